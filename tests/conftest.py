@@ -8,8 +8,6 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-import saucier.folders  # noqa: F401  # hands in how a model is saved, as `saucier.build` and `load` do
-
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

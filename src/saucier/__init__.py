@@ -8,12 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from saucier import moved
-from saucier.plain import VERSION
+from saucier.plain import HANDED_IN, VERSION
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from saucier.errors import InputError as InputError
     from saucier.folders.load import load as load
     from saucier.generation.generate import generate as generate
+    from saucier.model import Transformer
     from saucier.model import build as build
     from saucier.recipes.catalogue import recipe as recipe
     from saucier.retrieval.embed import embed as embed
@@ -22,7 +25,16 @@ if TYPE_CHECKING:
 __version__ = VERSION
 __all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
 
+
+def save_model(model: Transformer, folder: str | Path) -> str:
+    """Write a model folder, for `Transformer.save`: the model imports nothing above itself."""
+    from saucier.folders.save import save
+
+    return save(model, folder)
+
+
 moved.install()
+HANDED_IN["save"] = save_model
 
 
 def __getattr__(name: str) -> Any:
@@ -47,7 +59,7 @@ def public(name: str) -> Any:
 
             return generate
         case "build":
-            from saucier.folders import build  # from there: a built model can be saved
+            from saucier.model import build
 
             return build
         case "recipe":

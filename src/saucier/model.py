@@ -6,11 +6,11 @@ Letters: B batch, L length, S source length, D dim, V vocab, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,7 @@ from saucier.parts.prefix import VirtualTokens, drop_prompt, fill_cache_with_pre
 from saucier.parts.provenance import Provenance
 from saucier.parts.segment_memory import find_query_positions, recall_memory, refuse_unused_inputs
 from saucier.parts.stack import SourceEncoder, Stack, tie_blocks
+from saucier.plain import HANDED_IN
 
 __all__ = ["Output", "Transformer", "allocate_model", "build", "build_on_meta", "retie_head"]
 
@@ -84,9 +85,6 @@ class StackResult:
 
 class Transformer(nn.Module):
     """Any model of the family, built from a config."""
-
-    writer: ClassVar[Callable[[Transformer, str | Path], str] | None] = None
-    """Writes a model folder; `saucier.folders` hands it in."""
 
     def __init__(self, config: c.Transformer) -> None:
         """Build with empty weights; `build` fills them. Raises `InputError` for an illegal combination."""
@@ -335,9 +333,7 @@ class Transformer(nn.Module):
         The layout is a published one where one can express the model, and our own otherwise; its `model_type` is
         returned. Raises `InputError` for a folder that holds something else.
         """
-        if self.writer is None:
-            raise RuntimeError("nothing has handed in how a model is written: import saucier.folders first")
-        return self.writer(folder)
+        return str(HANDED_IN["save"](self, folder))
 
 
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,

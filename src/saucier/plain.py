@@ -5,9 +5,11 @@ Decimal units: 1 GB is 10^9 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+HANDED_IN: dict[str, Callable[..., Any]] = {}
+"""What a low module calls and a high one defines, by name; `saucier/__init__` fills it."""
 VERSION = "0.1.0"
 """Of this package: `saucier.__version__`."""
 

@@ -3,6 +3,7 @@
 No torch here.
 """
 
+from saucier.config.attention_slots import Projection as Projection
 from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
 from saucier.config.blocks import Bottleneck as Bottleneck
@@ -88,7 +89,6 @@ from saucier.config.layers import GlobalMaps as GlobalMaps
 from saucier.config.layers import Parallel as Parallel
 from saucier.config.layers import PostNorm as PostNorm
 from saucier.config.layers import PreNorm as PreNorm
-from saucier.config.layers import Projection as Projection
 from saucier.config.layers import Residual as Residual
 from saucier.config.layers import SandwichNorm as SandwichNorm
 from saucier.config.layers import SelfAttention as SelfAttention

@@ -6,13 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import Projection as Projection
+from saucier.config.attention_slots import Projection
 from saucier.config.base import Config
 from saucier.config.kernels import Kernel, Softmax
-from saucier.config.norms import LayerNorm as LayerNorm
-from saucier.config.norms import Norm as Norm
-from saucier.config.norms import Probability as Probability
-from saucier.config.norms import RMSNorm as RMSNorm
+from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import AttentionPositions, NoPositions
 from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import Full, Visibility

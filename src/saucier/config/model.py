@@ -7,14 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config, rewrite_config
-from saucier.config.embedding import AfterToken as AfterToken
-from saucier.config.embedding import Embedding
-from saucier.config.embedding import FirstSegment as FirstSegment
-from saucier.config.embedding import LanguageTable as LanguageTable
-from saucier.config.embedding import OneSegment as OneSegment
-from saucier.config.embedding import SegmentScores as SegmentScores
-from saucier.config.embedding import SegmentTable as SegmentTable
-from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.embedding import (
+    Embedding,
+)
 from saucier.config.heads import (
     AdaptiveHead,
     BidirectionalHead,

@@ -5,6 +5,7 @@ Checks, counting and the torch parts ask them; nothing here builds or refuses an
 
 from __future__ import annotations
 
+from saucier.config.attention_slots import Projection
 from saucier.config.base import Config
 from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
@@ -17,15 +18,7 @@ from saucier.config.heads import (
     ReaderHead,
 )
 from saucier.config.kernels import Layerwise, LowRank
-from saucier.config.layers import (
-    Chain,
-    CrossAttention,
-    FeedForward,
-    FourierMixing,
-    Projection,
-    SelfAttention,
-    Skip,
-)
+from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
 from saucier.config.pooling import Chosen, Last, LastToken, MeanAll, Pooled
 from saucier.config.positions import EmbeddingPositions, InOrder, NoPositions, RealTokens, Rotary, SkipPadding
@@ -38,6 +31,7 @@ from saucier.config.visibility import (
     BlockWindow,
     ByHead,
     Causal,
+    Columns,
     FirstTokens,
     Full,
     Global,
@@ -50,9 +44,6 @@ from saucier.config.visibility import (
     Visibility,
     Window,
 )
-from saucier.config.visibility import Columns as Columns
-from saucier.config.visibility import Dilated as Dilated
-from saucier.config.visibility import Strided as Strided
 
 
 def global_terms(visibility: Visibility) -> tuple[Global, ...]:

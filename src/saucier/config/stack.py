@@ -11,13 +11,6 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.blocks import Block, Cycle, Funnel, Repeat, Share
-from saucier.config.embedding import AfterToken as AfterToken
-from saucier.config.embedding import FirstSegment as FirstSegment
-from saucier.config.embedding import LanguageTable as LanguageTable
-from saucier.config.embedding import OneSegment as OneSegment
-from saucier.config.embedding import SegmentScores as SegmentScores
-from saucier.config.embedding import SegmentTable as SegmentTable
-from saucier.config.embedding import SegmentTokens as SegmentTokens
 from saucier.config.layers import Activation, SelfAttention
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned

@@ -139,7 +139,7 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
                                     device=device)
             return put_head(model, kind.head, kind.maps)
         case AdapterFolder() if kind.is_own or kind.settings.get("peft_type") in LEARNED_INPUTS:
-            return open_apart(kind, head, dtype, device)
+            return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
 
@@ -164,10 +164,10 @@ def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "au
     """
     check_options(head, base)
     kind, place = identify_adapter(find_model_folder(resolve_folder(folder)), base), choose_real_device(device)
-    return open_apart(kind, head, choose_number_format(dtype, kind, place), place).eval()
+    return open_unmerged(kind, head, choose_number_format(dtype, kind, place), place).eval()
 
 
-def open_apart(folder: AdapterFolder, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
+def open_unmerged(folder: AdapterFolder, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
     """Load an adapter of any layout on its base model, the two apart."""
     if not folder.is_own:
         return open_peft(*open_base(folder), head, dtype=dtype, device=device)

@@ -47,7 +47,7 @@ class LanguageCorpus:
     def __init__(self, data: LanguageData, *, seed: int = 0) -> None:
         """Look at each language once. Errors: those of `TextCorpus`; `InputError` for a file in two languages."""
         self.data = data
-        _check_apart(data)
+        _check_languages(data)
         self.members = {name: TextCorpus(data.of(name), seed=seed, own=OWN.get(name, read_python_documentation))
                         for name in list_languages(data)}
         self.how = "of each language " + " and ".join(dict.fromkeys(one.how for one in self.members.values()))
@@ -111,7 +111,7 @@ def write_language_store(folder: Path, corpus: LanguageCorpus,
     return LanguageStore(folder)
 
 
-def _check_apart(data: LanguageData) -> None:
+def _check_languages(data: LanguageData) -> None:
     """Refuse a single language, and a file that is given for two."""
     names = list_languages(data)
     if len(names) < 2:

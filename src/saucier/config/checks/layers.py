@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from saucier.config.layers import Projection, SelfAttention
+from saucier.config.attention_slots import Projection
+from saucier.config.layers import SelfAttention
 from saucier.config.model import Transformer
 from saucier.config.questions import global_terms, list_recurrent_parts, list_terms
 from saucier.config.recurrent import Ahead, FromFinalStates, FromLastLayer, Recurrent

@@ -10,20 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
+from saucier.config.attention_slots import Projection
 from saucier.config.base import Config
 from saucier.config.blocks import Block, Bottleneck, ReadsShared
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
 from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
 from saucier.config.disentangled import Disentangled
-from saucier.config.layers import (
-    CrossAttention,
-    Experts,
-    FeedForward,
-    FourierMixing,
-    GatedFeedForward,
-    Projection,
-    SelfAttention,
-)
+from saucier.config.layers import CrossAttention, Experts, FeedForward, FourierMixing, GatedFeedForward, SelfAttention
 from saucier.config.model import Transformer
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent

@@ -9,6 +9,8 @@ from saucier.config.visibility import (
     BlockWindow,
     ByHead,
     Causal,
+    Columns,
+    Dilated,
     Full,
     Global,
     GlobalBlocks,
@@ -18,12 +20,10 @@ from saucier.config.visibility import (
     Prefix,
     RandomBlocks,
     SameLength,
+    Strided,
     Visibility,
     Window,
 )
-from saucier.config.visibility import Columns as Columns
-from saucier.config.visibility import Dilated as Dilated
-from saucier.config.visibility import Strided as Strided
 
 
 def visible_keys(visibility: Visibility, length: int) -> float:

@@ -87,7 +87,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         with console.stage("model"):
             prepare_model(job)
         if processes.first:
-            if not FINETUNING.has_begun(out):  # now only: rows that are refused leave no folder
+            if not FINETUNING.is_started(out):  # now only: rows that are refused leave no folder
                 write_settings(out, settings, FINETUNING)
             run.passport.write(out)
         with console.stage("train"):

@@ -71,7 +71,7 @@ class JobKind(Generic[Wanted]):
     unstarted: tuple[str, ...] = ()
     """Files of a job of which nothing came, so that another one may take its folder; none: it never may."""
 
-    def has_begun(self, path: Path) -> bool:
+    def is_started(self, path: Path) -> bool:
         """Say whether a job of this kind has begun in a folder."""
         return is_file(path / self.settings)
 
@@ -93,7 +93,7 @@ def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunStat
     for place in (path, *path.parents):
         if place.exists() and not place.is_dir():
             raise InputError("is a file", where=str(place), remedy="give a new folder with --out")
-    if not kind.has_begun(path):
+    if not kind.is_started(path):
         if is_taken(path):
             raise InputError(f"holds files that are {kind.foreign}", where=str(path),
                              remedy="give a new folder with --out")
@@ -118,7 +118,7 @@ def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("r
     """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
 
     def holds_another(path: Path) -> bool:
-        if not kind.has_begun(path):
+        if not kind.is_started(path):
             return is_taken(path)
         try:
             return kind.difference(path, wanted) is not None and not kind.is_unstarted(path)
@@ -203,7 +203,7 @@ class Job:
     def record_seconds(self, stage: str, seconds: float) -> None:
         """Put the time of a stage into the passport, and write that where the job has begun in its folder."""
         self.passport = self.passport.timed(stage, seconds)
-        if self.processes.first and self.kind.has_begun(self.path):
+        if self.processes.first and self.kind.is_started(self.path):
             self.passport.write(self.path)
 
     def close(self, **found: Any) -> None:

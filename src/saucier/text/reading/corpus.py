@@ -155,7 +155,7 @@ class TextCorpus(SplitData[Document]):
         Errors: `InputError` as told in `read`; where there is too little text to hold some out.
         """
         self.data, self._own = data, own
-        _check_apart(data)
+        _refuse_shared_files(data)
         self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
         self.train: View[Document] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
@@ -205,7 +205,7 @@ class PairCorpus(SplitData[Pair]):
         Errors: `InputError` as told in `read`; where there are too few pairs to hold some out.
         """
         self.data, self._whole = data, whole
-        _check_apart(data)
+        _refuse_shared_files(data)
         self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
         self.train: View[Pair] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
@@ -350,7 +350,7 @@ def _fingerprint(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
 
 
-def _check_apart(data: TextData | PairData) -> None:
+def _refuse_shared_files(data: TextData | PairData) -> None:
     """Refuse a file that is both trained on and held out."""
     if isinstance(data.held_out, HeldOutFiles):
         made = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()

@@ -8,7 +8,7 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow check house fingerprints bench guard book clean
+.PHONY: help demo test test-slow check house fingerprints bench guard book docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
 	@echo "make guard BASE=COMMIT  measure whether anything became slower since a commit"
 	@echo "make book       write docs/book.md, docs/published.md and docs/bodies.md"
+	@echo "make docs       build the documentation site into build/site, with a reference of every module"
 	@echo "make clean      remove .venv and caches (never your runs)"
 
 demo: .venv/.core
@@ -55,6 +56,10 @@ guard: .venv/.test
 book: .venv/.core
 	.venv/bin/python tools/book.py
 
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	@echo "the site is build/site/start.html"
+
 clean:
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build
 
@@ -85,4 +90,9 @@ clean:
 .venv/.bench: .venv/.core
 	@echo "installing what the benchmarks compare with"
 	@$(PIP) -e ".[bench]"
+	@touch $@
+
+.venv/.docs: .venv/.core
+	@echo "installing mkdocs"
+	@$(PIP) -e ".[docs]"
 	@touch $@

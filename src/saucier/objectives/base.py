@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.text.collocations import Collocations
 
+if TYPE_CHECKING:
+    from saucier.text.tokenizer.tokenizer import Tokenizer
+
 Batch = dict[str, Tensor]
 """The model's arguments by name, and what is to be predicted: `labels` [B, L], `next_sentence` [B]."""
 
@@ -27,46 +30,6 @@ IGNORED = -100
 """The label of a position that is no target."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
-
-
-class Tokens(Protocol):
-    """What is asked of a tokenizer: its size and its special ids."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-
-    @property
-    def special_ids(self) -> list[int]:
-        """Ids that are no text."""
-
-    @property
-    def sentinel_ids(self) -> list[int]:
-        """Ids that stand for dropped spans, the first span's first."""
-
-    @property
-    def extra_ids(self) -> dict[str, int]:
-        """Ids of the special tokens without a role, by name."""
-
-    @property
-    def pad_id(self) -> int | None:
-        """Id at padding."""
-
-    @property
-    def bos_id(self) -> int | None:
-        """Id that begins a text."""
-
-    @property
-    def eos_id(self) -> int | None:
-        """Id that ends a text."""
-
-    @property
-    def mask_id(self) -> int | None:
-        """Id that hides a token."""
-
-    @property
-    def word_marks(self) -> str:
-        """A digit for each id that tells where words begin and end; "" where tokens do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +51,7 @@ class TokenIds:
     """What a decoder begins with, where the data say so; None: bos, or pad."""
 
     @classmethod
-    def of(cls, tokenizer: Tokens) -> TokenIds:
+    def of(cls, tokenizer: Tokenizer) -> TokenIds:
         """Read them from a tokenizer."""
         return cls(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id,
                    tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids), tokenizer.extra_ids,

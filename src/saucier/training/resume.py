@@ -53,7 +53,7 @@ def collect_tensors(model: Transformer, optimizer: Optimizer, objective: Objecti
     return CheckpointTensors(processes.gather_state(partial(take, model)), processes.gather_state(optimizer.state),
                              {name: processes.gather_state(partial(stored_weights, module))
                               for name, module in objective.modules.items()},
-                             processes.gather_rows(objective.get_carried_state()))
+                             processes.gather_rows(objective.carried.state()))
 
 
 def write_checkpoint(run_folder: Path, model: Transformer, modules: Modules, found: CheckpointTensors,
@@ -112,7 +112,8 @@ def restore_checkpoint(folder: Path, model: Transformer, optimizer: Optimizer, o
     if carried:
         mine, first = processes.scatter_rows(carried)
         device = next(model.parameters()).device
-        objective.restore_carried({name: rows.to(device) for name, rows in mine.items()}, first)
+        numbers = range(first, first + len(next(iter(mine.values()))))
+        objective.carried.put(numbers, {name: rows.to(device) for name, rows in mine.items()})
     return state
 
 

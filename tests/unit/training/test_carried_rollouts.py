@@ -76,7 +76,8 @@ def write(model: Any, ids: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Write on, each token drawn by its number."""
     for number in range(WRITTEN):
         sums = model(input_ids=ids).logits[:, -1].double().softmax(-1).cumsum(-1)
-        ids = torch.cat([ids, torch.searchsorted(sums, draws[:, number, None].contiguous()).clamp(max=sums.shape[1] - 1)], dim=1)
+        drawn = torch.searchsorted(sums, draws[:, number, None].contiguous())
+        ids = torch.cat([ids, drawn.clamp(max=sums.shape[1] - 1)], dim=1)
     return ids
 
 

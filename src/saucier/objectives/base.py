@@ -7,9 +7,9 @@ knows no optimizer and no device. Letters: B batch, L length.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.text.collocations import Collocations
 
+if TYPE_CHECKING:
+    from saucier.text.tokenizer.tokenizer import Tokenizer
+
 Batch = dict[str, Tensor]
 """The model's arguments by name, and what is to be predicted: `labels` [B, L], `next_sentence` [B]."""
 
@@ -27,46 +30,6 @@ IGNORED = -100
 """The label of a position that is no target."""
 
 R_contra = TypeVar("R_contra", contravariant=True)
-
-
-class Tokens(Protocol):
-    """What is asked of a tokenizer: its size and its special ids."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-
-    @property
-    def special_ids(self) -> list[int]:
-        """Ids that are no text."""
-
-    @property
-    def sentinel_ids(self) -> list[int]:
-        """Ids that stand for dropped spans, the first span's first."""
-
-    @property
-    def extra_ids(self) -> dict[str, int]:
-        """Ids of the special tokens without a role, by name."""
-
-    @property
-    def pad_id(self) -> int | None:
-        """Id at padding."""
-
-    @property
-    def bos_id(self) -> int | None:
-        """Id that begins a text."""
-
-    @property
-    def eos_id(self) -> int | None:
-        """Id that ends a text."""
-
-    @property
-    def mask_id(self) -> int | None:
-        """Id that hides a token."""
-
-    @property
-    def word_marks(self) -> str:
-        """A digit for each id that tells where words begin and end; "" where tokens do not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +51,7 @@ class TokenIds:
     """What a decoder begins with, where the data say so; None: bos, or pad."""
 
     @classmethod
-    def of(cls, tokenizer: Tokens) -> TokenIds:
+    def of(cls, tokenizer: Tokenizer) -> TokenIds:
         """Read them from a tokenizer."""
         return cls(tokenizer.vocab_size, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id, tokenizer.mask_id,
                    tuple(tokenizer.special_ids), tuple(tokenizer.sentinel_ids), tokenizer.extra_ids,
@@ -196,6 +159,33 @@ class RowCorruption:
         return length
 
 
+@dataclass(slots=True)
+class CarriedBuffer:
+    """What the weights of earlier updates made of each row: a memory of its text, or what a model wrote to learn from.
+
+    It is no function of (seed, step), so it cannot be computed again: it is saved with every checkpoint, the rows of
+    all processes together, and put back when the run goes on. A row has its number in the global batch. Each value
+    keeps its name, shape and dtype (of numbers) from update to update, and carries no gradient.
+    """
+
+    rows: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+
+    def get(self, numbers: Sequence[int]) -> dict[str, Tensor]:
+        """Return the values of some rows by name; none where a row has none yet. Shapes: [len(numbers), ...] each."""
+        if not numbers or any(number not in self.rows for number in numbers):
+            return {}
+        return {name: torch.stack([self.rows[number][name] for number in numbers]) for name in self.rows[numbers[0]]}
+
+    def put(self, numbers: Sequence[int], values: Mapping[str, Tensor]) -> None:
+        """Keep values of some rows in the place of earlier ones. Shapes: [len(numbers), ...] each."""
+        for place, number in enumerate(numbers):
+            self.rows[number] = {name: value[place].detach() for name, value in values.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the values of all rows in the order of their numbers, by name. Shapes: [rows, ...] each."""
+        return self.get(sorted(self.rows))
+
+
 class Objective(ABC):
     """(model, batch) to a loss."""
 
@@ -246,15 +236,10 @@ class Objective(ABC):
     def bind(self, model: nn.Module) -> None:  # noqa: B027 - most objectives have no modules
         """Make its modules, on the model's device, before anything is learned; they may share tables with it."""
 
-    def get_carried_state(self) -> Mapping[str, Tensor]:
-        """Return what it carries from step to step that is neither weight nor function of (seed, step), by name.
-
-        Saved with every checkpoint. Shapes: [rows of this process's share of the batch, ...] each.
-        """
-        return {}
-
-    def restore_carried(self, carried: Mapping[str, Tensor], first: int) -> None:  # noqa: B027 - most carry nothing
-        """Go on with what was carried when a checkpoint was saved; the share's rows are numbered from `first`."""
+    @property
+    def carried(self) -> CarriedBuffer:
+        """What it carries from update to update, of this process's rows; empty where that is nothing."""
+        return CarriedBuffer()
 
     def finish_update(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
         """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
@@ -284,6 +269,11 @@ class WrappedObjective(Objective):
     def bind(self, model: nn.Module) -> None:
         """Bind the inner one."""
         self.inner.bind(model)
+
+    @property
+    def carried(self) -> CarriedBuffer:
+        """That of the inner one."""
+        return self.inner.carried
 
     def finish_update(self, model: nn.Module, step: int) -> None:
         """As the inner one."""

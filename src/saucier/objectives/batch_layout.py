@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from saucier.config import sees_prefix
 from saucier.objectives.base import IGNORED, Batch, ObjectiveInputs, TokenIds, to_int_tensor
-from saucier.text.rows.batch import PADDING, PackedTexts, PairRows, Rows, pack_texts
+from saucier.text.rows.batch import PADDING, PackedTexts, PairRows, Rows, pack_texts, pad_ids
 
 Ints = NDArray[np.int64]
 
@@ -104,7 +104,9 @@ class DecoderLayout:
 
     def __call__(self, rows: PairRows) -> Batch:
         """Join source and target. Shapes: source [B, S], target [B, T] -> all [B, S + T - 1]."""
-        whole, lengths = self.joined(rows)
+        pairs = zip(rows.source, rows.source_lengths, rows.target, rows.target_lengths, strict=True)
+        whole, lengths = pad_ids([np.concatenate([source[:first], target[:second]])
+                                  for source, first, target, second in pairs], self.filler)
         place = np.arange(whole.shape[1])
         real = place < lengths[:, None]
         learned = real & (place >= rows.source_lengths[:, None])
@@ -115,15 +117,6 @@ class DecoderLayout:
         if self.prefix:
             batch["prefix_length"] = to_int_tensor(rows.source_lengths)
         return batch
-
-    def joined(self, rows: PairRows) -> tuple[Ints, Ints]:
-        """Put each target after its source. Gives tokens [B, longest] and lengths [B]."""
-        lengths = rows.source_lengths + rows.target_lengths
-        whole = np.full((len(rows), int(lengths.max(initial=2))), self.filler, dtype=np.int64)
-        for row, source, target, first, second in zip(whole, rows.source, rows.target, rows.source_lengths,
-                                                      rows.target_lengths, strict=True):
-            row[:first], row[first:first + second] = source[:first], target[:second]
-        return whole, lengths
 
     def length(self, source: int, target: int) -> int:
         """Both together, but for the last token, which is only a target."""

@@ -6,7 +6,6 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +35,6 @@ from saucier.text.rows.batch import Rows
 @dataclass(frozen=True, slots=True)
 class BidirectionalCorruption(RowCorruption):
     """Nothing is changed: the labels of a token are the one after it and the one before it, in its document."""
-
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Label the rows. Shapes: rows [B, L] -> input_ids, labels, previous [B, L]."""
@@ -68,11 +66,6 @@ class BothDirections(Objective):
     def parts(self) -> tuple[str, ...]:
         """The next tokens, and the previous ones."""
         return ("tokens", "backward")
-
-    @property
-    def figures(self) -> Mapping[str, str]:
-        """None in addition to the usual ones, which are over both directions."""
-        return {}
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets of each direction."""

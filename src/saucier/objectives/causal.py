@@ -6,7 +6,7 @@ Letters: B batch, L length, M memory, D dim, V vocab, N targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -19,6 +19,7 @@ from saucier.objectives import config as c
 from saucier.objectives.base import (
     IGNORED,
     Batch,
+    CarriedBuffer,
     Corruption,
     Loss,
     LossPart,
@@ -90,23 +91,6 @@ class ContinuedRowsCorruption:
         return plain | {ROWS: to_int_tensor(rows.row), CONTINUES: to_int_tensor(goes_on)}
 
 
-@dataclass(slots=True)
-class RowMemories:
-    """What a model remembers of each row of the batch, by the row's number: [M, D] for each block."""
-
-    of: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
-
-    def get(self, rows: Sequence[int]) -> list[Tensor] | None:
-        """Return the memory of some rows, [M, B, D] for each block; None where there is none yet."""
-        if any(row not in self.of for row in rows):
-            return None
-        return [torch.stack(block, dim=1) for block in zip(*(self.of[row] for row in rows), strict=True)]
-
-    def put(self, rows: Sequence[int], mems: Sequence[Tensor]) -> None:
-        """Put the memory of some rows in the place of what was remembered of them."""
-        self.of.update(zip(rows, zip(*(block.unbind(1) for block in mems), strict=True), strict=True))
-
-
 @dataclass(frozen=True, slots=True)
 class PredictionWithMemory(WrappedObjective):
     """A prediction that reads, at every step, what the model remembers of the row's text so far.
@@ -116,7 +100,8 @@ class PredictionWithMemory(WrappedObjective):
     """
 
     inner: Prediction
-    memories: RowMemories = field(default_factory=RowMemories)
+    carried: CarriedBuffer = field(default_factory=CarriedBuffer)
+    """[M, D] of each row for each block, by its number."""
 
     def at(self, step: int) -> PredictionWithMemory:
         """Return what is learned at a step; the memory is the same one."""
@@ -129,23 +114,13 @@ class PredictionWithMemory(WrappedObjective):
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Read with the memory, predict, and remember."""
         rows = batch[ROWS].tolist()
-        known = self.memories.get(rows) if bool(batch[CONTINUES].all()) else None
+        known = self.carried.get(rows) if bool(batch[CONTINUES].all()) else {}
+        blocks = [known[str(number)].transpose(0, 1).contiguous() for number in range(len(known))]
         plain = {name: value for name, value in batch.items() if name not in (ROWS, CONTINUES)}
-        output = model(**select_model_inputs(plain, self.inner.auxiliary), mems=known, use_mems=True,
+        output = model(**select_model_inputs(plain, self.inner.auxiliary), mems=blocks or None, use_mems=True,
                        compute_logits=False)
-        self.memories.put(rows, output.mems)
+        self.carried.put(rows, {str(number): block.transpose(0, 1) for number, block in enumerate(output.mems)})
         return self.inner.of(model, output, plain)
-
-    def get_carried_state(self) -> dict[str, Tensor]:
-        """Return the memory of all rows in their order, [B, M, D] for each block, by its number."""
-        known = self.memories.get(sorted(self.memories.of)) or []
-        return {str(number): block.transpose(0, 1).contiguous() for number, block in enumerate(known)}
-
-    def restore_carried(self, carried: Mapping[str, Tensor], first: int) -> None:
-        """Remember what `carried` gave, of rows that are numbered from `first`."""
-        blocks = [carried[str(number)].transpose(0, 1) for number in range(len(carried))]
-        rows = range(first, first + blocks[0].shape[1])
-        self.memories.put(rows, blocks)
 
 
 DEVIATION = 0.02

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -53,15 +52,6 @@ def open_prefix_to_whole_text(model: nn.Module, inputs: Batch) -> Batch:
     return inputs | {"prefix_length": inputs["input_ids"].new_full((math.prod(rows),), length)}
 
 
-def compute_class_loss(logits: Tensor, labels: Tensor) -> Loss:
-    """Summed cross-entropy over the targets that are not ignored. Shapes: logits [..., C], labels [...]."""
-    flat, wanted = logits.flatten(0, -2).float(), labels.flatten()
-    wrong = F.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="sum")
-    count = float((wanted != IGNORED).sum())
-    right = (flat.argmax(-1) == wanted).sum().float()
-    return Loss({"labels": LossPart(wrong, count)}, {"correct": LossPart(right.detach(), count)})
-
-
 class LabelObjective(Objective):
     """What has one loss, over `labels`."""
 
@@ -75,6 +65,10 @@ class LogitObjective(LabelObjective):
     """What is learned from a head's logits alone."""
 
     __slots__ = ()
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of labels."""
+        return {"labels": float(batch["labels"].numel())}
 
     @abstractmethod
     def of(self, logits: Tensor, batch: Batch) -> Loss:
@@ -104,7 +98,11 @@ class ClassLabels(LogitObjective):
 
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many were right."""
-        return compute_class_loss(logits, batch["labels"])
+        flat, wanted = logits.flatten(0, -2).float(), batch["labels"].flatten()
+        wrong = F.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="sum")
+        count = float((wanted != IGNORED).sum())
+        right = (flat.argmax(-1) == wanted).sum().float()
+        return Loss({"labels": LossPart(wrong, count)}, {"correct": LossPart(right.detach(), count)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +111,6 @@ class NumberLabels(LogitObjective):
 
     Source: Devlin et al. 2019, §4.1 (STS-B).
     """
-
-    def count(self, batch: Batch) -> dict[str, float]:
-        """Number of values."""
-        return {"labels": float(batch["labels"].numel())}
 
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed squared error."""
@@ -129,13 +123,9 @@ class NumberLabels(LogitObjective):
 class MultiLabels(LogitObjective):
     """Each label is true or false on its own: `labels` [B, C] of 0 and 1; cross-entropy of each with its sigmoid."""
 
-    def count(self, batch: Batch) -> dict[str, float]:
-        """Number of decisions."""
-        return {"labels": float(batch["labels"].numel())}
-
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many decisions were right."""
-        return compute_binary_loss(logits, batch["labels"], torch.ones_like)
+        return compute_binary_loss(logits, batch["labels"], None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +142,13 @@ class ReplacedTokenLabels(LogitObjective):
 
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many decisions were right."""
-        mask = batch.get("attention_mask")
-        counted = torch.ones_like if mask is None else lambda logits: mask.to(logits.dtype)
-        return compute_binary_loss(logits, batch["labels"], counted)
+        return compute_binary_loss(logits, batch["labels"], batch.get("attention_mask"))
 
 
-def compute_binary_loss(logits: Tensor, labels: Tensor, counted: Callable[[Tensor], Tensor]) -> Loss:
-    """Summed binary cross-entropy where `counted` gives 1. Shapes: logits and labels [...]."""
+def compute_binary_loss(logits: Tensor, labels: Tensor, mask: Tensor | None) -> Loss:
+    """Summed binary cross-entropy where the mask is 1; everywhere without one. Shapes: all [...]."""
     logits = logits.float()
-    weight = counted(logits)
+    weight = torch.ones_like(logits) if mask is None else mask.to(logits.dtype)
     wrong = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), weight=weight, reduction="sum")
     right = (((logits > 0) == labels.bool()) * weight).sum()
     return Loss({"labels": LossPart(wrong, float(weight.sum()))},

@@ -254,22 +254,19 @@ class NextSentence(AuxiliaryLoss):
         return float(len(batch["next_sentence"]))
 
     def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
-        """Return the summed cross-entropy, and how many answers are right."""
-        head = get_pretraining_head(model)
+        """Return the summed cross-entropy, and how many answers are right.
+
+        Raises `InputError` for a model without a next-sentence classifier.
+        """
+        head = getattr(model, "head", None)
+        if not isinstance(head, PretrainingHead):
+            raise InputError("the model has no classifier for next-sentence prediction", where="model.head",
+                             remedy="use kind: pretraining")
         logits = head.sentence(head.dropout(output.pooler_output)).float()
         wrong = F.cross_entropy(logits, batch["next_sentence"], reduction="sum")
         right = (logits.argmax(dim=-1) == batch["next_sentence"]).sum().float()
         return Loss({self.part: LossPart(wrong, float(len(logits)))},
                     {"sentences_correct": LossPart(right, float(len(logits)))})
-
-
-def get_pretraining_head(model: nn.Module) -> PretrainingHead:
-    """Return the head with a next-sentence classifier. Raises `InputError` when the model has none."""
-    head = getattr(model, "head", None)
-    if not isinstance(head, PretrainingHead):
-        raise InputError("the model has no classifier for next-sentence prediction", where="model.head",
-                         remedy="use kind: pretraining")
-    return head
 
 
 SIDES = 2

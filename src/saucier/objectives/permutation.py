@@ -20,11 +20,13 @@ from saucier.objectives.base import (
     Loss,
     Objective,
     ObjectiveInputs,
+    RowCorruption,
     WrappedObjective,
     to_int_tensor,
 )
 from saucier.objectives.batch_layout import add_row_inputs
 from saucier.objectives.causal import ContinuedRowsCorruption, PredictionWithMemory
+from saucier.objectives.masking_units import compute_harmonic_lengths
 from saucier.objectives.prediction import Prediction
 from saucier.text.rows.batch import PADDING, Rows, make_generator
 
@@ -39,7 +41,7 @@ CLASSIFICATION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class PermutationCorruption:
+class PermutationCorruption(RowCorruption):
     """Draws targets and an order for each row; nothing in the text is changed."""
 
     config: c.Permutation
@@ -54,10 +56,6 @@ class PermutationCorruption:
     def overlap(self) -> int:
         """What is remembered are the last tokens of the row before."""
         return self.memory
-
-    def row_length(self, length: int) -> int:
-        """The same."""
-        return length
 
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Hide tokens from each other.
@@ -99,8 +97,7 @@ def draw_target_spans(length: int, config: c.Permutation, random: np.random.Gene
     What spans do not fill up is chosen one by one. Shapes: -> [length]. Source: Yang et al. 2019, code release.
     """
     count = max(1, length // config.every) if length else 0
-    chances = 1 / np.arange(1, config.longest + 1)
-    sizes = 1 + random.choice(config.longest, count, p=chances / chances.sum())
+    sizes = 1 + random.choice(config.longest, count, p=compute_harmonic_lengths(config.longest))
     sizes = np.clip(np.minimum(sizes, count - (np.cumsum(sizes) - sizes)), 0, None)
     around = sizes * config.every
     begin = np.cumsum(sizes + around) - sizes - around + (random.random(count) * around).astype(np.int64)

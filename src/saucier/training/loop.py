@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -113,15 +113,6 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
             run.reporter.close()
 
 
-def agree_on_precision(model: Transformer, training: Training, processes: Processes,
-                       note: Callable[[str], None]) -> AutocastDtype:
-    """Choose the number format; all processes take the first one's choice."""
-    device = next(model.parameters()).device
-    dtype, why = choose_autocast_dtype(training.dtype, device)
-    note(f"training on {device.type} in {why}")
-    return "bfloat16" if processes.agree(dtype == "bfloat16") else "float32"
-
-
 @dataclass(slots=True)
 class Run:
     """A run under way."""
@@ -150,8 +141,11 @@ class Run:
         optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
         found = latest_checkpoint(folder, notes.append)
         if found is None:
-            state = TrainingState(recipe=dict(recipe),
-                                  dtype=agree_on_precision(model, training, processes, notes.append))
+            device = next(model.parameters()).device
+            dtype, why = choose_autocast_dtype(training.dtype, device)
+            notes.append(f"training on {device.type} in {why}")
+            state = TrainingState(recipe=dict(recipe),  # all take the first one's choice
+                                  dtype="bfloat16" if processes.agree(dtype == "bfloat16") else "float32")
         else:
             r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder)
             state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)

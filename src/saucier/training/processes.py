@@ -93,16 +93,17 @@ class Processes:
         """
         if self.world == 1:
             return dict(values)
-        shapes: list[dict[str, tuple[int, ...]]] = [{} for _ in range(self.world)]
-        dist.all_gather_object(shapes, {name: tuple(value.shape) for name, value in values.items()})
+        kinds: list[dict[str, tuple[torch.Size, torch.dtype]]] = [{} for _ in range(self.world)]
+        dist.all_gather_object(kinds, {name: (value.shape, value.dtype) for name, value in values.items()})
         whole = {}
-        for name in max(shapes, key=len):
-            ends = list(accumulate(one[name][0] if one else 0 for one in shapes))
-            tail = next(one[name][1:] for one in shapes if one)
-            mine = values.get(name, torch.zeros(0, *tail))
-            found = mine.new_zeros(ends[-1], *tail, dtype=torch.float32)  # adding zeros changes no number
+        for name in max(kinds, key=len):
+            ends = list(accumulate(one[name][0][0] if one else 0 for one in kinds))
+            shape, dtype = next(one[name] for one in kinds if one)
+            mine = values.get(name, torch.zeros(0, *shape[1:], dtype=dtype))
+            wide = torch.promote_types(dtype, torch.float32) if dtype.is_floating_point else dtype
+            found = mine.new_zeros(ends[-1], *shape[1:], dtype=wide)  # adding zeros changes no number
             found[ends[self.rank] - len(mine):ends[self.rank]] = mine
-            whole[name] = self.sum(found).to(mine.dtype)
+            whole[name] = self.sum(found).to(dtype)
         return whole
 
     def scatter_rows(self, values: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int]:

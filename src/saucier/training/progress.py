@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, TextIO
+from typing import Any, Literal, TextIO
 
 from saucier.errors import InputError
 from saucier.files import parse_json, report_disk_errors, write_text
@@ -38,8 +38,8 @@ class Progress:
     """Time so far, over all parts of the run."""
 
 
-class Reporter(Protocol):
-    """Hears what happens."""
+class Reporter:
+    """Hears what happens; one's own inherits this, and answers what it cares for."""
 
     def progress(self, progress: Progress) -> None:
         """After every update."""
@@ -59,7 +59,7 @@ def format_evaluation(step: int, scores: Mapping[str, float]) -> str:
     return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
 
 
-class Lines:
+class Lines(Reporter):
     """Plain lines, one every n steps."""
 
     def __init__(self, every: int, stream: TextIO | None = None) -> None:
@@ -81,11 +81,8 @@ class Lines:
         """Write a line."""
         print(text, file=self.stream, flush=True)
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-
-class Bar:
+class Bar(Reporter):
     """A progress bar on a terminal."""
 
     def __init__(self, steps: int) -> None:
@@ -118,7 +115,7 @@ class Bar:
         self.bar.stop()
 
 
-class MetricsFile:
+class MetricsFile(Reporter):
     """`metrics.jsonl`: one JSON object a line, `{"step", "loss", ...}` or `{"step", "evaluation": {...}}`."""
 
     def __init__(self, path: Path, every: int, first: int) -> None:
@@ -140,16 +137,10 @@ class MetricsFile:
         if line not in self.kept:
             self.add(line)
 
-    def note(self, text: str) -> None:
-        """Not a metric."""
-
     def add(self, line: dict[str, Any]) -> None:
         """Append one line; a full disk is one clear error."""
         with report_disk_errors(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -165,7 +156,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-class Events:
+class Events(Reporter):
     """TensorBoard events."""
 
     def __init__(self, folder: Path, every: int, first: int) -> None:
@@ -186,15 +177,12 @@ class Events:
         for name, value in scores.items():
             self.writer.add_scalar(f"evaluation/{name}", value, step)
 
-    def note(self, text: str) -> None:
-        """Not a figure."""
-
     def close(self) -> None:
         """Write what is left."""
         self.writer.close()
 
 
-class Reporters:
+class Reporters(Reporter):
     """Several reporters as one."""
 
     def __init__(self, *members: Reporter) -> None:

@@ -53,7 +53,7 @@ def collect_tensors(model: Transformer, optimizer: Optimizer, objective: Objecti
     return CheckpointTensors(processes.gather_state(partial(take, model)), processes.gather_state(optimizer.state),
                              {name: processes.gather_state(partial(stored_weights, module))
                               for name, module in objective.modules.items()},
-                             processes.gather_rows(objective.get_carried_state()))
+                             processes.gather_rows(objective.carried.state()))
 
 
 def write_checkpoint(run_folder: Path, model: Transformer, modules: Modules, found: CheckpointTensors,
@@ -95,27 +95,26 @@ def load_weights_into(model: Transformer, folder: Path) -> None:
 
 def restore_checkpoint(folder: Path, model: Transformer, optimizer: Optimizer, objective: Objective,
                        processes: Processes) -> TrainingState:
-    """Put a checkpoint's weights and state back. Raises `InputError` for files that do not belong to this model."""
+    """Put a checkpoint's weights and state back.
+
+    Raises `InputError` for files that do not belong to this model, and for weights that no training saves.
+    """
     load_weights_into(model, folder)
     load_modules(objective.modules, folder)
     for module in (model, *objective.modules.values()):
-        refuse_infinite(module, folder)
+        for name, parameter in module.named_parameters():
+            if parameter.is_floating_point() and not bool(parameter.detach().isfinite().all()):
+                raise InputError(f"{name} holds numbers that are not finite", where=str(folder),
+                                 remedy="remove this checkpoint, so that the run goes on from the one before")
     optimizer.load(dict(read_tensors(folder / "optimizer.safetensors")))
     state = TrainingState.read(folder)
     carried = dict(read_tensors(folder / CARRIED)) if (folder / CARRIED).is_file() else {}
     if carried:
         mine, first = processes.scatter_rows(carried)
         device = next(model.parameters()).device
-        objective.restore_carried({name: rows.to(device) for name, rows in mine.items()}, first)
+        numbers = range(first, first + len(next(iter(mine.values()))))
+        objective.carried.put(numbers, {name: rows.to(device) for name, rows in mine.items()})
     return state
-
-
-def refuse_infinite(module: nn.Module, folder: Path) -> None:
-    """Raise `InputError` for weights that no training saves."""
-    for name, parameter in module.named_parameters():
-        if parameter.is_floating_point() and not bool(parameter.detach().isfinite().all()):
-            raise InputError(f"{name} holds numbers that are not finite", where=str(folder),
-                             remedy="remove this checkpoint, so that the run goes on from the one before")
 
 
 def load_modules(modules: Modules, folder: Path) -> None:

@@ -97,9 +97,9 @@ def test_what_is_carried_is_all_that_is_remembered(share: slice) -> None:
     with torch.no_grad():
         for batch in segments[:-1]:
             objective(model, batch)
-        carried = {name: value.clone() for name, value in objective.get_carried_state().items()}
+        carried = {name: value.clone() for name, value in objective.carried.state().items()}
         _, other = built(model.config)
-        other.restore_carried(carried, share.start)
+        other.carried.put(range(share.start, share.start + len(text)), carried)
         assert torch.equal(other(model, segments[-1]).total, objective(model, segments[-1]).total)
     assert [tuple(value.shape) for value in carried.values()] == [(len(text), 12, 32)] * 2
 

@@ -144,15 +144,10 @@ class SequenceToSequence(SingleObjective):
             yield Mismatch(("truth",), "only an encoder-decoder reads its own predictions in training",
                            "leave it out, or use such a model", own=True)
         elif self.packing is not None:
-            yield from check_packing(model, alone=self.truth is not None)
-
-
-def check_packing(model: architecture.Transformer, *, alone: bool) -> Iterator[Mismatch]:
-    """Can pairs share the rows of a model? `alone`: the decoder reads its own predictions, one pair a row."""
-    if not packs_pairs(model):
-        yield Mismatch(("packing",),
-                       "only the two sides of softmax attention over the order of places keep pairs apart",
-                       "leave it out, or use an encoder-decoder such as T5 or BART", own=True)
-    if alone:
-        yield Mismatch(("packing",), "a decoder that reads its own predictions has one pair in a row",
-                       "leave packing or truth out", own=True)
+            if not packs_pairs(model):
+                yield Mismatch(("packing",),
+                               "only the two sides of softmax attention over the order of places keep pairs apart",
+                               "leave it out, or use an encoder-decoder such as T5 or BART", own=True)
+            if self.truth is not None:
+                yield Mismatch(("packing",), "a decoder that reads its own predictions has one pair in a row",
+                               "leave packing or truth out", own=True)

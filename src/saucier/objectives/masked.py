@@ -280,8 +280,8 @@ class ParallelCorruption(RowCorruption):
     masking: Corruption[Rows]
     texts: int
     """How many texts share a row."""
-    told: bool
-    """Whether the model is told the language of each token: 0 on the source's side, 1 on the target's."""
+    gives_languages: bool
+    """Whether the model gets the language of each token: 0 on the source's side, 1 on the target's."""
     language: int | None = None
     """The only language that is learned; None: both."""
 
@@ -292,7 +292,7 @@ class ParallelCorruption(RowCorruption):
     def __call__(self, rows: PairRows, *, seed: int, step: int) -> Batch:
         """Hide tokens. Shapes: source [B, S], target [B, T] -> input_ids, labels [B or 2B, L]."""
         laid = self.layout(rows)
-        batch = self.masking(laid if self.told else replace(laid, languages=None), seed=seed, step=step)
+        batch = self.masking(laid if self.gives_languages else replace(laid, languages=None), seed=seed, step=step)
         if self.language is not None and laid.languages is not None:
             batch["labels"] = batch["labels"].masked_fill(to_int_tensor(laid.languages) != self.language, IGNORED)
         return batch

@@ -198,8 +198,8 @@ class ReplacedTokens(Objective):
         hidden = float((batch["labels"] != IGNORED).sum())
         mask = batch.get("attention_mask")
         every = float(batch["input_ids"].numel() if mask is None else mask.sum())
-        asked = every if isinstance(self.config.learns, c.EveryToken) else hidden
-        return {DETECTION: asked, GENERATION: hidden}
+        judged = every if isinstance(self.config.learns, c.EveryToken) else hidden
+        return {DETECTION: judged, GENERATION: hidden}
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
         """Return both losses."""
@@ -220,11 +220,11 @@ class ReplacedTokens(Objective):
         hidden = self.generator(input_ids=batch["input_ids"], **inputs, compute_logits=False).last_hidden_state
         features, targets = select_targets(hidden, labels)
         sums = sum_token_losses(self.generator, features, targets, smoothing=0.0)
-        asked = labels != IGNORED
-        originals = torch.where(asked, labels, batch["input_ids"])
+        chosen = labels != IGNORED
+        originals = torch.where(chosen, labels, batch["input_ids"])
         with torch.no_grad():
-            ids = originals.masked_scatter(asked, draw_tokens(self.generator, features.detach(), batch["draws"][asked]))
-        filled, count = FilledBatch(inputs, ids, originals, labels), float(len(targets))
+            drawn = draw_tokens(self.generator, features.detach(), batch["draws"][chosen])
+        filled, count = FilledBatch(inputs, originals.masked_scatter(chosen, drawn), originals, labels), float(len(targets))
         figures = {"generator_loss": LossPart(sums.nll, count),
                    "replaced_share": LossPart(filled.replaced.sum().float(), float(filled.real.sum()))}
         if not torch.is_grad_enabled():
@@ -298,13 +298,13 @@ def draw_tokens(model: nn.Module, features: Tensor, draws: Tensor) -> Tensor:
     return torch.cat(found)
 
 
-def compute_detection_loss(model: nn.Module, filled: FilledBatch, asked: Tensor, weight: float) -> Loss:
-    """Summed binary cross-entropy of `replaced` at the places that are asked about. Shapes: asked [B, L].
+def compute_detection_loss(model: nn.Module, filled: FilledBatch, judged: Tensor, weight: float) -> Loss:
+    """Summed binary cross-entropy of `replaced` at the places that are judged. Shapes: judged [B, L].
 
     Source: Clark et al. 2020, §2 (C eq 108).
     """
-    logits = model(input_ids=filled.ids, **filled.inputs).logits.float()[asked]
-    replaced = filled.replaced[asked]
+    logits = model(input_ids=filled.ids, **filled.inputs).logits.float()[judged]
+    replaced = filled.replaced[judged]
     wrong = F.binary_cross_entropy_with_logits(logits, replaced.to(logits.dtype), reduction="sum")
     flagged, count = logits.detach() > 0, float(len(replaced))
     found = (flagged & replaced).sum().float()

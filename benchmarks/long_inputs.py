@@ -53,21 +53,21 @@ def window(length: int) -> c.Visibility:
     """A window of 512 with a global first token."""
     from saucier import config as c
 
-    return c.Window(257) | c.Global(otherwise=c.FirstToken())
+    return c.Window(257) | c.Global(otherwise=c.AtMostFirst(kind="first_token"))
 
 
 def strided(length: int) -> c.Visibility:
     """Sparse Transformer's strided patterns in one head, the stride the root of the length."""
-    from saucier.config.factors import Merged, StridedFactors
+    from saucier.families.unpublished import Form, StridedFactors
 
-    return Merged().turn(StridedFactors(stride=math.isqrt(length)).terms())[0]
+    return Form(kind="merged").turn(StridedFactors(stride=math.isqrt(length)).terms())[0]
 
 
 def fixed(length: int) -> c.Visibility:
     """Sparse Transformer's fixed patterns in one head, the stride the root of the length."""
-    from saucier.config.factors import FixedFactors, Merged
+    from saucier.families.unpublished import FixedFactors, Form
 
-    return Merged().turn(FixedFactors(stride=math.isqrt(length), count=8).terms())[0]
+    return Form(kind="merged").turn(FixedFactors(stride=math.isqrt(length), count=8).terms())[0]
 
 
 def big_bird(length: int) -> c.Visibility:

@@ -82,12 +82,12 @@ def reading(settings: dict[str, Any]) -> Turn:
 
 def learning(settings: dict[str, Any]) -> Turn:
     """One pass and its gradients, blocks recomputed; a reversible stack computes itself back whatever is said."""
-    from saucier.config import RecomputeActivations
+    from saucier.config import Activations
     from saucier.model import build
     from saucier.parts.stack import choose_activations
 
     model, ids = build(BODIES[settings["body"]](settings["length"])).train(), text(settings)
-    choose_activations([model], RecomputeActivations())
+    choose_activations([model], Activations(kind="recompute"))
 
     def turn() -> float:
         loss(model, ids).backward()

@@ -186,7 +186,7 @@ class Transformer(nn.Module):
                         hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
                         global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
         head = self.config.head
-        read = whole if isinstance(head, c.ClassificationHead) and isinstance(head.pick, c.First) else hidden
+        read = whole if isinstance(head, c.ClassificationHead) and head.pick.kind == "first" else hidden
         return self.finish(output, Reading(read, None, known_ids(side), None, side.text_mask, side.inputs, choices),
                            wanted)
 

@@ -110,7 +110,8 @@ def test_the_tokenizer_comes_along(tmp_path: Path) -> None:
 
 def test_a_saved_sentence_folder_embeds(tmp_path: Path) -> None:
     tree = bert(dim=32, layers=1, heads=2, vocab=80, length=16)
-    tree = tree.model_copy(update={"head": c.EmbeddingHead(pooling=(c.MeanReal(),), normalize=True, length=12),
+    tree = tree.model_copy(update={"head": c.EmbeddingHead(pooling=(c.Pooling(kind="mean"),), normalize=True,
+                                                           length=12),
                                    "pooler": None})
     saucier.build(tree, seed=1).save(tmp_path / "a")
     tokenizer(tmp_path / "a")

@@ -54,8 +54,9 @@ def test_sentences_that_mean_the_same_are_close() -> None:
 
 
 POOLINGS = {
-    "cls_token": c.FirstReal(), "mean_tokens": c.MeanReal(), "max_tokens": c.MaxReal(),
-    "mean_sqrt_len_tokens": c.MeanRoot(), "weightedmean_tokens": c.WeightedMean(), "lasttoken": c.LastReal(),
+    "cls_token": c.Pooling(kind="cls"), "mean_tokens": c.Pooling(kind="mean"), "max_tokens": c.Pooling(kind="max"),
+    "mean_sqrt_len_tokens": c.Pooling(kind="mean_sqrt_len"), "weightedmean_tokens": c.Pooling(kind="weighted_mean"),
+    "lasttoken": c.Pooling(kind="last"),
 }
 
 

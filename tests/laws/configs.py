@@ -10,8 +10,8 @@ POSITIONS = 16
 VOCAB = 19
 
 dims = st.sampled_from([8, 12, 16, 24])
-norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm), st.just(c.NoNorm()),
-                  st.just(c.PlainLayerNorm()), st.just(c.IdentityNorm()))
+norms = st.one_of(st.builds(c.LayerNorm, bias=st.booleans()), st.builds(c.RMSNorm), st.just(c.Unnormed(kind="no_norm")),
+                  st.just(c.PlainLayerNorm()), st.just(c.Unnormed(kind="identity")))
 activations = st.sampled_from(["relu", "gelu", "gelu_tanh", "silu", "quick_gelu", "mish", "laplace"])
 dropouts = st.sampled_from([0.0, 0.1])
 kernels = st.builds(c.Softmax, dropout=dropouts)
@@ -30,7 +30,8 @@ def projections(draw: st.DrawFn) -> c.Projection:
 plain_visibilities = st.one_of(st.just(c.Full()), st.just(c.Causal()), st.just(c.Prefix()), st.just(c.Permutation()),
                                st.just(c.SameLength()),
                                st.builds(c.Window, st.integers(1, 5)),
-                               st.builds(c.Global, otherwise=st.sampled_from([c.NoTokens(), c.FirstToken()])),
+                               st.builds(c.Global, otherwise=st.sampled_from([c.AtMostFirst(kind="no_tokens"),
+                                                                              c.AtMostFirst(kind="first_token")])),
                                st.builds(c.BlockWindow, size=st.integers(1, 4), reach=st.integers(0, 2)),
                                st.builds(c.GlobalBlocks, size=st.integers(1, 4)),
                                st.builds(c.Dilated, size=st.integers(1, 3), dilation=st.integers(1, 3)),
@@ -42,7 +43,7 @@ visibilities = st.recursive(plain_visibilities, lambda inner: st.one_of(
     st.builds(lambda first, second: first & second, inner, inner),
     st.builds(lambda first, second: first | second, inner, inner),
     st.builds(lambda first, second: first + second, inner, inner),
-    st.builds(lambda first, second: c.ByHead(terms=(first, second)), inner, inner),
+    st.builds(lambda first, second: c.Combined(kind="by_head", terms=(first, second)), inner, inner),
     st.builds(c.Beyond, length=st.sampled_from([3, 20]), inner=inner)), max_leaves=3)
 
 scalings = st.sampled_from([
@@ -52,16 +53,18 @@ scalings = st.sampled_from([
 attention_positions = st.one_of(
     st.just(c.NoPositions()), st.builds(c.Shaw, max_distance=st.integers(1, 6)),
     st.builds(c.MusicTransformer, length=st.just(POSITIONS)),
-    st.builds(c.RelativeKey, length=st.just(POSITIONS)), st.builds(c.RelativeKeyQuery, length=st.just(POSITIONS)),
+    st.builds(c.RelativeVectors, kind=st.sampled_from(["relative_key", "relative_key_query"]),
+              length=st.just(POSITIONS)),
     st.builds(c.T5Bias, buckets=st.just(8), max_distance=st.sampled_from([3, 20]), bidirectional=st.booleans()),
     st.builds(c.Disentangled, content_to_position=st.booleans(), position_to_content=st.booleans(),
               distances=st.sampled_from([c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=9)]),
               maps=st.sampled_from([c.OwnMaps(), c.OwnMaps(key_bias=False), c.SharedMaps()]), norm=st.one_of(st.none(),
                                                                                                              norms)),
     st.builds(c.Rotary, share=st.sampled_from([0.5, 1.0]), scaling=scalings, values=st.booleans(),
-              pairs=st.sampled_from([c.AcrossHalves(), c.Neighbours()])), st.just(c.Alibi()),
+              pairs=st.sampled_from([c.Pairs(kind="halves"), c.Pairs(kind="neighbours")])), st.just(c.Alibi()),
     st.builds(c.TransformerXL, clamp=st.sampled_from([None, 2]), shared_biases=st.booleans(), dropout=dropouts))
-sinusoids = st.sampled_from([c.Interleaved(), c.Halves(), c.FullRange()])
+sinusoids = st.sampled_from([c.SinusoidLayout(kind="interleaved"), c.SinusoidLayout(kind="halves"),
+                             c.SinusoidLayout(kind="full_range")])
 embedding_positions = st.one_of(st.just(c.NoPositions()), st.builds(c.Sinusoidal, layout=sinusoids),
                                 st.builds(c.Learned, length=st.just(POSITIONS)))
 
@@ -80,21 +83,25 @@ experts = st.builds(c.Experts, inner=plain_feed_forwards, count=st.integers(1, 3
                     router=st.sampled_from([c.TopOfSoftmax(), c.TopOfSoftmax(top=2), c.SoftmaxOfTop()]))
 feed_forwards = st.one_of(plain_feed_forwards, experts)
 
-cells = st.one_of(st.builds(c.Elman, bias=st.booleans()), st.builds(c.GRU, bias=st.booleans()),
+cells = st.one_of(st.builds(c.PlainCell, kind=st.sampled_from(["rnn", "gru"]), bias=st.booleans()),
                   st.builds(c.LSTM, bias=st.booleans(), cells=st.sampled_from([None, 10])))
-scores = st.sampled_from([c.DotScore(), c.GeneralScore(), c.ConcatScore(), c.ConcatScore(width=6)])
+scores = st.sampled_from([c.InnerProduct(kind="dot"), c.InnerProduct(kind="general"), c.ConcatScore(),
+                          c.ConcatScore(width=6)])
 reaches = st.sampled_from([c.GlobalReach(), c.LocalMonotonic(reach=9), c.LocalPredictive(reach=9, width=6)])
 looks = st.one_of(st.none(), st.builds(c.Luong, score=scores, reach=reaches, input_feeding=st.booleans()),
-                  st.builds(c.Bahdanau, readout=st.sampled_from([c.StateReadout(), c.DeepOutput()])))
+                  st.builds(c.Bahdanau, readout=st.sampled_from([c.Readout(kind="state"), c.Readout(kind="deep")])))
 
 
 def recurrents(*, cross: bool) -> st.SearchStrategy[c.Recurrent]:
     """Return recurrent sublayers; beside an encoder they may look at it."""
-    direction = st.sampled_from([c.Ahead(), c.Ahead(), c.Back(), c.BothWays(), c.Apart()])
-    start = st.sampled_from([c.FromZero(), c.FromFinalStates(), c.FromLastLayer(), c.FromMean()])
+    direction = st.sampled_from([c.Direction(kind="ahead"), c.Direction(kind="ahead"), c.Direction(kind="back"),
+                                 c.Direction(kind="both"), c.Direction(kind="apart")])
+    start = st.sampled_from([c.InitialState(kind="zeros"), c.InitialState(kind="final"),
+                             c.InitialState(kind="last_layer"), c.InitialState(kind="mean")])
     return st.builds(c.Recurrent, cell=cells, layers=st.integers(1, 2), dropout=dropouts,
-                     direction=st.just(c.Ahead()) if cross else direction,
-                     start=start if cross else st.just(c.FromZero()), attention=looks if cross else st.none())
+                     direction=st.just(c.Direction(kind="ahead")) if cross else direction,
+                     start=start if cross else st.just(c.InitialState(kind="zeros")),
+                     attention=looks if cross else st.none())
 
 
 @st.composite
@@ -129,22 +136,24 @@ def stacks(*, cross: bool) -> st.SearchStrategy[c.Stack]:
                      narrow=st.sampled_from([None, None, 12]), dropout=dropouts, zero_padding=st.booleans())
 
 
-projections = st.one_of(st.none(), *(st.builds(kind, width=st.sampled_from([4, 12]), bias=st.booleans())
-                                     for kind in (c.ProjectTokens, c.ProjectSum, c.ProjectNormed, c.ProjectUndropped,
-                                                  c.ProjectTrigram)),
+narrow_kinds = st.sampled_from(["tokens", "sum", "normed", "undropped", "trigram"])
+projections = st.one_of(st.none(), st.builds(c.ProjectNarrow, kind=narrow_kinds, width=st.sampled_from([4, 12]),
+                                             bias=st.booleans()),
                         st.just(c.ProjectClusters(width=8, division=2, cutoffs=(5, 11))))
 embeddings = st.builds(c.Embedding, vocab=st.just(VOCAB), positions=embedding_positions, projection=projections,
-                       segments=st.sampled_from([None, c.SegmentTable(), c.FirstSegment(), c.SegmentTokens()]),
+                       segments=st.sampled_from([None, c.SegmentTable(), c.FirstSegment(),
+                                                 c.TablelessSegments(kind="tokens")]),
                        norm=st.one_of(st.none(), norms), dropout=dropouts, scale=st.sampled_from([1.0, 4.0]))
 language_heads = st.builds(
     c.LanguageHead, tied=st.booleans(), bias=st.booleans(), scale=st.sampled_from([1.0, 0.5]),
     transform=st.one_of(st.none(), st.builds(c.Transform, activation=activations, width=st.sampled_from([None, 12]),
                                              norm=st.one_of(st.none(), norms), bias=st.booleans())))
 transforms = st.one_of(st.none(), st.builds(c.Transform, width=st.sampled_from([None, 6])))
-picks = st.sampled_from([c.Pooled(), c.First(), c.FirstUnmasked(), c.Last(), c.LastToken(padding=0), c.Mean(),
-                         c.MeanAll(), c.Chosen()])
-poolings = st.sampled_from([c.Pooled(), c.First(), c.FirstReal(), c.MeanReal(), c.MaxReal(), c.MeanRoot(),
-                            c.WeightedMean(), c.LastReal()])
+picks = st.sampled_from([c.PickVector(kind="pooled"), c.PickVector(kind="first"), c.PickVector(kind="first_unmasked"),
+                         c.PickVector(kind="last"), c.LastToken(padding=0), c.PickVector(kind="mean"),
+                         c.PickVector(kind="mean_all"), c.PickVector(kind="chosen")])
+poolings = st.builds(c.Pooling, kind=st.sampled_from(["pooled", "first", "cls", "mean", "max", "mean_sqrt_len",
+                                                      "weighted_mean", "last"]))
 heads = st.one_of(
     st.none(), language_heads, st.builds(c.PretrainingHead, language=language_heads, classes=st.just(3)),
     st.builds(c.ClassificationHead, pick=picks, transform=transforms, classes=st.integers(1, 3), bias=st.booleans()),

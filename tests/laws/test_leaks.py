@@ -42,7 +42,7 @@ VISIBILITIES: dict[str, c.Visibility] = {"full": c.Full(), "causal": c.Causal(),
                                          "dilated": c.Dilated(size=2, dilation=3),
                                          "strided": c.Causal() & c.Strided(stride=3),
                                          "columns": (c.Causal() & c.Columns(stride=4, count=2)) | c.Window(1),
-                                         "by-head": c.ByHead(terms=(c.Causal() & c.Window(2),
+                                         "by-head": c.Combined(kind="by_head", terms=(c.Causal() & c.Window(2),
                                                                     c.Causal() & c.Strided(stride=4))),
                                          "nested": (c.Causal() & c.Window(2)) | (c.Prefix() & c.Window(4)),}
 ATTENTIONS: dict[str, c.SelfAttention] = {
@@ -77,7 +77,7 @@ def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
             return query % step == key % step
         case c.Columns(stride=step, count=count):
             return step - count <= key % step
-        case c.ByHead(terms=terms):  # of all heads together
+        case c.Combined(kind="by_head", terms=terms):  # of all heads together
             return any(may_see(term, query, key) for term in terms)
         case c.GlobalBlocks(size=size):
             return bool({query // size, key // size} & {0, (LENGTH - 1) // size})
@@ -85,9 +85,9 @@ def may_see(visibility: c.Visibility, query: int, key: int) -> bool:
             return key // size == 0 and 0 < query // size < (LENGTH - 1) // size
         case c.Beyond(length=limit, inner=inner):
             return limit >= LENGTH or may_see(inner, query, key)
-        case c.And(terms=terms):
+        case c.Combined(kind="and", terms=terms):
             return all(may_see(term, query, key) for term in terms)
-        case c.Or(terms=terms) | c.Plus(terms=terms):
+        case c.Combined(kind="or", terms=terms) | c.Combined(kind="plus", terms=terms):
             return any(may_see(term, query, key) for term in terms)
 
 

@@ -89,7 +89,7 @@ def test_activations_that_are_computed_again_read_the_memory_of_their_own_block(
     ids = tokens(model.config, 2, 4)
     mems = [torch.randn(5, 2, 24, generator=torch.Generator().manual_seed(block)) for block in range(2)]
     found = []
-    for activations in (c.KeepActivations(), c.RecomputeActivations()):
+    for activations in (c.Activations(kind="keep"), c.Activations(kind="recompute")):
         model.decoder.activations = activations
         model.zero_grad()
         torch.manual_seed(0)  # for dropout

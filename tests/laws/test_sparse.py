@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from saucier import config as c
-from saucier.config.factors import FixedFactors, Merged, StridedFactors
 from saucier.config.questions import counts_repeats, list_terms
 from saucier.config.visibility import build_bigbird_visibility
+from saucier.families.unpublished import FixedFactors, Form, StridedFactors
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.masks import Span, find_ragged
@@ -43,11 +43,12 @@ def drawn_visibility(chance: random.Random, depth: int = 2) -> c.Visibility:
                                   c.Dilated(size=chance.choice([1, 4, 20]), dilation=chance.choice([1, 2, 7])),
                                   c.Strided(stride=chance.choice([1, 3, 16, 400])),
                                   c.Columns(stride=chance.choice([1, 5, 40]), count=2),
-                                  c.ByHead(terms=(c.Window(5), c.Causal() & c.Strided(stride=8)))]
+                                  c.Combined(kind="by_head", terms=(c.Window(5), c.Causal() & c.Strided(stride=8)))]
     if not depth or chance.random() < 0.4:
         return chance.choice(leaves)
     terms = (drawn_visibility(chance, depth - 1), drawn_visibility(chance, depth - 1))
-    return chance.choice([c.And(terms=terms), c.Or(terms=terms), c.Plus(terms=terms)])
+    return chance.choice([c.Combined(kind="and", terms=terms), c.Combined(kind="or", terms=terms),
+                          c.Combined(kind="plus", terms=terms)])
 
 
 def drawn_span(chance: random.Random, rows: int) -> Span:
@@ -200,7 +201,7 @@ def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monke
 def test_added_tokens_in_any_block_read_all_keys(count: int, training: bool, named: bool,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     """Added tokens of more than one block, or in middle blocks: each head reads the rest of what it did not draw."""
-    tokens = c.NoTokens() if named else c.FirstTokens(count=count)
+    tokens = c.AtMostFirst(kind="no_tokens") if named else c.FirstTokens(count=count)
     visibility = (c.BlockWindow(size=8) + c.RandomBlocks(size=8, count=2)) | c.Global(otherwise=tokens)
     config = c.SelfAttention(projection=c.Projection(heads=HEADS, kv_heads=2), visibility=visibility)
     attention = scrambled(config, DIM).train(training)
@@ -228,7 +229,7 @@ def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> 
     for length in (4096, 16384):
         stride = math.isqrt(length)
         factors = (StridedFactors(stride=stride), FixedFactors(stride=stride, count=1))[number]
-        row = RowShape(Merged().turn(factors.terms())[0], length, length, end=length)
+        row = RowShape(Form(kind="merged").turn(factors.terms())[0], length, length, end=length)
         tiles = list(Planner(row, RowFacts(), torch.device("cpu")).tiles(rows=True))
         pairs.append(sum(count_places(tile.queries) * sum(map(count_places, tile.keys)) for tile in tiles))
         assert pairs[-1] <= 5 * length * stride
@@ -255,9 +256,12 @@ FIXED = (c.Causal() & c.BlockWindow(size=16, reach=0), c.Causal() & c.Columns(st
 SPARSE_TRANSFORMER = {
     "strided, merged": STRIDED[0] | STRIDED[1], "fixed, merged": FIXED[0] | FIXED[1],
     "strided, first": STRIDED[0], "strided, second": STRIDED[1], "fixed, second": FIXED[1],
-    "strided, by head": c.ByHead(terms=STRIDED), "fixed, by head": c.ByHead(terms=FIXED),
-    "dilated by head": c.ByHead(terms=(c.Window(9), c.Dilated(size=9, dilation=2), c.Dilated(size=9, dilation=3),
-                                       c.Dilated(size=9, dilation=4))) | c.Global(otherwise=c.FirstToken())}
+    "strided, by head": c.Combined(kind="by_head", terms=STRIDED),
+    "fixed, by head": c.Combined(kind="by_head", terms=FIXED),
+    "dilated by head": c.Combined(kind="by_head", terms=(c.Window(9), c.Dilated(size=9, dilation=2),
+                                                         c.Dilated(size=9, dilation=3),
+                                                         c.Dilated(size=9, dilation=4))) | c.Global(
+        otherwise=c.AtMostFirst(kind="first_token"))}
 
 
 @pytest.mark.parametrize("name", SPARSE_TRANSFORMER)
@@ -273,7 +277,8 @@ def test_the_published_forms_of_gaps(name: str, length: int, monkeypatch: pytest
         torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
 
 
-@pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.FirstToken()), c.Causal() & c.Window(64),
+@pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.AtMostFirst(kind="first_token")),
+                                        c.Causal() & c.Window(64),
                                         build_bigbird_visibility(32, 1, 4096)], ids=["global", "causal", "blocks"])
 def test_memory_grows_with_the_length_alone(visibility: c.Visibility) -> None:
     """Four times the text needs no tensor of more than four times the size, forward and backward."""
@@ -297,7 +302,8 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
                                 positions=c.T5Bias(buckets=8, max_distance=20))
     block = c.Block(sublayers=(c.PreNorm(inner=attention), c.PreNorm(inner=c.FeedForward(hidden=16))))
     layers = c.Repeat(block=block, times=2)
-    stack = Stack(c.Stack(layers=layers, residual=c.Reversible()) if reversible else c.Stack(layers=layers), 16).train()
+    streams = c.Streams(kind="reversible" if reversible else "one")
+    stack = Stack(c.Stack(layers=layers, residual=streams), 16).train()
     generator, found = torch.Generator().manual_seed(0), []
     for parameter in stack.parameters():
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)

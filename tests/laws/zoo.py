@@ -9,11 +9,11 @@ from tests.laws.zoo_recurrent import recurrent_decoders, recurrent_encoders, rec
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.factors import FixedFactors
 from saucier.config.questions import list_recurrent_parts
 from saucier.config.visibility import build_bigbird_visibility
 from saucier.diagnosis.scope import attentions, left_reason, padding_reason, right_reason
 from saucier.families import FAMILIES
+from saucier.families.unpublished import FixedFactors
 from saucier.model import Transformer, build
 from saucier.parts.initialization import fold_scale
 from saucier.recipes import names, recipe
@@ -28,7 +28,8 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "mt5": {"head_dim": 6, "hidden": 40}, "switch_transformers": {"head_dim": 6, "hidden": 40, "experts": 3},
     "mixtral": {"kv_heads": 2, "hidden": 40, "experts": 3}, "bart": {"length": LENGTH}, "mbart": {"length": LENGTH},
     "deep_char": {"length": LENGTH, "hidden": 40},
-    "seq2seq": {"direction": c.BothWays()}, "elmo": {"cells": 20}, "mask_predict": {"hidden": 48, "longest": 20},
+    "seq2seq": {"direction": c.Direction(kind="both")}, "elmo": {"cells": 20},
+    "mask_predict": {"hidden": 48, "longest": 20},
     "transformer": {"hidden": 48}, "gpt": {"length": LENGTH}, "gpt2": {"length": LENGTH},
     "gpt_neo": {"length": LENGTH, "window": 5}, "gptj": {"rotated": 4}, "gpt_neox": {"rotated": 0.34},
     "opt": {"length": LENGTH, "narrow": 16}, "ctrl": {"length": LENGTH, "hidden": 40},
@@ -94,13 +95,14 @@ SINGLE = c.Projection(heads=4, kv_heads=1, head_dim=8, output_bias=False)
 def causal_positions() -> dict[str, c.SelfAttention]:
     """Return a causal attention for every kind of position and of projection."""
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "music": c.MusicTransformer(length=LENGTH),
-             "relative": c.RelativeKey(length=LENGTH), "relative-both": c.RelativeKeyQuery(length=LENGTH),
+             "relative": c.RelativeVectors(kind="relative_key", length=LENGTH),
+             "relative-both": c.RelativeVectors(kind="relative_key_query", length=LENGTH),
              "t5": c.T5Bias(buckets=8, max_distance=20, bidirectional=False), "rotary": c.Rotary(),
              "rotary-third": c.Rotary(share=0.34), "alibi": c.Alibi(),
              "disentangled": c.Disentangled(distances=c.LogDistances(buckets=4, reach=9), maps=c.SharedMaps()),
              "xl": c.TransformerXL(clamp=7, shared_biases=True),
-             "rotary-values": c.Rotary(values=True, pairs=c.Neighbours()),
-             "rotary-neighbours": c.Rotary(pairs=c.Neighbours(), scaling=c.Yarn(factor=4, length=8)),
+             "rotary-values": c.Rotary(values=True, pairs=c.Pairs(kind="neighbours")),
+             "rotary-neighbours": c.Rotary(pairs=c.Pairs(kind="neighbours"), scaling=c.Yarn(factor=4, length=8)),
              "rotary-scaled": c.Rotary(scaling=c.Llama3Scaling(factor=8, length=16)),
              "rotary-dynamic": c.Rotary(scaling=c.DynamicScaling(factor=2, length=LENGTH)),
              "rotary-longrope": c.Rotary(scaling=c.LongRope(short=(1, 1.5, 2), long=(2, 3, 4), length=LENGTH))}
@@ -118,7 +120,8 @@ def full_positions() -> dict[str, c.SelfAttention]:
     kinds = {"none": c.NoPositions(), "shaw": c.Shaw(max_distance=4), "t5": c.T5Bias(buckets=8, max_distance=20),
              "xl": c.TransformerXL(), "rotary": c.Rotary(), "alibi": c.Alibi(),
              "disentangled": c.Disentangled(distances=c.ExactDistances(reach=4)),
-             "relative": c.RelativeKey(length=LENGTH), "relative-both": c.RelativeKeyQuery(length=LENGTH)}
+             "relative": c.RelativeVectors(kind="relative_key", length=LENGTH),
+             "relative-both": c.RelativeVectors(kind="relative_key_query", length=LENGTH)}
     return {name: c.SelfAttention(projection=GROUPED, positions=kind) for name, kind in kinds.items()}
 
 
@@ -156,7 +159,7 @@ def reversible(attention: c.SelfAttention) -> c.Transformer:
     """Return a model of two residual streams."""
     built = decoder(attention)
     assert built.decoder is not None
-    stack = built.decoder.model_copy(update={"residual": c.Reversible()})
+    stack = built.decoder.model_copy(update={"residual": c.Streams(kind="reversible")})
     return built.model_copy(update={"decoder": stack, "head": c.LanguageHead(tied=False)})
 
 
@@ -215,12 +218,14 @@ def encoders() -> dict[str, c.Transformer]:
     """Return encoder-only models: the families', and one for every kind of position."""
     window = c.SelfAttention(projection=HEADS, positions=c.Rotary(), visibility=c.Window(3))
     block = c.SelfAttention(projection=GROUPED, visibility=c.BlockWindow(size=2) + c.BlockWindow(size=3, reach=0))
-    first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(otherwise=c.FirstToken()))
+    first = c.SelfAttention(projection=GROUPED, visibility=c.Window(3) | c.Global(
+        otherwise=c.AtMostFirst(kind="first_token")))
     ring = c.SelfAttention(projection=HEADS, kernel=c.Chunks(length=3, before=1, after=1))
     features = c.SelfAttention(projection=GROUPED, kernel=c.Favor(features=24, block=5))
     mixed = {sharing.kind: c.SelfAttention(projection=GROUPED, positions=c.Rotary(),
                                            kernel=c.LowRank(length=LENGTH, rank=5, sharing=sharing))
-             for sharing in (c.Headwise(), c.KeyValue(), c.Layerwise())}
+             for sharing in (c.MapSharing(kind="headwise"), c.MapSharing(kind="key_value"),
+                             c.MapSharing(kind="layerwise"))}
     maps = first.model_copy(update={"global_maps": c.GlobalMaps()})
     found = {name: family(name) for name in FAMILIES}
     found = {name: config for name, config in found.items() if config.decoder is None}
@@ -298,7 +303,7 @@ def of_packed_pairs(models: dict[str, c.Transformer]) -> list[str]:
     A recurrent decoder that begins in what the encoder ended in refuses them.
     """
     return [name for name, config in models.items()
-            if all(isinstance(part.start, c.FromZero) for part in list_recurrent_parts(config.decoder))]
+            if all(part.start.kind == "zeros" for part in list_recurrent_parts(config.decoder))]
 
 
 def runnable_recipes() -> list[str]:

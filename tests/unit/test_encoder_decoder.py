@@ -31,7 +31,7 @@ def test_any_encoder_goes_with_any_decoder() -> None:
     tree = pair(READS, WRITES)
     assert tree.decoder_embed is not None and tree.pooler is not None
     assert tree.embed.positions.places == c.SkipPadding(padding=1)
-    assert tree.decoder_embed.positions.places == c.InOrder()
+    assert tree.decoder_embed.positions.places == c.CountedPlaces(kind="in_order")
     assert [residual.inner.kind for residual in tree.decoder.blocks()[0].sublayers] == ["attention", "cross_attention",
                                                                                         "feed_forward"]
     document = PAIR.document(tree)

@@ -150,6 +150,6 @@ def test_what_fits_still_runs(models: dict[str, Transformer]) -> None:
 @pytest.mark.parametrize("texts", [[None], ["a", 3], "a text", None, 5])
 def test_embed_takes_texts(texts: Any) -> None:
     tree = bert(16, 1, heads=2, vocab=50, length=16)
-    tree = tree.model_copy(update={"head": c.EmbeddingHead(pooling=(c.MeanReal(),)), "pooler": None})
+    tree = tree.model_copy(update={"head": c.EmbeddingHead(pooling=(c.Pooling(kind="mean"),)), "pooler": None})
     with pytest.raises(saucier.InputError, match=r"^texts: "):
         saucier.embed(saucier.build(tree), texts, tokenizer=object())  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ import importlib
 
 import pytest
 
+from saucier import config as c
 from saucier.moved import MOVED
 
 
@@ -31,6 +32,16 @@ def test_an_old_path_leads_to_the_new_place(path: str, name: str, place: str, ne
         found = getattr(importlib.import_module(path), name)
     assert found is getattr(importlib.import_module(place), new)
     assert path in MOVED
+
+
+def test_an_old_class_of_the_config_is_a_kind_now() -> None:
+    """What the docs showed builds the same config; other names are no attributes."""
+    with pytest.warns(DeprecationWarning, match=r"BothWays\(\) is now Direction\(kind='both'\)"):
+        assert c.BothWays() == c.Direction(kind="both")
+    with pytest.warns(DeprecationWarning, match="FromFinalStates"):
+        assert c.FromFinalStates() == c.InitialState(kind="final")
+    with pytest.raises(AttributeError, match="no attribute 'BothWay'"):
+        _ = c.BothWay
 
 
 def test_what_never_was_is_an_error_as_always() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,12 @@ DOCUMENTS: dict[str, Any] = {
 """What is written to disk or read from it, or given to a function as settings."""
 TELLING = ("description", "title", "discriminator")
 """Keys of a schema that say nothing about what is allowed."""
+TAGS = ("kind", "family")
+"""Keys that tell apart what may stand in one slot."""
+CHOICES = ("oneOf", "anyOf")
+Schema = dict[str, Any]
+Part = tuple[str, str]
+"""The name of a class in a schema, and one of its kinds."""
 
 
 def schemas() -> Iterator[tuple[str, Item]]:
@@ -51,53 +57,113 @@ def schemas() -> Iterator[tuple[str, Item]]:
     for name, kind in DOCUMENTS.items():
         found = kind.model_json_schema() if isinstance(kind, type) and issubclass(kind, BaseModel) else \
             TypeAdapter(kind).json_schema()
-        yield from keys(f"schemas/{name}", found)
+        yield from keys(f"schemas/{name}", Parts(found.get("$defs", {})), found)
 
 
-def keys(name: str, schema: dict[str, Any]) -> Iterator[tuple[str, Item]]:
+class Parts:
+    """The parts that a schema defines: each `kind` is a part, whether a class has one kind or several.
+
+    So it does not matter how kinds are grouped into classes, nor which class is used in several slots: parts of the
+    same kind whose keys are the same, those of the parts below them too, are one. What classes and fields say to people
+    (`TELLING`) is not compared: a class of several kinds says in one docstring what each of them means.
+    """
+
+    def __init__(self, definitions: dict[str, Schema]) -> None:
+        """Take the definitions apart by kind, and find out which parts are the same."""
+        self.kinds = {name: kinds_of(part) for name, part in definitions.items()}
+        self.nodes = {(name, kind): of_kind(part, kind) for name, part in definitions.items()
+                      for kind in self.kinds[name]}
+        self.optional = {name for name, part in definitions.items()
+                         if any("default" in part.get("properties", {}).get(key, {}) for key in TAGS)}
+        self.same = dict.fromkeys(self.nodes, "")
+        for _ in range(len(self.nodes)):
+            found = {part: digest(part[1], self.plain(node, self.same)) for part, node in self.nodes.items()}
+            settled = len({*found.values()}) == len({*self.same.values()})
+            self.same = found
+            if settled:
+                break
+
+    def below(self, value: Any) -> Iterator[Part]:
+        """Yield the parts that a schema refers to."""
+        if isinstance(value, dict):
+            if "$ref" in value:
+                name = value["$ref"].removeprefix("#/$defs/")
+                yield from ((name, kind) for kind in self.kinds[name])
+            for key, inner in value.items():
+                yield from self.below(inner) if key not in TELLING else ()
+        elif isinstance(value, list):
+            for inner in value:
+                yield from self.below(inner)
+
+    def plain(self, value: Any, names: Mapping[Part, str]) -> Any:
+        """Return a schema without words for people; what a slot may hold is a list of parts, by their names."""
+        if isinstance(value, list):
+            return [self.plain(inner, names) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        rest = {key: self.plain(inner, names) for key, inner in value.items()
+                if key not in (*CHOICES, "$ref") and (key not in TELLING or not isinstance(inner, str | dict))}
+        taken = [*self.taken(value)]
+        if not taken:
+            return rest
+        rest["as"] = sorted({names[part] for _, part in taken})
+        if others := [self.plain(one, names) for one in self.others(value)]:
+            rest["or"] = others
+        if any(kind for _, (_, kind) in taken):  # several classes, or one of several kinds: it must be said which
+            untold = all(name in self.optional and not told for told, (name, _) in taken)
+            rest["kind"] = "optional" if untold else "required"
+        return rest
+
+    def taken(self, value: Schema, *, told: bool = False) -> Iterator[tuple[bool, Part]]:
+        """Yield the parts that may stand in a slot itself, and whether the slot tells them apart by their kinds."""
+        told = told or "discriminator" in value
+        if "$ref" in value:
+            yield from ((told, part) for part in self.below({"$ref": value["$ref"]}))
+        for key in CHOICES:
+            for one in value.get(key, ()):
+                yield from self.taken(one, told=told)
+
+    def others(self, value: Schema) -> Iterator[Schema]:
+        """Yield what else may stand in a slot, such as nothing or a number."""
+        for one in (one for key in CHOICES for one in value.get(key, ())):
+            if any(inner in one for inner in CHOICES):
+                yield from self.others(one)
+            elif "$ref" not in one:
+                yield one
+
+
+def kinds_of(part: Schema) -> list[str]:
+    """Return the kinds of a class of parts; one without a name where it has none."""
+    tags = [part["properties"][key] for key in TAGS if key in part.get("properties", {})]
+    found = [str(one) for tag in tags for one in (tag.get("enum") or ([tag["const"]] if "const" in tag else []))]
+    return sorted(found) or [""]
+
+
+def of_kind(part: Schema, kind: str) -> Schema:
+    """Return the keys of one kind of part."""
+    own = {key: value for key, value in part.get("properties", {}).items() if key not in TAGS}
+    told = {key: {"const": kind} for key in TAGS if kind and key in part.get("properties", {})}
+    rest = {key: value for key, value in part.items() if key not in ("properties", "required")}
+    return rest | {"properties": told | own, "required": [key for key in part.get("required", ()) if key not in told]}
+
+
+def keys(name: str, parts: Parts, schema: Schema) -> Iterator[tuple[str, Item]]:
     """Yield the keys of one document, breadth first; a part that comes again is named by its first place."""
-    parts, homes = schema.get("$defs", {}), dict[str, str]()
+    homes: dict[Part, str] = {}
     queue = [(name, schema)]
     while queue:
         place, node = queue.pop(0)
         given = node.get("properties") or {"": {key: value for key, value in node.items() if key != "$defs"}}
         for key, value in given.items():
             path = f"{place}/{key}" if place == name else f"{place}.{key}"
-            for part in references(value):
+            for part in sorted(parts.below(value), key=lambda one: (one[1], parts.same[one])):
                 if part not in homes:
-                    homes[part] = f"{path}[{told_by(parts[part])}]"
-                    queue.append((homes[part], parts[part]))
+                    home = f"{path}[{part[1]}]"
+                    homes |= {one: home.removeprefix(f"{name}/") for one, same in parts.same.items()
+                              if same == parts.same[part]}
+                    queue.append((home, parts.nodes[part]))
             required = {"required": True} if key in node.get("required", ()) else {}
-            yield path.rstrip("/."), short(plain(value, homes, name) | required, most=160)
-
-
-def told_by(part: dict[str, Any]) -> str:
-    """Return what tells a part from others that may stand in its place; nothing where there are none."""
-    told = part.get("properties", {})
-    return str(next((told[key]["const"] for key in ("kind", "family") if "const" in told.get(key, {})), ""))
-
-
-def references(value: Any) -> Iterator[str]:
-    """Yield the names of the parts that a schema refers to, in their order."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            yield value["$ref"].removeprefix("#/$defs/")
-        for key, inner in value.items():
-            yield from references(inner) if key not in TELLING else ()
-    elif isinstance(value, list):
-        for inner in value:
-            yield from references(inner)
-
-
-def plain(value: Any, homes: dict[str, str], name: str) -> Any:
-    """Return a schema without words for people, whose parts are named by their places."""
-    if isinstance(value, dict):
-        if "$ref" in value:
-            return {"as": homes[value["$ref"].removeprefix("#/$defs/")].removeprefix(f"{name}/")} | {
-                key: plain(inner, homes, name) for key, inner in value.items() if key not in ("$ref", *TELLING)}
-        return {key: plain(inner, homes, name) for key, inner in value.items()
-                if key not in TELLING or not isinstance(inner, str | dict)}
-    return [plain(inner, homes, name) for inner in value] if isinstance(value, list) else value
+            yield path.rstrip("/."), short(parts.plain(value, homes) | required, most=160)
 
 
 def recipes() -> Iterator[tuple[str, Item]]:

@@ -96,7 +96,7 @@ def model(family: str = "gpt2") -> Transformer:
 @cache
 def embedder() -> Transformer:
     """Return a small model that gives vectors of texts."""
-    head = c.EmbeddingHead(pooling=(c.MeanReal(),), normalize=True)
+    head = c.EmbeddingHead(pooling=(c.Pooling(kind="mean"),), normalize=True)
     return saucier.build(model("bert").config.model_copy(update={"head": head, "pooler": None}), seed=1).eval()
 
 

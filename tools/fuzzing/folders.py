@@ -86,7 +86,8 @@ def sentence() -> Any:
     """Return the config of a small model that gives vectors of texts."""
     from saucier import config as c
 
-    head = c.EmbeddingHead(pooling=(c.MeanReal(), c.FirstReal()), maps=(c.DenseMap(width=10),), normalize=True)
+    head = c.EmbeddingHead(pooling=(c.Pooling(kind="mean"), c.Pooling(kind="cls")), maps=(c.DenseMap(width=10),),
+                           normalize=True)
     return made()["encoders-bert"].model_copy(update={"head": head, "pooler": None})
 
 

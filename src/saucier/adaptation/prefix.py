@@ -112,7 +112,7 @@ def counts_distances(stack: c.Stack) -> bool:
 def is_windowed(visibility: c.Visibility) -> bool:
     """Say whether a visibility ends at some distance."""
     match visibility:
-        case c.And(terms=terms) | c.Or(terms=terms) | c.ByHead(terms=terms):
+        case c.Combined(kind="and" | "or" | "by_head", terms=terms):
             return any(is_windowed(term) for term in terms)
         case _:
             return isinstance(visibility, c.Window | c.Dilated | c.Strided)

@@ -162,7 +162,8 @@ FREE_SUMMARY_FIELDS = frozenset({"summary_type", "summary_use_proj", "summary_ac
 """Fields of heads that compare texts, which configs carry without a class that reads them."""
 
 NO_ACTIVATION_NAMES = ("", "linear")
-PICKS = {"first": c.First(), "last": c.Last(), "mean": c.MeanAll(), "cls_index": c.Chosen()}
+PICKS = {"first": c.PickVector(kind="first"), "last": c.PickVector(kind="last"), "mean": c.PickVector(kind="mean_all"),
+         "cls_index": c.PickVector(kind="chosen")}
 """Where the vector is taken; the reference's fifth, `attn`, is not written there either."""
 SUMMARY_FIELDS = frozenset({"summary_type", "summary_use_proj", "summary_activation", "summary_first_dropout",
                             "summary_last_dropout"})

@@ -323,9 +323,9 @@ def first_attention(tree: c.Transformer) -> c.SelfAttention:
     return found[0]
 
 
-def kind_key(foreign: str, path: str, kind: type[c.Config], *, argument: str, default: bool) -> Key:
+def kind_key(foreign: str, path: str, kind: str, *, argument: str, default: bool) -> Key:
     """Return the key of a field that says whether a part of one kind stands at a place."""
-    return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: isinstance(part, kind),
+    return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: part.kind == kind,
                absent=False)
 
 

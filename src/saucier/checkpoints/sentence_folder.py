@@ -21,8 +21,9 @@ from saucier.parts.pooling import EmbeddingHead
 
 MODULES = "modules.json"
 POOLINGS: dict[str, c.Pooling] = {
-    "cls_token": c.FirstReal(), "max_tokens": c.MaxReal(), "mean_tokens": c.MeanReal(),
-    "mean_sqrt_len_tokens": c.MeanRoot(), "weightedmean_tokens": c.WeightedMean(), "lasttoken": c.LastReal(),
+    "cls_token": c.Pooling(kind="cls"), "max_tokens": c.Pooling(kind="max"), "mean_tokens": c.Pooling(kind="mean"),
+    "mean_sqrt_len_tokens": c.Pooling(kind="mean_sqrt_len"), "weightedmean_tokens": c.Pooling(kind="weighted_mean"),
+    "lasttoken": c.Pooling(kind="last"),
 }
 """Ends of the fields `pooling_mode_...` -> ours, in the order in which their vectors stand side by side."""
 MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",

@@ -3,15 +3,17 @@
 No torch here.
 """
 
+import warnings
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 from saucier.config.attention_slots import Projection as Projection
 from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
 from saucier.config.blocks import Bottleneck as Bottleneck
 from saucier.config.blocks import Cycle as Cycle
 from saucier.config.blocks import Funnel as Funnel
-from saucier.config.blocks import ReadsNarrow as ReadsNarrow
-from saucier.config.blocks import ReadsShared as ReadsShared
-from saucier.config.blocks import ReadsWide as ReadsWide
+from saucier.config.blocks import Reads as Reads
 from saucier.config.blocks import Repeat as Repeat
 from saucier.config.blocks import Share as Share
 from saucier.config.checks.model import check as check
@@ -35,15 +37,10 @@ from saucier.config.embedding import FirstSegment as FirstSegment
 from saucier.config.embedding import LanguageTable as LanguageTable
 from saucier.config.embedding import OneSegment as OneSegment
 from saucier.config.embedding import ProjectClusters as ProjectClusters
-from saucier.config.embedding import ProjectNormed as ProjectNormed
-from saucier.config.embedding import ProjectSum as ProjectSum
-from saucier.config.embedding import ProjectTokens as ProjectTokens
-from saucier.config.embedding import ProjectTrigram as ProjectTrigram
+from saucier.config.embedding import ProjectNarrow as ProjectNarrow
 from saucier.config.embedding import ProjectTwice as ProjectTwice
-from saucier.config.embedding import ProjectUndropped as ProjectUndropped
-from saucier.config.embedding import SegmentScores as SegmentScores
 from saucier.config.embedding import SegmentTable as SegmentTable
-from saucier.config.embedding import SegmentTokens as SegmentTokens
+from saucier.config.embedding import TablelessSegments as TablelessSegments
 from saucier.config.heads import AdaptiveHead as AdaptiveHead
 from saucier.config.heads import BidirectionalHead as BidirectionalHead
 from saucier.config.heads import ChoiceHead as ChoiceHead
@@ -54,28 +51,24 @@ from saucier.config.heads import Head as Head
 from saucier.config.heads import InPlace as InPlace
 from saucier.config.heads import LanguageHead as LanguageHead
 from saucier.config.heads import LengthHead as LengthHead
-from saucier.config.heads import NextToken as NextToken
 from saucier.config.heads import Predicts as Predicts
 from saucier.config.heads import PretrainingHead as PretrainingHead
-from saucier.config.heads import QueryStream as QueryStream
 from saucier.config.heads import QuestionSpanHead as QuestionSpanHead
 from saucier.config.heads import ReaderHead as ReaderHead
 from saucier.config.heads import ReplacedTokenHead as ReplacedTokenHead
 from saucier.config.heads import SpanHead as SpanHead
 from saucier.config.heads import TokenHead as TokenHead
 from saucier.config.heads import Transform as Transform
+from saucier.config.heads import UnmaskedPrediction as UnmaskedPrediction
 from saucier.config.heads import WholeText as WholeText
 from saucier.config.kernels import BucketsByLength as BucketsByLength
 from saucier.config.kernels import Chunks as Chunks
-from saucier.config.kernels import CountRepeats as CountRepeats
-from saucier.config.kernels import DivideRepeats as DivideRepeats
 from saucier.config.kernels import Favor as Favor
 from saucier.config.kernels import FixedBuckets as FixedBuckets
 from saucier.config.kernels import Hashing as Hashing
-from saucier.config.kernels import Headwise as Headwise
-from saucier.config.kernels import KeyValue as KeyValue
-from saucier.config.kernels import Layerwise as Layerwise
 from saucier.config.kernels import LowRank as LowRank
+from saucier.config.kernels import MapSharing as MapSharing
+from saucier.config.kernels import Repeats as Repeats
 from saucier.config.kernels import Softmax as Softmax
 from saucier.config.layers import Activation as Activation
 from saucier.config.layers import Chain as Chain
@@ -104,51 +97,32 @@ from saucier.config.model import SourceEncoder as SourceEncoder
 from saucier.config.model import Transformer as Transformer
 from saucier.config.model import UniformInit as UniformInit
 from saucier.config.model import XavierInit as XavierInit
-from saucier.config.norms import IdentityNorm as IdentityNorm
 from saucier.config.norms import LayerNorm as LayerNorm
-from saucier.config.norms import NoNorm as NoNorm
 from saucier.config.norms import Norm as Norm
 from saucier.config.norms import PlainLayerNorm as PlainLayerNorm
 from saucier.config.norms import RMSNorm as RMSNorm
+from saucier.config.norms import Unnormed as Unnormed
 from saucier.config.nystrom import Nystrom as Nystrom
-from saucier.config.pooling import Chosen as Chosen
 from saucier.config.pooling import DenseMap as DenseMap
 from saucier.config.pooling import EndToken as EndToken
-from saucier.config.pooling import First as First
-from saucier.config.pooling import FirstReal as FirstReal
-from saucier.config.pooling import FirstUnmasked as FirstUnmasked
-from saucier.config.pooling import Last as Last
-from saucier.config.pooling import LastReal as LastReal
 from saucier.config.pooling import LastToken as LastToken
 from saucier.config.pooling import LayerMix as LayerMix
-from saucier.config.pooling import MaxReal as MaxReal
-from saucier.config.pooling import Mean as Mean
-from saucier.config.pooling import MeanAll as MeanAll
-from saucier.config.pooling import MeanReal as MeanReal
-from saucier.config.pooling import MeanRoot as MeanRoot
 from saucier.config.pooling import Pick as Pick
-from saucier.config.pooling import Pooled as Pooled
+from saucier.config.pooling import PickVector as PickVector
 from saucier.config.pooling import Pooler as Pooler
 from saucier.config.pooling import Pooling as Pooling
-from saucier.config.pooling import WeightedMean as WeightedMean
-from saucier.config.positions import AcrossHalves as AcrossHalves
 from saucier.config.positions import Axial as Axial
+from saucier.config.positions import CountedPlaces as CountedPlaces
 from saucier.config.positions import DynamicScaling as DynamicScaling
 from saucier.config.positions import EmbeddingPositions as EmbeddingPositions
-from saucier.config.positions import FullRange as FullRange
-from saucier.config.positions import Halves as Halves
-from saucier.config.positions import InOrder as InOrder
-from saucier.config.positions import Interleaved as Interleaved
 from saucier.config.positions import Learned as Learned
 from saucier.config.positions import LinearScaling as LinearScaling
 from saucier.config.positions import Llama3Scaling as Llama3Scaling
 from saucier.config.positions import LongRope as LongRope
-from saucier.config.positions import Neighbours as Neighbours
 from saucier.config.positions import NoPositions as NoPositions
 from saucier.config.positions import NoScaling as NoScaling
 from saucier.config.positions import Pairs as Pairs
 from saucier.config.positions import Places as Places
-from saucier.config.positions import RealTokens as RealTokens
 from saucier.config.positions import Rotary as Rotary
 from saucier.config.positions import Scaling as Scaling
 from saucier.config.positions import Sinusoidal as Sinusoidal
@@ -166,69 +140,50 @@ from saucier.config.questions import reads_pooled as reads_pooled
 from saucier.config.questions import remembered_tokens as remembered_tokens
 from saucier.config.questions import sees_prefix as sees_prefix
 from saucier.config.questions import sliding_reach as sliding_reach
-from saucier.config.recurrent import GRU as GRU
 from saucier.config.recurrent import LSTM as LSTM
-from saucier.config.recurrent import Ahead as Ahead
 from saucier.config.recurrent import Alignment as Alignment
-from saucier.config.recurrent import Apart as Apart
-from saucier.config.recurrent import Back as Back
 from saucier.config.recurrent import Bahdanau as Bahdanau
-from saucier.config.recurrent import BothWays as BothWays
 from saucier.config.recurrent import ConcatScore as ConcatScore
-from saucier.config.recurrent import DeepOutput as DeepOutput
-from saucier.config.recurrent import DotScore as DotScore
-from saucier.config.recurrent import Elman as Elman
-from saucier.config.recurrent import FromFinalStates as FromFinalStates
-from saucier.config.recurrent import FromLastLayer as FromLastLayer
-from saucier.config.recurrent import FromMean as FromMean
-from saucier.config.recurrent import FromZero as FromZero
-from saucier.config.recurrent import GeneralScore as GeneralScore
+from saucier.config.recurrent import Direction as Direction
 from saucier.config.recurrent import GlobalReach as GlobalReach
+from saucier.config.recurrent import InitialState as InitialState
+from saucier.config.recurrent import InnerProduct as InnerProduct
 from saucier.config.recurrent import LocalMonotonic as LocalMonotonic
 from saucier.config.recurrent import LocalPredictive as LocalPredictive
 from saucier.config.recurrent import Luong as Luong
+from saucier.config.recurrent import PlainCell as PlainCell
+from saucier.config.recurrent import Readout as Readout
 from saucier.config.recurrent import Recurrent as Recurrent
-from saucier.config.recurrent import StateReadout as StateReadout
 from saucier.config.relative_positions import Alibi as Alibi
 from saucier.config.relative_positions import GlobalLocal as GlobalLocal
 from saucier.config.relative_positions import MusicTransformer as MusicTransformer
 from saucier.config.relative_positions import PooledDistances as PooledDistances
-from saucier.config.relative_positions import RelativeKey as RelativeKey
-from saucier.config.relative_positions import RelativeKeyQuery as RelativeKeyQuery
+from saucier.config.relative_positions import RelativeVectors as RelativeVectors
 from saucier.config.relative_positions import Shaw as Shaw
 from saucier.config.relative_positions import T5Bias as T5Bias
 from saucier.config.relative_positions import TransformerXL as TransformerXL
 from saucier.config.stack import Activations as Activations
 from saucier.config.stack import Convolution as Convolution
-from saucier.config.stack import FromNothing as FromNothing
-from saucier.config.stack import FromZeros as FromZeros
-from saucier.config.stack import KeepActivations as KeepActivations
-from saucier.config.stack import OneStream as OneStream
+from saucier.config.stack import MemoryStart as MemoryStart
 from saucier.config.stack import QueryVector as QueryVector
-from saucier.config.stack import RecomputeActivations as RecomputeActivations
-from saucier.config.stack import Reversible as Reversible
 from saucier.config.stack import SegmentMemory as SegmentMemory
 from saucier.config.stack import Stack as Stack
-from saucier.config.visibility import AfterSeparator as AfterSeparator
-from saucier.config.visibility import And as And
-from saucier.config.visibility import BeforeSeparator as BeforeSeparator
+from saucier.config.stack import Streams as Streams
+from saucier.config.visibility import AtMostFirst as AtMostFirst
+from saucier.config.visibility import AtSeparator as AtSeparator
 from saucier.config.visibility import Beyond as Beyond
 from saucier.config.visibility import BlockWindow as BlockWindow
-from saucier.config.visibility import ByHead as ByHead
 from saucier.config.visibility import Causal as Causal
 from saucier.config.visibility import Columns as Columns
+from saucier.config.visibility import Combined as Combined
 from saucier.config.visibility import DecoderVisibility as DecoderVisibility
 from saucier.config.visibility import Dilated as Dilated
-from saucier.config.visibility import FirstToken as FirstToken
 from saucier.config.visibility import FirstTokens as FirstTokens
 from saucier.config.visibility import Full as Full
 from saucier.config.visibility import Global as Global
 from saucier.config.visibility import GlobalBlocks as GlobalBlocks
 from saucier.config.visibility import GlobalTokens as GlobalTokens
-from saucier.config.visibility import NoTokens as NoTokens
-from saucier.config.visibility import Or as Or
 from saucier.config.visibility import Permutation as Permutation
-from saucier.config.visibility import Plus as Plus
 from saucier.config.visibility import Prefix as Prefix
 from saucier.config.visibility import RandomBlocks as RandomBlocks
 from saucier.config.visibility import SameLength as SameLength
@@ -236,3 +191,16 @@ from saucier.config.visibility import Strided as Strided
 from saucier.config.visibility import Visibility as Visibility
 from saucier.config.visibility import Window as Window
 from saucier.config.visibility import is_causal as is_causal
+
+RENAMED = {"BothWays": partial(Direction, kind="both"), "FromFinalStates": partial(InitialState, kind="final")}
+"""Classes that the docs once showed, and that are kinds of another one now."""
+
+
+if not TYPE_CHECKING:  # where it would make every name right
+    def __getattr__(name: str) -> Any:
+        if name not in RENAMED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        new = RENAMED[name]
+        told = f"{__name__}.{name}() is now {new.func.__name__}(kind={new.keywords['kind']!r})"
+        warnings.warn(f"{told}; the old name goes in version 0.3", DeprecationWarning, stacklevel=2)
+        return new

@@ -15,25 +15,15 @@ from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.errors import InputError
 
 
-class ReadsNarrow(Config):
-    """Queries, keys and values are made of the narrow stream."""
+class Reads(Config):
+    """What the attention of a narrow block makes its queries, keys and values of.
 
-    kind: Literal["narrow"] = "narrow"
+    - narrow: the narrow stream, all three;
+    - shared: a second narrow map of the wide stream for queries and keys, the wide stream itself for values;
+    - wide: the wide stream, all three.
+    """
 
-
-class ReadsShared(Config):
-    """Queries and keys are made of a second narrow map of the wide stream, values of the wide stream itself."""
-
-    kind: Literal["shared"] = "shared"
-
-
-class ReadsWide(Config):
-    """Queries, keys and values are made of the wide stream."""
-
-    kind: Literal["wide"] = "wide"
-
-
-Reads = Annotated[ReadsNarrow | ReadsShared | ReadsWide, Field(discriminator="kind")]
+    kind: Literal["narrow", "shared", "wide"]
 
 
 class Bottleneck(Config):
@@ -44,7 +34,7 @@ class Bottleneck(Config):
 
     width: int = Field(gt=0)
     """Width of the stream inside the block."""
-    reads: Reads = ReadsShared()
+    reads: Reads = Reads(kind="shared")
     """What the attention reads."""
     norm: Norm = LayerNorm()
     """The norms after the maps in and after the residual around the block."""
@@ -53,12 +43,12 @@ class Bottleneck(Config):
 
     def attention_inputs(self, dim: int) -> tuple[int, int]:
         """Return the widths that queries and keys, and values, are made of."""
-        match self.reads:
-            case ReadsNarrow():
+        match self.reads.kind:
+            case "narrow":
                 return self.width, self.width
-            case ReadsShared():
+            case "shared":
                 return self.width, dim
-            case ReadsWide():
+            case "wide":
                 return dim, dim
 
 

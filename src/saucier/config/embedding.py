@@ -106,22 +106,19 @@ class FirstSegment(Config):
     """Number of segments."""
 
 
-class SegmentTokens(Config):
-    """Segments are tokens too: their vectors come from the token table. Source: Radford et al. 2019, code release."""
+class TablelessSegments(Config):
+    """Segments without vectors of their own.
 
-    kind: Literal["tokens"] = "tokens"
-
-
-class SegmentScores(Config):
-    """Nothing is added: segments enter the scores of attentions whose positions know them (`TransformerXL`).
-
-    Source: Yang et al. 2019 (XLNet), §2.6, arXiv:1906.08237.
+    - tokens: segments are tokens too, whose vectors come from the token table. Source: Radford et al. 2019,
+    code release;
+    - scores: nothing is added; segments enter the scores of attentions whose positions know them (`TransformerXL`).
+      Source: Yang et al. 2019 (XLNet), §2.6, arXiv:1906.08237.
     """
 
-    kind: Literal["scores"] = "scores"
+    kind: Literal["tokens", "scores"]
 
 
-Segments = Annotated[SegmentTable | FirstSegment | SegmentTokens | SegmentScores, Field(discriminator="kind")]
+Segments = Annotated[SegmentTable | FirstSegment | TablelessSegments, Field(discriminator="kind")]
 
 
 class LanguageTable(Config):
@@ -134,32 +131,22 @@ class LanguageTable(Config):
     """Number of languages."""
 
 
-class ProjectTokens(Config):
-    """Narrow token vectors, widened before positions are added. Source: Zhang et al. 2022 (OPT), arXiv:2205.01068."""
+class ProjectNarrow(Config):
+    """Narrow tables, and where their vectors are widened to `dim`.
 
-    kind: Literal["tokens"] = "tokens"
+    - tokens: token vectors, before positions are added. Source: Zhang et al. 2022 (OPT), arXiv:2205.01068;
+    - trigram: the next token's vector, the token's own and the one before, side by side, before positions are added.
+      Padding beside the last token is read like any token, as in the published models. Source: Sun et al. 2020
+      (MobileBERT), §3.2, arXiv:2004.02984;
+    - sum: all tables, when they are summed, before the norm. Source: He et al. 2021, arXiv:2006.03654;
+    - normed: all tables, after norm and dropout. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942;
+    - undropped: all tables, after the norm, before dropout. Source: Lee-Thorp et al. 2022 (FNet), code release,
+      arXiv:2105.03824.
+    """
+
+    kind: Literal["tokens", "trigram", "sum", "normed", "undropped"]
     width: int = Field(gt=0)
-    """Width of the token table."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectSum(Config):
-    """Narrow tables, widened when they are summed, before the norm. Source: He et al. 2021, arXiv:2006.03654."""
-
-    kind: Literal["sum"] = "sum"
-    width: int = Field(gt=0)
-    """Width of the tables."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectNormed(Config):
-    """Narrow tables, widened after norm and dropout. Source: Lan et al. 2020 (ALBERT), §3.1, arXiv:1909.11942."""
-
-    kind: Literal["normed"] = "normed"
-    width: int = Field(gt=0)
-    """Width of the tables and of the norm."""
+    """Width of the token table (tokens, trigram), or of all tables and of a norm that comes before."""
     bias: bool = True
     """Bias on the map to `dim`."""
 
@@ -173,34 +160,7 @@ class ProjectTwice(Config):
     kind: Literal["twice"] = "twice"
 
 
-class ProjectTrigram(Config):
-    """The next token's narrow vector, the token's own and the one before, side by side, widened before positions.
-
-    Padding beside the last token is read like any token, as in the published models.
-    Source: Sun et al. 2020 (MobileBERT), §3.2, arXiv:2004.02984.
-    """
-
-    kind: Literal["trigram"] = "trigram"
-    width: int = Field(gt=0)
-    """Width of the token table."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-class ProjectUndropped(Config):
-    """As `ProjectNormed`, but before dropout. Source: Lee-Thorp et al. 2022 (FNet), code release, arXiv:2105.03824."""
-
-    kind: Literal["undropped"] = "undropped"
-    width: int = Field(gt=0)
-    """Width of the tables and of the norm."""
-    bias: bool = True
-    """Bias on the map to `dim`."""
-
-
-EmbeddingProjection = Annotated[
-    ProjectTokens | ProjectSum | ProjectNormed | ProjectUndropped | ProjectClusters | ProjectTrigram | ProjectTwice,
-    Field(discriminator="kind"),
-]
+EmbeddingProjection = Annotated[ProjectNarrow | ProjectClusters | ProjectTwice, Field(discriminator="kind")]
 
 
 class Embedding(Config):
@@ -245,12 +205,12 @@ class Embedding(Config):
                 return dim, dim
             case ProjectTwice():
                 return dim // 2, dim // 2
-            case ProjectTokens(width=width) | ProjectClusters(width=width) | ProjectTrigram(width=width):
-                return width, dim
-            case ProjectSum(width=width) | ProjectNormed(width=width) | ProjectUndropped(width=width):
+            case ProjectNarrow(kind="sum" | "normed" | "undropped", width=width):
                 return width, width
+            case ProjectNarrow(width=width) | ProjectClusters(width=width):
+                return width, dim
 
     def norm_width(self, dim: int) -> int:
         """Return the width of the norm, which may come before the projection."""
-        last = isinstance(self.projection, ProjectNormed | ProjectUndropped | ProjectTwice)
+        last = self.projection is not None and self.projection.kind in ("normed", "undropped", "twice")
         return self.widths(dim)[1] if last else dim

@@ -9,7 +9,7 @@ from pydantic import Field
 from saucier.config.base import Config
 from saucier.config.layers import Activation
 from saucier.config.norms import LayerNorm, Norm, Probability
-from saucier.config.pooling import Chosen, DenseMap, First, MeanReal, Pick, Pooled, Pooling
+from saucier.config.pooling import DenseMap, Pick, PickVector, Pooling
 
 
 class AdaptiveHead(Config):
@@ -75,10 +75,16 @@ class Transform(Config):
     """Dropout on what the dense layer reads."""
 
 
-class NextToken(Config):
-    """The logits at a token are those of the token after it. Source: Radford et al. 2018, §3.1."""
+class UnmaskedPrediction(Config):
+    """Predictions for which no mask token need stand in the place of the next one.
 
-    kind: Literal["next"] = "next"
+    - next: the logits at a token are those of the token after it. Source: Radford et al. 2018, §3.1;
+    - query_stream: the logits at a place are those of its token, read by a query that knows the place and not the
+      token; to write, any token stands where the next one will, hidden from all. Source: Yang et al. 2019 (XLNet),
+      §2.3, arXiv:1906.08237.
+    """
+
+    kind: Literal["next", "query_stream"]
 
 
 class InPlace(Config):
@@ -94,16 +100,6 @@ class InPlace(Config):
     """The language of what is written, where the embedding knows languages; None: none is told."""
 
 
-class QueryStream(Config):
-    """The logits at a place are those of its token, read by a query that knows the place and not the token.
-
-    To write, any token stands where the next one will, hidden from all.
-    Source: Yang et al. 2019 (XLNet), §2.3, arXiv:1906.08237.
-    """
-
-    kind: Literal["query_stream"] = "query_stream"
-
-
 class WholeText(Config):
     """The logits at a token are those of the token itself, in a decoder that sees both ways: a text is written whole,
     over mask tokens, and the tokens that are least sure are written again.
@@ -116,7 +112,7 @@ class WholeText(Config):
     """The token that stands where one is to be written."""
 
 
-Predicts = Annotated[NextToken | InPlace | QueryStream | WholeText, Field(discriminator="kind")]
+Predicts = Annotated[UnmaskedPrediction | InPlace | WholeText, Field(discriminator="kind")]
 """Which token the logits at a position speak of: how a model with this head writes."""
 
 
@@ -134,7 +130,7 @@ class LanguageHead(Config):
     """What stands before the output matrix (BERT)."""
     scale: float = Field(default=1.0, gt=0)
     """Factor on the hidden vectors before the output matrix (tied T5: one over the square root of `dim`)."""
-    predicts: Predicts = NextToken()
+    predicts: Predicts = UnmaskedPrediction(kind="next")
     """Which token the logits at a position speak of, where the model writes."""
 
 
@@ -182,7 +178,7 @@ class ClassificationHead(Config):
     """One logit a class for a whole input; one class is a regression."""
 
     kind: Literal["classification"] = "classification"
-    pick: Pick = Pooled()
+    pick: Pick = PickVector(kind="pooled")
     """Where the input's vector is taken."""
     transform: Transform | None = None
     """What stands before the output map."""
@@ -230,7 +226,7 @@ class ChoiceHead(Config):
     """
 
     kind: Literal["multiple_choice"] = "multiple_choice"
-    pick: Pick = Pooled()
+    pick: Pick = PickVector(kind="pooled")
     """Where the input's vector is taken."""
     transform: Transform | None = None
     """What stands before the output map."""
@@ -259,7 +255,7 @@ class DoubleHead(Config):
     kind: Literal["double"] = "double"
     language: LanguageHead = LanguageHead()
     """The head that predicts tokens."""
-    choice: ChoiceHead = ChoiceHead(pick=Chosen())
+    choice: ChoiceHead = ChoiceHead(pick=PickVector(kind="chosen"))
     """The head that scores the inputs."""
 
 
@@ -272,7 +268,7 @@ class EmbeddingHead(Config):
     """
 
     kind: Literal["embedding"] = "embedding"
-    pooling: tuple[Pooling, ...] = Field(default=(MeanReal(),), min_length=1)
+    pooling: tuple[Pooling, ...] = Field(default=(Pooling(kind="mean"),), min_length=1)
     """Each gives a vector; several stand side by side."""
     maps: tuple[DenseMap, ...] = ()
     """Maps of the pooled vector, in order."""
@@ -297,7 +293,7 @@ class ReaderHead(Config):
     """
 
     kind: Literal["reader"] = "reader"
-    pick: Pick = First()
+    pick: Pick = PickVector(kind="first")
     """Where the text's vector is taken."""
 
 

@@ -128,19 +128,15 @@ class BucketsByLength(Config):
     """The longest input, which decides from how many buckets on there are two factors."""
 
 
-class CountRepeats(Config):
-    """A key counts as often as the rounds meet it. Source: Kitaev et al. 2020, code release."""
+class Repeats(Config):
+    """How often a key counts that several rounds of hashing meet.
 
-    kind: Literal["count"] = "count"
-
-
-class DivideRepeats(Config):
-    """A key counts once: the rounds together are the softmax over all keys that any of them meets.
-
-    A comparison more for every pair, twice over the rounds. Source: Kitaev et al. 2020, appendix A (S eq 101).
+    - count: as often as the rounds meet it. Source: Kitaev et al. 2020, code release;
+    - divide: once, so that the rounds together are the softmax over all keys that any of them meets; a comparison more
+      for every pair, twice over the rounds. Source: Kitaev et al. 2020, appendix A (S eq 101).
     """
 
-    kind: Literal["divide"] = "divide"
+    kind: Literal["count", "divide"]
 
 
 class Hashing(AttentionKernel):
@@ -158,7 +154,7 @@ class Hashing(AttentionKernel):
     """Hashes of each position."""
     buckets: Annotated[FixedBuckets | BucketsByLength, Field(discriminator="kind")] = BucketsByLength()
     """Into how many buckets a round sorts."""
-    repeats: Annotated[CountRepeats | DivideRepeats, Field(discriminator="kind")] = CountRepeats()
+    repeats: Repeats = Repeats(kind="count")
     """How often a key counts that several rounds meet."""
     seed: int | None = None
     """Seed of the directions that are hashed by; None: drawn anew in each pass, from torch's global generator."""
@@ -283,22 +279,15 @@ def advance_draws(config: Part, step: int) -> Part:
     return rewrite_config(config, turned)
 
 
-class Headwise(Config):
-    """Each layer has a map for keys and one for values, which all its heads share: two for a layer."""
+class MapSharing(Config):
+    """Who has a map along the text of their own.
 
-    kind: Literal["headwise"] = "headwise"
+    - headwise: each layer has a map for keys and one for values, which all its heads share: two for a layer;
+    - key_value: each layer has one map, for keys and values of all its heads: one for a layer;
+    - layerwise: all layers of a stack have one map, for keys and values of all their heads: one for a stack.
+    """
 
-
-class KeyValue(Config):
-    """Each layer has one map, for keys and values of all its heads: one for a layer."""
-
-    kind: Literal["key_value"] = "key_value"
-
-
-class Layerwise(Config):
-    """All layers of a stack have one map, for keys and values of all their heads: one for a stack."""
-
-    kind: Literal["layerwise"] = "layerwise"
+    kind: Literal["headwise", "key_value", "layerwise"]
 
 
 class LowRank(AttentionKernel):
@@ -314,7 +303,7 @@ class LowRank(AttentionKernel):
     """The longest text, in tokens: n in the paper."""
     rank: int = Field(default=128, gt=0)
     """Mixtures that a query sees: k in the paper."""
-    sharing: Annotated[Headwise | KeyValue | Layerwise, Field(discriminator="kind")] = Headwise()
+    sharing: MapSharing = MapSharing(kind="headwise")
     """Who has a map of their own."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Dropout on the attention weights."""

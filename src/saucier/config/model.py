@@ -18,7 +18,6 @@ from saucier.config.heads import (
     Head,
     LanguageHead,
     LengthHead,
-    NextToken,
     PretrainingHead,
 )
 from saucier.config.pooling import LayerMix, Pooler
@@ -179,7 +178,7 @@ class Transformer(Config):
         head = self.language_head
         if isinstance(self.head, AdaptiveHead):
             return self.decoder is not None
-        return head is not None and (self.decoder is not None or not isinstance(head.predicts, NextToken))
+        return head is not None and (self.decoder is not None or head.predicts.kind != "next")
 
 
 def set_memory_length(config: Transformer, length: int) -> Transformer:

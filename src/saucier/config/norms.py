@@ -37,19 +37,18 @@ class PlainLayerNorm(Config):
     """Added to the variance."""
 
 
-class NoNorm(Config):
-    """Gain and bias alone, without statistics. Source: Sun et al. 2020 (MobileBERT), §3.3, arXiv:2004.02984."""
+class Unnormed(Config):
+    """No statistics are taken.
 
-    kind: Literal["no_norm"] = "no_norm"
+    - no_norm: gain and bias alone. Source: Sun et al. 2020 (MobileBERT), §3.3, arXiv:2004.02984;
+    - identity: nothing at all, where what comes in is normed already. Source: Warner et al. 2024, §2.1.1,
+      arXiv:2412.13663.
+    """
+
+    kind: Literal["no_norm", "identity"]
 
 
-class IdentityNorm(Config):
-    """Nothing at all, where what comes in is normed already. Source: Warner et al. 2024, §2.1.1, arXiv:2412.13663."""
-
-    kind: Literal["identity"] = "identity"
-
-
-Norm = Annotated[LayerNorm | RMSNorm | PlainLayerNorm | NoNorm | IdentityNorm, Field(discriminator="kind")]
+Norm = Annotated[LayerNorm | RMSNorm | PlainLayerNorm | Unnormed, Field(discriminator="kind")]
 
 
 def norm_size(norm: Norm) -> int:
@@ -59,7 +58,7 @@ def norm_size(norm: Norm) -> int:
             return 1 + bias
         case RMSNorm():
             return 1
-        case NoNorm():
-            return 2
-        case IdentityNorm() | PlainLayerNorm():
+        case PlainLayerNorm():
             return 0
+        case Unnormed():
+            return 2 if norm.kind == "no_norm" else 0

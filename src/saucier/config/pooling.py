@@ -11,60 +11,21 @@ from saucier.config.layers import Activation
 from saucier.config.norms import Norm, Probability
 
 
-class Pooled(Config):
-    """The vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805."""
+class Pooling(Config):
+    """How token vectors become one.
 
-    kind: Literal["pooled"] = "pooled"
-
-
-class First(Config):
-    """The first position's vector."""
-
-    kind: Literal["first"] = "first"
-
-
-class FirstReal(Config):
-    """The first real token's vector, that of `[CLS]`."""
-
-    kind: Literal["cls"] = "cls"
-
-
-class MeanReal(Config):
-    """The mean over real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
-
-    kind: Literal["mean"] = "mean"
-
-
-class MaxReal(Config):
-    """The largest value over real tokens, in each dimension. Source: likewise."""
-
-    kind: Literal["max"] = "max"
-
-
-class MeanRoot(Config):
-    """The sum over real tokens by the root of their number."""
-
-    kind: Literal["mean_sqrt_len"] = "mean_sqrt_len"
-
-
-class WeightedMean(Config):
-    """The mean over real tokens, a later one weighing more: position over sum of positions.
-
-    Source: Muennighoff 2022 (SGPT), §3.2, arXiv:2202.08904.
+    - pooled: the vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805;
+    - first: the first position's vector;
+    - cls: the first real token's vector, that of `[CLS]`;
+    - mean: the mean over real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084;
+    - max: the largest value over real tokens, in each dimension. Source: likewise;
+    - mean_sqrt_len: the sum over real tokens by the root of their number;
+    - weighted_mean: the mean over real tokens, a later one weighing more: position over sum of positions. Source:
+      Muennighoff 2022 (SGPT), §3.2, arXiv:2202.08904;
+    - last: the last real token's vector.
     """
 
-    kind: Literal["weighted_mean"] = "weighted_mean"
-
-
-class LastReal(Config):
-    """The last real token's vector."""
-
-    kind: Literal["last"] = "last"
-
-
-Pooling = Annotated[Pooled | First | FirstReal | MeanReal | MaxReal | MeanRoot | WeightedMean | LastReal,
-                    Field(discriminator="kind")]
-"""How token vectors become one."""
+    kind: Literal["pooled", "first", "cls", "mean", "max", "mean_sqrt_len", "weighted_mean", "last"]
 
 
 class DenseMap(Config):
@@ -93,16 +54,20 @@ class LayerMix(Config):
     """Where γ begins."""
 
 
-class FirstUnmasked(Config):
-    """The vector of the first token that is not padding. Source: Warner et al. 2024 (ModernBERT), code release."""
+class PickVector(Config):
+    """The one vector for a whole input, where nothing more need be known.
 
-    kind: Literal["first_unmasked"] = "first_unmasked"
+    - pooled: the vector that the model's pooler gives. Source: Devlin et al. 2019, §3.2, arXiv:1810.04805;
+    - first: the first position's vector;
+    - first_unmasked: the vector of the first token that is not padding. Source: Warner et al. 2024 (ModernBERT), code
+      release;
+    - last: the last position's vector, whatever stands there;
+    - mean: the mean of the vectors of real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084;
+    - mean_all: the mean of all positions' vectors, padding included, as the summaries of published classes take it;
+    - chosen: the vector at the position that the batch names (`mc_token_ids`); without one, the last position's.
+    """
 
-
-class Last(Config):
-    """The last position's vector, whatever stands there."""
-
-    kind: Literal["last"] = "last"
+    kind: Literal["pooled", "first", "first_unmasked", "last", "mean", "mean_all", "chosen"]
 
 
 class LastToken(Config):
@@ -121,26 +86,7 @@ class EndToken(Config):
     """Id of the token; every row must hold equally many of it."""
 
 
-class Mean(Config):
-    """The mean of the vectors of real tokens. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
-
-    kind: Literal["mean"] = "mean"
-
-
-class MeanAll(Config):
-    """The mean of all positions' vectors, padding included, as the summaries of published classes take it."""
-
-    kind: Literal["mean_all"] = "mean_all"
-
-
-class Chosen(Config):
-    """The vector at the position that the batch names (`mc_token_ids`); without one, the last position's."""
-
-    kind: Literal["chosen"] = "chosen"
-
-
-Pick = Annotated[Pooled | First | FirstUnmasked | Last | LastToken | EndToken | Mean | MeanAll | Chosen,
-                 Field(discriminator="kind")]
+Pick = Annotated[PickVector | LastToken | EndToken, Field(discriminator="kind")]
 """Where the one vector for a whole input is taken."""
 
 

@@ -19,8 +19,7 @@ from saucier.config.relative_positions import (
     GlobalLocal,
     MusicTransformer,
     PooledDistances,
-    RelativeKey,
-    RelativeKeyQuery,
+    RelativeVectors,
     Shaw,
     T5Bias,
     TransformerXL,
@@ -31,20 +30,16 @@ Factor = Annotated[float, Field(ge=1)]
 Factors = tuple[Annotated[float, Field(gt=0)], ...]
 
 
-class AcrossHalves(Config):
-    """Value i turns with value i + half of the rotated width. Source: Black et al. 2022 (GPT-NeoX), code release."""
+class Pairs(Config):
+    """Which values of a head turn together; the two differ by a fixed permutation of the head's width.
 
-    kind: Literal["halves"] = "halves"
+    - halves: value i turns with value i + half of the rotated width. Source: Black et al. 2022 (GPT-NeoX),
+    code release;
+    - neighbours: value 2i turns with value 2i + 1. Source: Su et al. 2021, §3.4.2, eq 34, arXiv:2104.09864; used by
+      GPT-J.
+    """
 
-
-class Neighbours(Config):
-    """Value 2i turns with value 2i + 1. Source: Su et al. 2021, §3.4.2, eq 34, arXiv:2104.09864; used by GPT-J."""
-
-    kind: Literal["neighbours"] = "neighbours"
-
-
-Pairs = Annotated[AcrossHalves | Neighbours, Field(discriminator="kind")]
-"""Which values of a head turn together; the two differ by a fixed permutation of the head's width."""
+    kind: Literal["halves", "neighbours"]
 
 
 class NoScaling(Config):
@@ -134,12 +129,17 @@ Scaling = Annotated[NoScaling | LinearScaling | DynamicScaling | Llama3Scaling |
 """How frequencies are changed so that a model reads longer texts than it was trained on."""
 
 
-class InOrder(Config):
-    """Positions are counted from the row's beginning, padding included."""
+class CountedPlaces(Config):
+    """Positions are counted from an offset.
 
-    kind: Literal["in_order"] = "in_order"
+    - in_order: from the row's beginning, padding included;
+    - real_tokens: over the tokens that the attention mask shows. Source: Zhang et al. 2022 (OPT), code release.
+    """
+
+    kind: Literal["in_order", "real_tokens"]
     offset: int = Field(default=0, ge=0)
-    """Number of the first position; the rows before it are never used (BART: 2)."""
+    """Number of the first position; in order, the rows before it are never used (BART: 2); of real tokens, padding has
+    the one before it."""
 
 
 class SkipPadding(Config):
@@ -154,15 +154,7 @@ class SkipPadding(Config):
     """Id of the padding token."""
 
 
-class RealTokens(Config):
-    """Only tokens that the attention mask shows are counted. Source: Zhang et al. 2022 (OPT), code release."""
-
-    kind: Literal["real_tokens"] = "real_tokens"
-    offset: int = Field(default=0, ge=0)
-    """Number of the first position; padding has the one before it."""
-
-
-Places = Annotated[InOrder | SkipPadding | RealTokens, Field(discriminator="kind")]
+Places = Annotated[CountedPlaces | SkipPadding, Field(discriminator="kind")]
 """How the rows of a position table are numbered."""
 
 
@@ -172,33 +164,22 @@ class Learned(Config):
     kind: Literal["learned"] = "learned"
     length: int = Field(gt=0)
     """Number of rows of the table; without an offset, the longest input the model can take."""
-    places: Places = InOrder()
+    places: Places = CountedPlaces(kind="in_order")
     """Which row belongs to which token."""
 
 
-class Interleaved(Config):
-    """Sines at even places, cosines at odd ones. Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762."""
+class SinusoidLayout(Config):
+    """In which order a vector holds its sines and cosines, and how their wavelengths are spaced.
 
-    kind: Literal["interleaved"] = "interleaved"
-
-
-class Halves(Config):
-    """All sines, then all cosines, of the same wavelengths. Source: Junczys-Dowmunt et al. 2018, arXiv:1804.00344."""
-
-    kind: Literal["halves"] = "halves"
-
-
-class FullRange(Config):
-    """All sines, then all cosines; the longest wavelength is the whole base, one step longer than in `Halves`.
-
-    Source: Vaswani et al. 2018 (Tensor2Tensor), arXiv:1803.07416, code release; so also Fan et al. 2021 (M2M-100).
+    - interleaved: sines at even places, cosines at odd ones. Source: Vaswani et al. 2017, §3.5, arXiv:1706.03762;
+    - halves: all sines, then all cosines, of the same wavelengths. Source: Junczys-Dowmunt et al. 2018,
+      arXiv:1804.00344;
+    - full_range: all sines, then all cosines; the longest wavelength is the whole base, one step longer than in
+      `halves`. Source: Vaswani et al. 2018 (Tensor2Tensor), arXiv:1803.07416, code release; so also Fan et al. 2021
+      (M2M-100).
     """
 
-    kind: Literal["full_range"] = "full_range"
-
-
-SinusoidLayout = Annotated[Interleaved | Halves | FullRange, Field(discriminator="kind")]
-"""In which order a vector holds its sines and cosines, and how their wavelengths are spaced."""
+    kind: Literal["interleaved", "halves", "full_range"]
 
 
 class Sinusoidal(Config):
@@ -210,9 +191,9 @@ class Sinusoidal(Config):
     kind: Literal["sinusoidal"] = "sinusoidal"
     base: float = Field(default=10000.0, gt=1)
     """Ratio between the longest and the shortest wavelength."""
-    places: Places = InOrder()
+    places: Places = CountedPlaces(kind="in_order")
     """Which position belongs to which token; with `SkipPadding` the padding's vector is zero."""
-    layout: SinusoidLayout = Interleaved()
+    layout: SinusoidLayout = SinusoidLayout(kind="interleaved")
     """Where sines and cosines stand in a vector."""
     length: int | None = Field(default=None, gt=0)
     """The longest input, where a published table ends; None: any."""
@@ -242,7 +223,7 @@ class Rotary(PositionsInAttention):
     """Base of the geometric series of frequencies."""
     share: float = Field(default=1.0, gt=0, le=1)
     """The part of every head that is rotated (GPT-NeoX rotates a quarter)."""
-    pairs: Pairs = AcrossHalves()
+    pairs: Pairs = Pairs(kind="halves")
     """Which values turn together."""
     scaling: Scaling = NoScaling()
     """How the frequencies are changed for longer texts."""
@@ -305,7 +286,7 @@ class Axial(Config):
     """Rows and columns; position p stands in row p // columns."""
     widths: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]]
     """Widths of the two vectors, together the width of what they are added to."""
-    places: Places = InOrder()
+    places: Places = CountedPlaces(kind="in_order")
     """Which position belongs to which token."""
 
     @property
@@ -317,7 +298,7 @@ class Axial(Config):
 EmbeddingPositions = Annotated[Learned | Sinusoidal | Axial | NoPositions, Field(discriminator="kind")]
 
 AttentionPositions = Annotated[
-    Shaw | RelativeKey | RelativeKeyQuery | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL
-    | GlobalLocal | PooledDistances | NoPositions,
+    Shaw | RelativeVectors | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL | GlobalLocal
+    | PooledDistances | NoPositions,
     Field(discriminator="kind"),
 ]

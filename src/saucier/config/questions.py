@@ -17,28 +17,25 @@ from saucier.config.heads import (
     PretrainingHead,
     ReaderHead,
 )
-from saucier.config.kernels import Layerwise, LowRank
+from saucier.config.kernels import LowRank
 from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
-from saucier.config.pooling import Chosen, Last, LastToken, MeanAll, Pooled
-from saucier.config.positions import EmbeddingPositions, InOrder, NoPositions, RealTokens, Rotary, SkipPadding
-from saucier.config.recurrent import Apart, Recurrent
-from saucier.config.relative_positions import MusicTransformer, RelativeKey, RelativeKeyQuery, T5Bias, TransformerXL
+from saucier.config.pooling import LastToken
+from saucier.config.positions import CountedPlaces, EmbeddingPositions, NoPositions, Rotary, SkipPadding
+from saucier.config.recurrent import Recurrent
+from saucier.config.relative_positions import MusicTransformer, RelativeVectors, T5Bias, TransformerXL
 from saucier.config.stack import Stack
 from saucier.config.visibility import (
-    And,
     Beyond,
     BlockWindow,
-    ByHead,
     Causal,
     Columns,
+    Combined,
     FirstTokens,
     Full,
     Global,
     GlobalBlocks,
-    Or,
     Permutation,
-    Plus,
     Prefix,
     RandomBlocks,
     Visibility,
@@ -51,7 +48,7 @@ def global_terms(visibility: Visibility) -> tuple[Global, ...]:
     match visibility:
         case Global():
             return (visibility,)
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+        case Combined(terms=terms):
             return tuple(found for term in terms for found in global_terms(term))
         case _:
             return ()
@@ -60,7 +57,7 @@ def global_terms(visibility: Visibility) -> tuple[Global, ...]:
 def sliding_reach(visibility: Visibility) -> int | None:
     """Return how far a sliding window with global tokens reaches to each side; None for another visibility."""
     match visibility:
-        case Or(terms=(Window(size=size), Global(otherwise=otherwise))) if not isinstance(otherwise, FirstTokens):
+        case Combined(kind="or", terms=(Window(size=size), Global(otherwise=seen))) if seen.kind != "first_tokens":
             return size - 1
         case _:
             return None
@@ -69,7 +66,7 @@ def sliding_reach(visibility: Visibility) -> int | None:
 def list_terms(visibility: Visibility) -> list[Visibility]:
     """Return a visibility and everything inside it."""
     match visibility:
-        case And(terms=terms) | Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+        case Combined(terms=terms):
             inner: tuple[Visibility, ...] = terms
         case Beyond(inner=one):
             inner = (one,)
@@ -85,12 +82,12 @@ def draws_blocks(visibility: Visibility) -> bool:
 
 def differs_by_head(visibility: Visibility) -> bool:
     """Say whether heads see differently."""
-    return any(isinstance(term, ByHead) for term in list_terms(visibility))
+    return any(term.kind == "by_head" for term in list_terms(visibility))
 
 
 def counts_repeats(visibility: Visibility) -> bool:
     """Say whether a key may count more than once for a query."""
-    return any(isinstance(term, RandomBlocks | Plus) for term in list_terms(visibility))
+    return any(term.kind in ("random_blocks", "plus") for term in list_terms(visibility))
 
 
 def fits_any_length(visibility: Visibility) -> bool:
@@ -116,7 +113,7 @@ def hides_keys(visibility: Visibility) -> bool:
     return any(isinstance(term, Permutation) for term in list_terms(visibility))
 
 
-LIMITED_POSITIONS = MusicTransformer | RelativeKey | RelativeKeyQuery | Rotary
+LIMITED_POSITIONS = MusicTransformer | RelativeVectors | Rotary
 """Positions of an attention that may have a table."""
 
 
@@ -143,7 +140,7 @@ def sees_prefix(stack: Stack | None) -> bool:
 def depends_on_order(visibility: Visibility) -> bool:
     """Say whether what a query sees follows from the order of places alone."""
     match visibility:
-        case And(terms=terms) | Or(terms=terms):
+        case Combined(kind="and" | "or", terms=terms):
             return all(depends_on_order(term) for term in terms)
         case _:
             return isinstance(visibility, Full | Causal | Window | Prefix)
@@ -169,11 +166,11 @@ def reads_pooled(config: Transformer) -> bool:
         case PretrainingHead() | LengthHead():
             return True
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return isinstance(pick, Pooled)
+            return pick.kind == "pooled"
         case ReaderHead(pick=pick):
-            return isinstance(pick, Pooled)
+            return pick.kind == "pooled"
         case EmbeddingHead(pooling=pooling):
-            return any(isinstance(one, Pooled) for one in pooling)
+            return any(one.kind == "pooled" for one in pooling)
         case _:
             return False
 
@@ -182,7 +179,7 @@ def reads_padding(config: Transformer) -> bool:
     """Say whether the head reads a row's last position, or all, even where padding stands there."""
     match config.head:
         case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return isinstance(pick, Last | MeanAll | Chosen) or (isinstance(pick, LastToken) and pick.padding is None)
+            return pick.kind in ("last", "mean_all", "chosen") or (isinstance(pick, LastToken) and pick.padding is None)
         case _:
             return False
 
@@ -200,7 +197,7 @@ def keeps_directions_apart(config: Transformer) -> bool:
         return False
     sublayers = [one for block in stack.blocks() for one in block.sublayers]
     return all(isinstance(one, Chain | Skip) and isinstance(one.inner, Recurrent)
-               and isinstance(one.inner.direction, Apart) for one in sublayers)
+               and one.inner.direction.kind == "apart" for one in sublayers)
 
 
 def longest_input(positions: EmbeddingPositions) -> int | None:
@@ -210,7 +207,7 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
     match positions.places:
         case SkipPadding(padding=padding):
             return positions.length - padding - 1
-        case InOrder(offset=offset) | RealTokens(offset=offset):
+        case CountedPlaces(offset=offset):
             return positions.length - offset
 
 
@@ -223,7 +220,7 @@ def list_recurrent_parts(stack: Stack | None) -> list[Recurrent]:
 def list_layerwise_kernels(stack: Stack) -> list[LowRank]:
     """Return the kernels of a stack whose map all layers share."""
     return [kernel for attention in stack.attentions() if isinstance(kernel := attention.kernel, LowRank)
-            and isinstance(kernel.sharing, Layerwise)]
+            and kernel.sharing.kind == "layerwise"]
 
 
 def sublayer_name(part: Config) -> str:

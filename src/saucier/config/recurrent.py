@@ -13,16 +13,14 @@ from saucier.config.base import Config
 from saucier.config.norms import Probability
 
 
-class DotScore(Config):
-    """The inner product of the decoder's and the encoder's vector. Source: Luong et al. 2015, §3.1, eq 8."""
+class InnerProduct(Config):
+    """The inner product of the decoder's and the encoder's vector. Source: Luong et al. 2015, §3.1, eq 8.
 
-    kind: Literal["dot"] = "dot"
+    - dot: as they are;
+    - general: with a matrix between.
+    """
 
-
-class GeneralScore(Config):
-    """The inner product with a matrix between. Source: Luong et al. 2015, §3.1, eq 8."""
-
-    kind: Literal["general"] = "general"
+    kind: Literal["dot", "general"]
 
 
 class ConcatScore(Config):
@@ -33,7 +31,7 @@ class ConcatScore(Config):
     """Width behind the map; None: as wide as the model."""
 
 
-Score = Annotated[DotScore | GeneralScore | ConcatScore, Field(discriminator="kind")]
+Score = Annotated[InnerProduct | ConcatScore, Field(discriminator="kind")]
 """How well a place of the source suits the decoder."""
 
 
@@ -71,19 +69,15 @@ Reach = Annotated[GlobalReach | LocalMonotonic | LocalPredictive, Field(discrimi
 """Which words of the source take part."""
 
 
-class StateReadout(Config):
-    """The layer gives the cell's output as it is."""
+class Readout(Config):
+    """What a layer with attention gives.
 
-    kind: Literal["state"] = "state"
-
-
-class DeepOutput(Config):
-    """The layer gives a maxout, over pairs, of maps of its output, its input and the context.
-
-    Source: Bahdanau et al. 2015, A.2.2, arXiv:1409.0473; with the state s_i as in its §3.1, where A.2.2 writes s_{i-1}.
+    - state: the cell's output as it is;
+    - deep: a maxout, over pairs, of maps of its output, its input and the context. Source: Bahdanau et al. 2015,
+      A.2.2, arXiv:1409.0473; with the state s_i as in its §3.1, where A.2.2 writes s_{i-1}.
     """
 
-    kind: Literal["deep"] = "deep"
+    kind: Literal["state", "deep"]
 
 
 class Bahdanau(Config):
@@ -95,7 +89,7 @@ class Bahdanau(Config):
     kind: Literal["bahdanau"] = "bahdanau"
     score: ConcatScore = ConcatScore()
     """The alignment model."""
-    readout: Annotated[StateReadout | DeepOutput, Field(discriminator="kind")] = StateReadout()
+    readout: Readout = Readout(kind="state")
     """What the layer gives."""
 
 
@@ -106,7 +100,7 @@ class Luong(Config):
     """
 
     kind: Literal["luong"] = "luong"
-    score: Score = GeneralScore()
+    score: Score = InnerProduct(kind="general")
     """How places are compared."""
     reach: Reach = GlobalReach()
     """Which places are."""
@@ -118,12 +112,17 @@ Alignment = Annotated[Bahdanau | Luong, Field(discriminator="kind")]
 """Attention inside a recurrence."""
 
 
-class Elman(Config):
-    """`h = tanh(W x + U h + b)`, the plain recurrent network. Source: Elman 1990, Cognitive Science 14."""
+class PlainCell(Config):
+    """A cell whose only state is its output.
 
-    kind: Literal["rnn"] = "rnn"
+    - rnn: `h = tanh(W x + U h + b)`, the plain recurrent network. Source: Elman 1990, Cognitive Science 14;
+    - gru: the gated recurrent unit. Source: Cho et al. 2014, §2.3, arXiv:1406.1078. The reset gate acts behind the
+      recurrent map, as in cuDNN and `torch.nn.GRU`; in the paper it acts before.
+    """
+
+    kind: Literal["rnn", "gru"]
     bias: bool = True
-    """Bias on the sum."""
+    """Bias on the sum, and on both maps of a GRU."""
 
 
 class LSTM(Config):
@@ -147,86 +146,36 @@ class LSTM(Config):
     Source: Sak et al. 2014, §4.1 (cells); Peters et al. 2018 (ELMo), published options.json, which has 3 for both."""
 
 
-class GRU(Config):
-    """Gated recurrent unit. Source: Cho et al. 2014, §2.3, arXiv:1406.1078.
-
-    The reset gate acts behind the recurrent map, as in cuDNN and `torch.nn.GRU`; in the paper it acts before.
-    """
-
-    kind: Literal["gru"] = "gru"
-    bias: bool = True
-    """Bias on both maps."""
-
-
-Cell = Annotated[Elman | LSTM | GRU, Field(discriminator="kind")]
+Cell = Annotated[PlainCell | LSTM, Field(discriminator="kind")]
 """What is done at each token."""
 
 
-class Ahead(Config):
-    """From the first token to the last."""
+class Direction(Config):
+    """Which way a layer reads.
 
-    kind: Literal["ahead"] = "ahead"
-
-
-class Back(Config):
-    """From the last token to the first (an encoder only)."""
-
-    kind: Literal["back"] = "back"
-
-
-class BothWays(Config):
-    """One cell each way, half of the width each; every layer reads both halves. Source: Schuster and Paliwal 1997."""
-
-    kind: Literal["both"] = "both"
-
-
-class Apart(Config):
-    """One cell each way, half of the width each, and each reads its own half alone, so that neither sees what the other
-    saw. Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365.
+    - ahead: from the first token to the last;
+    - back: from the last token to the first (an encoder only);
+    - both: one cell each way, half of the width each; every layer reads both halves. Source: Schuster and Paliwal 1997;
+    - apart: one cell each way, half of the width each, and each reads its own half alone, so that neither sees what the
+      other saw. Source: Peters et al. 2018 (ELMo), §3.1, arXiv:1802.05365.
     """
 
-    kind: Literal["apart"] = "apart"
+    kind: Literal["ahead", "back", "both", "apart"]
 
 
-Direction = Annotated[Ahead | Back | BothWays | Apart, Field(discriminator="kind")]
-"""Which way a layer reads."""
+class InitialState(Config):
+    """How states begin.
 
-
-class FromZero(Config):
-    """States begin at zero."""
-
-    kind: Literal["zeros"] = "zeros"
-
-
-class FromFinalStates(Config):
-    """States begin as those in which the encoder's layers ended, layer by layer, both directions side by side.
-
-    Source: Sutskever et al. 2014, §2, arXiv:1409.3215; Luong et al. 2015, §4.1.
+    - zeros: at zero;
+    - final: as those in which the encoder's layers ended, layer by layer, both directions side by side. Source:
+      Sutskever et al. 2014, §2, arXiv:1409.3215; Luong et al. 2015, §4.1;
+    - last_layer: each as tanh of a map of the output in which the encoder's last recurrent layer ended. Source: Cho et
+      al. 2014, A.1.2, arXiv:1406.1078; Bahdanau et al. 2015, A.2.2, who read the backward half alone;
+    - mean: each as tanh of a map of the mean of the encoder's vectors, of whatever kind its layers are. Source:
+      Sennrich et al. 2017 (Nematus), §2, arXiv:1703.04357.
     """
 
-    kind: Literal["final"] = "final"
-
-
-class FromLastLayer(Config):
-    """Each state begins as tanh of a map of the output in which the encoder's last recurrent layer ended.
-
-    Source: Cho et al. 2014, A.1.2, arXiv:1406.1078; Bahdanau et al. 2015, A.2.2, who read the backward half alone.
-    """
-
-    kind: Literal["last_layer"] = "last_layer"
-
-
-class FromMean(Config):
-    """Each state begins as tanh of a map of the mean of the encoder's vectors, of whatever kind its layers are.
-
-    Source: Sennrich et al. 2017 (Nematus), §2, arXiv:1703.04357.
-    """
-
-    kind: Literal["mean"] = "mean"
-
-
-Start = Annotated[FromZero | FromFinalStates | FromLastLayer | FromMean, Field(discriminator="kind")]
-"""How states begin."""
+    kind: Literal["zeros", "final", "last_layer", "mean"]
 
 
 class Recurrent(Config):
@@ -237,11 +186,11 @@ class Recurrent(Config):
     """What every layer does at each token."""
     layers: int = Field(default=1, gt=0, le=1000)
     """Layers of one sublayer: what attention and input feeding act around."""
-    direction: Direction = Ahead()
+    direction: Direction = Direction(kind="ahead")
     """Which way they read."""
     dropout: Probability = 0.0
     """Dropout between the layers."""
-    start: Start = FromZero()
+    start: InitialState = InitialState(kind="zeros")
     """How states begin (a decoder beside an encoder)."""
     attention: Alignment | None = None
     """How the layers look at the encoder; None: only by their start."""
@@ -249,12 +198,12 @@ class Recurrent(Config):
     @property
     def ways(self) -> tuple[Literal["ahead", "back"], ...]:
         """The directions that have a cell in each layer."""
-        match self.direction:
-            case Ahead():
+        match self.direction.kind:
+            case "ahead":
                 return ("ahead",)
-            case Back():
+            case "back":
                 return ("back",)
-            case BothWays() | Apart():
+            case "both" | "apart":
                 return ("ahead", "back")
 
     def width(self, dim: int) -> int:
@@ -263,7 +212,7 @@ class Recurrent(Config):
 
     def inputs(self, dim: int) -> int:
         """Return what one cell reads of the layer below, in a stream of `dim`."""
-        return self.width(dim) if isinstance(self.direction, Apart) else dim
+        return self.width(dim) if self.direction.kind == "apart" else dim
 
     def cells(self, dim: int) -> int:
         """Return the units inside one cell."""
@@ -286,7 +235,7 @@ class Recurrent(Config):
     @property
     def reads_encoder(self) -> bool:
         """Whether the layers look at the encoder at all."""
-        return self.attention is not None or not isinstance(self.start, FromZero)
+        return self.attention is not None or self.start.kind != "zeros"
 
     @property
     def fed(self) -> bool:

@@ -28,31 +28,14 @@ class Shaw(PositionsInAttention):
         return [Node("positions", self.kind, "keys and values", f"2 × {rows} × {head}", 2 * rows * head)]
 
 
-class RelativeKey(PositionsInAttention):
-    """A learned vector for each distance, on the keys alone and without clipping (`relative_key`).
+class RelativeVectors(PositionsInAttention):
+    """A learned vector for each distance, without clipping.
 
-    Source: Shaw et al. 2018, §3.2, eq 4, arXiv:1803.02155.
+    - relative_key: on the keys alone. Source: Shaw et al. 2018, §3.2, eq 4, arXiv:1803.02155;
+    - relative_key_query: on keys and on queries. Source: Huang et al. 2020, method 4, arXiv:2009.13658.
     """
 
-    kind: Literal["relative_key"] = "relative_key"
-    length: int = Field(gt=0)
-    """The longest input; the table has a row for each of 2 · length - 1 distances."""
-    scale: float | None = Field(default=None, gt=0)
-    """Factor on what the vectors add to the scores; None: that of the scores themselves."""
-
-    def nodes(self, projection: Projection, dim: int) -> list[Node]:
-        """Return the tables that one attention has."""
-        head, rows = projection.widths(dim)[2], 2 * self.length - 1
-        return [Node("positions", self.kind, "shared by the heads", f"{rows} × {head}", rows * head)]
-
-
-class RelativeKeyQuery(PositionsInAttention):
-    """A learned vector for each distance, on keys and on queries (`relative_key_query`).
-
-    Source: Huang et al. 2020, method 4, arXiv:2009.13658.
-    """
-
-    kind: Literal["relative_key_query"] = "relative_key_query"
+    kind: Literal["relative_key", "relative_key_query"]
     length: int = Field(gt=0)
     """The longest input; the table has a row for each of 2 · length - 1 distances."""
     scale: float | None = Field(default=None, gt=0)

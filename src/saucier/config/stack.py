@@ -16,51 +16,38 @@ from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned
 
 
-class OneStream(Config):
-    """Every sublayer reads and changes the one residual stream. Source: He et al. 2016, arXiv:1512.03385."""
+class Streams(Config):
+    """What the sublayers add to.
 
-    kind: Literal["one"] = "one"
-
-
-class Reversible(Config):
-    """Two streams that begin alike: each sublayer reads one and changes the other, in turn.
-
-    What stood before a block follows from what stands behind it, so that nothing need be kept for learning; the streams
-    side by side are the stack's output. Source: Gomez et al. 2017, arXiv:1707.04585; Kitaev et al. 2020, §3,
-    arXiv:2001.04451 (S eq 103–105).
+    - one: every sublayer reads and changes the one residual stream. Source: He et al. 2016, arXiv:1512.03385;
+    - reversible: two streams that begin alike; each sublayer reads one and changes the other, in turn. What stood
+      before a block follows from what stands behind it, so that nothing need be kept for learning; the streams side by
+      side are the stack's output. Source: Gomez et al. 2017, arXiv:1707.04585; Kitaev et al. 2020, §3,
+      arXiv:2001.04451 (S eq 103–105).
     """
 
-    kind: Literal["reversible"] = "reversible"
+    kind: Literal["one", "reversible"]
 
 
-class KeepActivations(Config):
-    """Everything that the backward pass reads is kept: the quickest. Reversible stacks keep none of it all the same."""
+class Activations(Config):
+    """What of a pass is kept for the backward pass.
 
-    kind: Literal["keep"] = "keep"
-
-
-class RecomputeActivations(Config):
-    """Only what each block reads is kept; the rest is computed once more: a third more work, the same gradients.
-
-    Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.
+    - keep: everything that it reads: the quickest. Reversible stacks keep none of it all the same;
+    - recompute: only what each block reads; the rest is computed once more: a third more work, the same gradients.
+      Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174.
     """
 
-    kind: Literal["recompute"] = "recompute"
+    kind: Literal["keep", "recompute"]
 
 
-Activations = Annotated[KeepActivations | RecomputeActivations, Field(discriminator="kind")]
+class MemoryStart(Config):
+    """What the first segment of a text reads as its memory.
 
+    - nothing: it has none. Source: Yang et al. 2019, code release;
+    - zeros: a whole memory of zeros. Source: Dai et al. 2019, code release.
+    """
 
-class FromNothing(Config):
-    """The first segment of a text has no memory. Source: Yang et al. 2019, code release."""
-
-    kind: Literal["nothing"] = "nothing"
-
-
-class FromZeros(Config):
-    """The first segment of a text reads a whole memory of zeros. Source: Dai et al. 2019, code release."""
-
-    kind: Literal["zeros"] = "zeros"
+    kind: Literal["nothing", "zeros"]
 
 
 class SegmentMemory(Config):
@@ -72,7 +59,7 @@ class SegmentMemory(Config):
 
     length: int | None = Field(default=None, gt=0)
     """The most positions that are kept; None: all."""
-    start: Annotated[FromNothing | FromZeros, Field(discriminator="kind")] = FromNothing()
+    start: MemoryStart = MemoryStart(kind="nothing")
     """What the first segment reads."""
     reuse: int | None = Field(default=None, gt=0)
     """Only so many first positions of a segment are kept; None: all. Source: Yang et al. 2019, code release."""
@@ -119,7 +106,7 @@ class Stack(Config):
 
     layers: Layers
     """How the blocks are laid out."""
-    residual: Annotated[OneStream | Reversible, Field(discriminator="kind")] = OneStream()
+    residual: Streams = Streams(kind="one")
     """What the sublayers add to."""
     layer_positions: Learned | None = None
     """Tables of positions, one for each block, added to what the block reads.
@@ -144,7 +131,7 @@ class Stack(Config):
 
     def stream_width(self, dim: int) -> int:
         """Return the width of the vectors behind the last block."""
-        return 2 * dim if isinstance(self.residual, Reversible) else dim
+        return 2 * dim if self.residual.kind == "reversible" else dim
 
     def width(self, dim: int) -> int:
         """Return the width of the vectors that the stack gives."""

@@ -15,26 +15,26 @@ from saucier.config.base import Config
 class Algebra(Config):
     """Gives every visibility the operators `&` (both must allow) and `|` (one must allow)."""
 
-    def __and__(self, other: Visibility) -> And:
+    def __and__(self, other: Visibility) -> Combined:
         """Allow what both allow."""
 
-        return And(terms=(self, other))
+        return Combined(kind="and", terms=(self, other))
 
-    def __or__(self, other: Visibility) -> Or:
+    def __or__(self, other: Visibility) -> Combined:
         """Allow what at least one allows."""
 
-        return Or(terms=(self, other))
+        return Combined(kind="or", terms=(self, other))
 
-    def __add__(self, other: Visibility) -> Plus:
+    def __add__(self, other: Visibility) -> Combined:
         """Allow what at least one allows, and count a key as often as they allow it together."""
 
-        return Plus(terms=(self, other))
+        return Combined(kind="plus", terms=(self, other))
 
 
 class Dilated(Algebra):
     """A window with gaps: distances 0, `dilation`, … (`size` - 1) · `dilation`, on both sides.
 
-    `ByHead(terms=(Window(257), Dilated(size=257, dilation=2)))` dilates the second half of the heads.
+    `Combined(kind="by_head", terms=(Window(257), Dilated(size=257, dilation=2)))` dilates the second half of the heads.
     Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
     """
 
@@ -107,16 +107,14 @@ class Window(Algebra):
         super().__init__(**{"size": size, **rest})
 
 
-class NoTokens(Config):
-    """No token."""
+class AtMostFirst(Config):
+    """The first token of a row, or none.
 
-    kind: Literal["no_tokens"] = "no_tokens"
+    - no_tokens: no token;
+    - first_token: the first token of every row, whose vector a classifier reads. Source: Beltagy et al. 2020, §3.1.
+    """
 
-
-class FirstToken(Config):
-    """The first token of every row, whose vector a classifier reads. Source: Beltagy et al. 2020, §3.1."""
-
-    kind: Literal["first_token"] = "first_token"
+    kind: Literal["no_tokens", "first_token"]
 
 
 class FirstTokens(Config):
@@ -134,27 +132,20 @@ SEPARATORS = 3
 """How many separators a row of question and text has: `<s> question </s></s> text </s>`."""
 
 
-class BeforeSeparator(Config):
-    """The tokens before the first of a row's three separators: a question before its text.
+class AtSeparator(Config):
+    """The tokens on one side of a separator, in rows that have three: `<s> question </s></s> text </s>`.
 
-    Source: Beltagy et al. 2020, §3.1 and code release; rows look like `<s> question </s></s> text </s>`.
+    - before_separator: those before the first: a question before its text. Source: Beltagy et al. 2020, §3.1 and code
+      release;
+    - after_separator: those behind the second.
     """
 
-    kind: Literal["before_separator"] = "before_separator"
+    kind: Literal["before_separator", "after_separator"]
     token: int = Field(default=2, ge=0)
     """Id of the separator."""
 
 
-class AfterSeparator(Config):
-    """The tokens behind the second of a row's three separators, of rows as in `BeforeSeparator`."""
-
-    kind: Literal["after_separator"] = "after_separator"
-    token: int = Field(default=2, ge=0)
-    """Id of the separator."""
-
-
-GlobalTokens = Annotated[NoTokens | FirstToken | FirstTokens | BeforeSeparator | AfterSeparator,
-                         Field(discriminator="kind")]
+GlobalTokens = Annotated[AtMostFirst | FirstTokens | AtSeparator, Field(discriminator="kind")]
 
 
 class Global(Algebra):
@@ -164,7 +155,7 @@ class Global(Algebra):
     """
 
     kind: Literal["global"] = "global"
-    otherwise: GlobalTokens = NoTokens()
+    otherwise: GlobalTokens = AtMostFirst(kind="no_tokens")
     """The tokens that are global where the batch names none."""
 
 
@@ -205,13 +196,6 @@ class RandomBlocks(Algebra):
     """The longest input; the published code draws for it also where the input has 1024 or 3072 positions."""
 
 
-class Plus(Algebra):
-    """Visible when at least one term allows it; a key that several allow counts as often in the softmax."""
-
-    kind: Literal["plus"] = "plus"
-    terms: tuple[Visibility, ...] = Field(min_length=1)
-
-
 class Beyond(Algebra):
     """Inputs of more than `length` positions are seen as `inner` says; in shorter ones every query sees every key."""
 
@@ -239,44 +223,36 @@ class SameLength(Algebra):
     kind: Literal["same_length"] = "same_length"
 
 
-class And(Algebra):
-    """Visible when every term allows it."""
+class Combined(Algebra):
+    """Several visibilities together.
 
-    kind: Literal["and"] = "and"
+    - and (`&`): visible when every term allows it;
+    - or (`|`): visible when at least one term allows it;
+    - plus (`+`): likewise, and a key that several allow counts as often in the softmax;
+    - by_head: heads that see differently; the first term is for the first heads, each for as many as the others. There
+      are as many terms as heads, or a divisor of their number.
+    """
+
+    kind: Literal["and", "or", "plus", "by_head"]
     terms: tuple[Visibility, ...] = Field(min_length=1)
-
-
-class Or(Algebra):
-    """Visible when at least one term allows it."""
-
-    kind: Literal["or"] = "or"
-    terms: tuple[Visibility, ...] = Field(min_length=1)
-
-
-class ByHead(Algebra):
-    """Heads that see differently: the first term is for the first heads, each for as many as the others."""
-
-    kind: Literal["by_head"] = "by_head"
-    terms: tuple[Visibility, ...] = Field(min_length=1)
-    """As many as the heads, or a divisor of their number."""
 
     def of_head(self, head: int, heads: int) -> Visibility:
-        """Return what one of so many heads sees."""
+        """Return what one of so many heads sees, where they see differently."""
         return self.terms[head * len(self.terms) // heads]
 
 
 Blocks = BlockWindow | GlobalBlocks | RandomBlocks
 Visibility = Annotated[
     Full | Causal | Prefix | Window | Global | Blocks | Permutation | SameLength | Dilated | Strided | Columns
-    | And | Or | Plus | Beyond | ByHead,
+    | Combined | Beyond,
     Field(discriminator="kind"),
 ]
 
 DecoderVisibility = Annotated[Causal | Prefix, Field(discriminator="kind")]
 """What a decoder that writes from left to right may see: the past, or the whole of a prefix too."""
 
-for rebuilt in (And, Or, Plus, Beyond, ByHead):
-    rebuilt.model_rebuild()
+Combined.model_rebuild()
+Beyond.model_rebuild()
 
 
 def is_causal(visibility: Visibility) -> bool:
@@ -284,9 +260,9 @@ def is_causal(visibility: Visibility) -> bool:
     match visibility:
         case Causal():
             return True
-        case And(terms=terms):
+        case Combined(kind="and", terms=terms):
             return any(is_causal(term) for term in terms)
-        case Or(terms=terms) | Plus(terms=terms) | ByHead(terms=terms):
+        case Combined(terms=terms):
             return all(is_causal(term) for term in terms)
         case _:
             return False

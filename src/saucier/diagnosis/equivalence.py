@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier import config as c
 from saucier.config import longest_input
 from saucier.config.questions import global_terms
 from saucier.errors import InputError
@@ -86,7 +85,7 @@ class RenumberedModel:
         """Whether separators tell which tokens are global where a batch names none."""
         stack = self.model.config.encoder
         seen = [term for part in (stack.attentions() if stack else ()) for term in global_terms(part.visibility)]
-        return any(isinstance(term.otherwise, c.BeforeSeparator | c.AfterSeparator) for term in seen)
+        return any(term.otherwise.kind in ("before_separator", "after_separator") for term in seen)
 
     def hidden(self, row: Sequence[int]) -> Tensor:
         """Return the vectors of the last layer. Shapes: -> [L, D]."""

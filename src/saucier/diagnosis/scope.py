@@ -34,7 +34,7 @@ def batch_reason(config: c.Transformer) -> Reason:
 
 def padding_reason(config: c.Transformer) -> Reason:
     """Padding that no position reads."""
-    if isinstance(config.embed.projection, c.ProjectTrigram):
+    if config.embed.projection is not None and config.embed.projection.kind == "trigram":
         return "each token is read with its neighbours, padding or not, as published"
     if any(c.mixes_padding(stack) for stack in stacks_of(config)):
         return "its transform mixes a row with its padding, as published"
@@ -61,7 +61,7 @@ def left_reason(config: c.Transformer) -> Reason:
         return "its blocks or chunks are counted from the row's beginning"
     if isinstance(config.head, c.QuestionSpanHead):
         return "its question is counted from the row's beginning, as published"
-    if any(stack.memory is not None and isinstance(stack.memory.start, c.FromZeros) for stack in stacks_of(config)):
+    if any(stack.memory is not None and stack.memory.start.kind == "zeros" for stack in stacks_of(config)):
         return "a memory of zeros stands before every row, so nothing else can"
     return None
 
@@ -100,7 +100,7 @@ def left_cache_reason(config: c.Transformer) -> Reason:
 
 def packing_reason(config: c.Transformer) -> Reason:
     """Several texts in one row."""
-    if not all(isinstance(part.start, c.FromZero) for part in list_recurrent_parts(config.decoder)):
+    if not all(part.start.kind == "zeros" for part in list_recurrent_parts(config.decoder)):
         return "its decoder begins in what the encoder ended in, which is one for a row"
     return left_reason(config)
 
@@ -117,7 +117,7 @@ def memory_reason(config: c.Transformer) -> Reason:
     return None
 
 
-def pick_positions(config: c.Transformer) -> tuple[object, ...]:
+def pick_positions(config: c.Transformer) -> tuple[c.Pick | c.Pooling, ...]:
     """Return where the head of a model looks for its one answer for a text."""
     match config.head:
         case c.ClassificationHead(pick=pick) | c.ChoiceHead(pick=pick) | c.ReaderHead(pick=pick):
@@ -127,7 +127,7 @@ def pick_positions(config: c.Transformer) -> tuple[object, ...]:
         case c.EmbeddingHead(pooling=pooling):
             return pooling
         case c.PretrainingHead():
-            return (c.Pooled(),)
+            return (c.PickVector(kind="pooled"),)
         case _:
             return ()
 
@@ -148,7 +148,7 @@ def right_text_reason(config: c.Transformer) -> Reason:
 
 def left_text_reason(config: c.Transformer) -> Reason:
     """The same, with padding before the text."""
-    if any(isinstance(pick, c.First | c.Pooled) for pick in pick_positions(config)):
+    if any(pick.kind in ("first", "pooled") for pick in pick_positions(config)):
         return "the head reads the first place of a row, padding or not, as published"
     return right_text_reason(config)
 
@@ -169,5 +169,5 @@ def padding_id(config: c.Transformer) -> int:
 def wants_global(config: c.Transformer) -> bool:
     """Say whether global tokens are looked for by separators, which rows of plain text lack."""
     terms = [term for part in attentions(config) for term in list_terms(part.visibility)]
-    return any(isinstance(term, c.Global) and isinstance(term.otherwise, c.BeforeSeparator | c.AfterSeparator)
+    return any(isinstance(term, c.Global) and term.otherwise.kind in ("before_separator", "after_separator")
                for term in terms)

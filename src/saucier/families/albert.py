@@ -33,7 +33,7 @@ def albert(
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTable(), norm=norm,
-                          dropout=dropout, projection=c.ProjectNormed(width=width)),
+                          dropout=dropout, projection=c.ProjectNarrow(kind="normed", width=width)),
         encoder=c.Stack(layers=c.Share(block=c.Block(sublayers=residuals), times=layers)),
         pooler=c.Pooler(),
         head=c.PretrainingHead(language=words, dropout=0.1),

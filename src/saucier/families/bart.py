@@ -61,7 +61,7 @@ def mbart(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 25
 
 def embedding(vocab: int, length: int, dropout: float, scale: float = 1.0) -> c.Embedding:
     """Tokens, learned positions whose table begins with two rows that nothing uses, and a norm."""
-    positions = c.Learned(length=length + 2, places=c.InOrder(offset=2))
+    positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="in_order", offset=2))
     return c.Embedding(vocab=vocab, positions=positions, norm=c.LayerNorm(), dropout=dropout, scale=scale)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from saucier import config as c
 from saucier.checkpoints.classes import LABELS, head_class, language_rules
@@ -64,14 +64,17 @@ CROSSED = Key("add_cross_attention", (), argument="crossing", default=False, fou
 """Whether a decoder reads an encoder's output. Source: Rothe et al. 2020, §2, arXiv:1907.12461."""
 
 
-def position_kind(tree: c.Transformer) -> type[c.Config]:
+RELATIVE = ("relative_key", "relative_key_query")
+
+
+def position_kind(tree: c.Transformer) -> str:
     """Return what kind of positions an encoder has, in its embedding or in its attention."""
     found = first_attention(tree).positions
-    return c.Learned if isinstance(found, c.NoPositions) else type(found)
+    return "absolute" if isinstance(found, c.NoPositions) else found.kind
 
 
 POSITIONS = Key("position_embedding_type", (), argument="positions", default="absolute", found=position_kind, names={
-    "absolute": c.Learned, "relative_key": c.RelativeKey, "relative_key_query": c.RelativeKeyQuery})
+    one: one for one in ("absolute", *RELATIVE)})
 """Where order enters; the reference library reads the two relative kinds up to its version 4."""
 
 
@@ -80,13 +83,14 @@ def positioned(family: Callable[[], c.Transformer], scale: float | None = None) 
 
     `scale` is the factor on their scores, where it is not that of the attention.
     """
-    def make(positions: type[c.Learned | c.RelativeKey | c.RelativeKeyQuery] = c.Learned, *,
+    def make(positions: Literal["absolute", "relative_key", "relative_key_query"] = "absolute", *,
              crossing: bool = False) -> c.Transformer:
         tree = add_cross_attention(family()) if crossing else family()
-        if issubclass(positions, c.Learned):
+        if positions == "absolute":
             return tree
         moved: c.Transformer = put(tree, "embed.positions", c.NoPositions())
-        return put(moved, f"{ATTENTION}.inner.positions", positions(length=1, scale=scale))  # type: ignore[no-any-return]
+        vectors = c.RelativeVectors(kind=positions, length=1, scale=scale)
+        return put(moved, f"{ATTENTION}.inner.positions", vectors)  # type: ignore[no-any-return]
 
     return make
 
@@ -128,5 +132,5 @@ ROBERTA_WORDS = language_rules("lm_head.dense", "lm_head.layer_norm", "lm_head.d
 
 def labelled_first(activation: c.Activation, *more: Key) -> Published:
     """Return the class that labels texts by their first token, after a dense layer of its own."""
-    head = c.ClassificationHead(pick=c.First(), transform=c.Transform(activation=activation))
+    head = c.ClassificationHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation=activation))
     return head_class(head, "classifier.out_proj", dense="classifier.dense", keys=(LABELS, *more))

@@ -43,7 +43,7 @@ KEYS = (
         "layer_norm_epsilon": ("eps", 1e-5), "hidden_dropout": ("dropout", 0.0),
         "attention_dropout": ("attention_dropout", 0.0), "tie_word_embeddings": ("tied", True),
     }, arguments=("dim", "heads")),
-    kind_key("apply_residual_connection_post_layernorm", "decoder.layers.block.sublayers.0", c.FromNorm,
+    kind_key("apply_residual_connection_post_layernorm", "decoder.layers.block.sublayers.0", "from_norm",
              argument="behind_norm", default=False),
 )
 NAMES = NameTable(

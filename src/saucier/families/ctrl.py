@@ -20,8 +20,10 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     feed_forward = c.FeedForward(hidden=hidden, activation="relu")
     return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
-                                                    positions=c.Sinusoidal(layout=c.Halves(), length=length),
-                                                    scale=dim**0.5, segments=c.SegmentTokens(), dropout=dropout),
+                                                    positions=c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"),
+                                                                           length=length),
+                                                    scale=dim**0.5, segments=c.TablelessSegments(kind="tokens"),
+                                                    dropout=dropout),
                          decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
                                               dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
 

@@ -34,7 +34,7 @@ def body(attention: c.SelfAttention, dim: int, *, biased: bool, length: int, seg
     embed = tree.embed.model_copy(update={
         "positions": c.Learned(length=length) if biased else c.NoPositions(),
         "segments": c.SegmentTable(count=segments) if segments else None,
-        "projection": c.ProjectSum(width=width, bias=False) if narrow else None})
+        "projection": c.ProjectNarrow(kind="sum", width=width, bias=False) if narrow else None})
     transform = c.Transform(width=width if narrow else None, norm=c.LayerNorm())
     head = c.LanguageHead(bias=True, transform=transform)
     return tree.model_copy(update={"embed": embed, "head": head})
@@ -68,12 +68,12 @@ def read_terms(value: str | list[str]) -> tuple[str, ...]:
 
 
 KEYS = bert_lineage.keys(
-    kind_key("position_biased_input", "embed.positions", c.Learned, argument="biased", default=True),
+    kind_key("position_biased_input", "embed.positions", "learned", argument="biased", default=True),
     Key("max_position_embeddings", ("embed.positions.length",), argument="length", default=512),
     Key("type_vocab_size", ("embed.segments.count",), argument="segments", default=0, absent=0),
     Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("relative_attention", POSITIONS, c.Disentangled, argument="relative", default=False),
+    kind_key("relative_attention", POSITIONS, "disentangled", argument="relative", default=False),
     Key("max_relative_positions", (f"{POSITIONS}.distances.reach",), argument="reach", default=-1),
     Key("pos_att_type", (POSITIONS,), argument="terms", default=(), ours=read_terms, theirs=list, found=terms_of),
     arguments=("dim", "heads"), transform=HEAD, layer_norm_eps=("eps", 1e-7),
@@ -128,13 +128,15 @@ POOLED = (DROPOUT, Key("pooler_dropout", ("head.transform.dropout",), default=0.
 
 def classes(name: str) -> dict[str, Published]:
     """The published classes of both layouts; only the later versions have one for choices."""
-    text = head_class(c.ClassificationHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense",
+    text = head_class(c.ClassificationHead(pick=c.PickVector(kind="first"), transform=c.Transform()),
+                      dense="pooler.dense",
                       keys=(LABELS, *POOLED))
     dropout = replace(bert_lineage.HEAD_DROPOUT, paths=("head.dropout",))
     return {**encoder_classes(name, word_rules(legacy=True), text, dropout=dropout),
             f"{name}ForMaskedLM": Published(keep_all, word_rules(legacy=True), (TIED,)),
             f"{name}ForMultipleChoice": head_class(
-                c.ChoiceHead(pick=c.First(), transform=c.Transform()), dense="pooler.dense", keys=POOLED)}
+                c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform()), dense="pooler.dense",
+                keys=POOLED)}
 
 
 OBEYED = {"legacy": "any value that makes a model", "pooler_hidden_size": "the value of hidden_size"}
@@ -144,7 +146,7 @@ FREE = frozenset({"max_position_embeddings", "cls_dropout", "pooler_dropout",
 V2_KEYS = (
     *KEYS,
     Key("position_buckets", (f"{POSITIONS}.distances.buckets",), argument="buckets", default=-1, absent=-1),
-    kind_key("share_att_key", f"{POSITIONS}.maps", c.SharedMaps, argument="shared", default=False),
+    kind_key("share_att_key", f"{POSITIONS}.maps", "shared", argument="shared", default=False),
     Key("norm_rel_ebd", (), argument="normed", default="none", names={"none": False, "layer_norm": True},
         found=lambda tree: look_up(tree, f"{POSITIONS}.norm") is not None),
     Key("conv_kernel_size", ("encoder.convolution.size",), argument="convolution", default=0, absent=0),

@@ -57,7 +57,7 @@ def dropped(field: str, default: float) -> Key:
     return Key(field, ("head.dropout",), default=default)
 
 
-FIRST, DENSE = c.First(), c.Transform(activation="relu")
+FIRST, DENSE = c.PickVector(kind="first"), c.Transform(activation="relu")
 CLASSES = {"DistilBertForMaskedLM": Published(WHOLE.keep,
                                               language_rules("vocab_transform", "vocab_layer_norm", "vocab_projector"),
                                               (TIED,)),

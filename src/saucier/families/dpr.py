@@ -28,7 +28,7 @@ def dpr(
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     embed = tree.embed.model_copy(update={"padding": 0})  # padding is told by its id, where the batch gives no mask
-    head = c.EmbeddingHead(pooling=(c.First(),), maps=mapped(width or 0), normalize=False)
+    head = c.EmbeddingHead(pooling=(c.Pooling(kind="first"),), maps=mapped(width or 0), normalize=False)
     return tree.model_copy(update={"embed": embed, "pooler": None, "head": head})
 
 

@@ -36,7 +36,8 @@ def electra(
     Source: Clark et al. 2020, §2 and table 6, arXiv:2003.10555.
     """
     embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=c.LayerNorm(eps=1e-12), dropout=dropout,
-                        segments=c.SegmentTable(), projection=None if width == dim else c.ProjectNormed(width=width))
+                        segments=c.SegmentTable(),
+                        projection=None if width == dim else c.ProjectNarrow(kind="normed", width=width))
     return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, head=c.ReplacedTokenHead())
 
 

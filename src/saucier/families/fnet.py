@@ -30,7 +30,7 @@ def fnet(
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTable(count=segments),
-                          norm=norm, dropout=dropout, projection=c.ProjectUndropped(width=dim)),
+                          norm=norm, dropout=dropout, projection=c.ProjectNarrow(kind="undropped", width=dim)),
         encoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=(mixing, forward)), times=layers)),
         pooler=c.Pooler(),
         head=c.PretrainingHead(language=c.LanguageHead(bias=True, transform=transform)))

@@ -27,7 +27,7 @@ def funnel(dim: int = 768, sizes: tuple[int, ...] = (4, 4, 4), *, heads: int = 1
     block = c.Block(sublayers=tuple(c.PostNorm(inner=one, norm=norm, dropout=dropout) for one in (attention, forward)))
     layers = c.Funnel(block=block, sizes=sizes, repeats=(1,) * len(sizes), after=after)
     return c.Transformer(dim=dim, encoder=c.Stack(layers=layers), head=c.ReplacedTokenHead(), embed=c.Embedding(
-        vocab=vocab, segments=c.SegmentScores(), norm=norm, dropout=dropout))
+        vocab=vocab, segments=c.TablelessSegments(kind="scores"), norm=norm, dropout=dropout))
 
 
 LAYERS = "encoder.layers"
@@ -96,8 +96,9 @@ FUNNEL_LAYOUT = Layout("funnel", funnel, KEYS, weights, {
     "FunnelForPreTraining": Published(keep_all, DISCRIMINATOR),
     "FunnelForMaskedLM": Published(lambda tree, document: tree.model_copy(update={"head": c.LanguageHead(bias=True)}),
                                    (Rule("head.{p}", "lm_head.{p}"),), (TIED,)),
-    "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=c.First(), transform=TANH), LABELS),
-    "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=c.First(), transform=TANH)),
+    "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=c.PickVector(kind="first"),
+                                                                         transform=TANH), LABELS),
+    "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=c.PickVector(kind="first"), transform=TANH)),
     "FunnelForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, HEAD_DROPOUT)),
     "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
 }, "funnel.", fixed={"attention_type": "relative_shift"}, free=frozenset({

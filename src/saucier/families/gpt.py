@@ -25,7 +25,8 @@ def gpt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 40478
 
 def embedding(vocab: int, length: int, dropout: float) -> c.Embedding:
     """Tokens, learned positions, and segments that are tokens too, as both generations have them."""
-    return c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), dropout=dropout)
+    return c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.TablelessSegments(kind="tokens"),
+                       dropout=dropout)
 
 
 def decoder(layers: int, heads: int, hidden: int, dropout: float, place: NormPlacement) -> c.Stack:

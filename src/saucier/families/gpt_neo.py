@@ -22,7 +22,8 @@ def gpt_neo(dim: int = 2048, layers: int = 24, *, heads: int = 16, vocab: int = 
     turns = c.Cycle(blocks=kinds[:2], times=layers // 2) if layers % 2 == 0 else c.Cycle(blocks=kinds[:layers], times=1)
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), dropout=dropout),
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.TablelessSegments(kind="tokens"),
+                          dropout=dropout),
         decoder=c.Stack(layers=turns, final_norm=c.LayerNorm()),
         head=c.LanguageHead(),
     )

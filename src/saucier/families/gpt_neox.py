@@ -18,13 +18,14 @@ def gptj(dim: int = 4096, layers: int = 28, *, heads: int = 16, vocab: int = 504
     """
     attention = c.SelfAttention(
         projection=c.Projection(heads=heads, bias=False, output_bias=False), visibility=c.Causal(),
-        positions=c.Rotary(share=rotated / (dim // heads), pairs=c.Neighbours()), kernel=c.Softmax(dropout=dropout))
+        positions=c.Rotary(share=rotated / (dim // heads), pairs=c.Pairs(kind="neighbours")),
+        kernel=c.Softmax(dropout=dropout))
     feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
     block = c.Block(sublayers=(c.PreNorm(inner=attention, dropout=dropout),
                                c.Parallel(inner=feed_forward, dropout=dropout)))
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, segments=c.SegmentTokens(), dropout=dropout),
+        embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="tokens"), dropout=dropout),
         decoder=c.Stack(layers=c.Repeat(block=block, times=layers), final_norm=c.LayerNorm()),
         head=c.LanguageHead(tied=False, bias=True),
     )
@@ -88,7 +89,7 @@ def gpt_neox(dim: int = 6144, layers: int = 44, *, heads: int = 64, vocab: int =
     )
 
 
-NEOX_KEYS = (kind_key("use_parallel_residual", "decoder.layers.block.sublayers.1", c.Parallel, argument="parallel",
+NEOX_KEYS = (kind_key("use_parallel_residual", "decoder.layers.block.sublayers.1", "parallel", argument="parallel",
                       default=True), *make_keys("decoder",
                                                 {"hidden_size": ("dim", 6144), "num_attention_heads": ("heads", 64),
                                                  "num_hidden_layers": ("layers", 44),

@@ -72,7 +72,8 @@ def weights(tree: c.Transformer) -> Rules:
 
 CLASSES: dict[str, Published] = {name: published for name, published in bart_lineage.classes("LED", labels=2).items()
                                  if name != "LEDForCausalLM"}
-CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
+CLASSES["LEDForSequenceClassification"] = finding(c.AtMostFirst(kind="first_token"),
+                                                  CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout("led", from_fields, KEYS, weights, CLASSES, "led.",
                     normalize=bart_lineage.newer, older=bart_lineage.OLDER,
                     free=bart_lineage.FREE | {"classifier_dropout"})

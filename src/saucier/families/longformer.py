@@ -91,12 +91,14 @@ def finding(tokens: c.GlobalTokens, published: Published) -> Published:
 
 
 USUAL = encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
-    c.FirstToken(), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)), dropout=bert_lineage.HEAD_DROPOUT)
+    c.AtMostFirst(kind="first_token"), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)),
+    dropout=bert_lineage.HEAD_DROPOUT)
 CLASSES = {
     **USUAL,
-    "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), head_class(c.SpanHead(), "qa_outputs",
+    "LongformerForQuestionAnswering": finding(c.AtSeparator(kind="before_separator"),
+                                              head_class(c.SpanHead(), "qa_outputs",
                                                                               keys=(SEPARATOR,))),
-    "LongformerForMultipleChoice": finding(c.AfterSeparator(), head_class(
+    "LongformerForMultipleChoice": finding(c.AtSeparator(kind="after_separator"), head_class(
         c.ChoiceHead(), keys=(SEPARATOR, bert_lineage.HEAD_DROPOUT))),
 }
 LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, NAMES, CLASSES, "longformer.",

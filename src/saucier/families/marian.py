@@ -29,7 +29,8 @@ def marian(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 5810
 
     `target_vocab` gives the target side a vocabulary and a table of its own. The output layer has a trained bias.
     """
-    embed = c.Embedding(vocab=vocab, positions=c.Sinusoidal(layout=c.Halves(), length=length), scale=dim**0.5,
+    embed = c.Embedding(vocab=vocab, positions=c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
+                        scale=dim**0.5,
                         dropout=dropout)
     tree = encoder_decoder(dim, embed, layers=layers, heads=heads, hidden=hidden, activation="silu", dropout=dropout,
                            place=c.PostNorm)
@@ -40,7 +41,8 @@ def marian(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 5810
 def pegasus(dim: int = 1024, layers: int = 16, *, heads: int = 16, vocab: int = 96103, hidden: int | None = None,
             dropout: float = 0.1, length: int = 1024) -> c.Transformer:
     """PEGASUS, large by default. Source: Zhang et al. 2020, §4 and §6, arXiv:1912.08777; norms as in the release."""
-    embed = c.Embedding(vocab=vocab, positions=c.Sinusoidal(layout=c.Halves(), length=length), scale=dim**0.5,
+    embed = c.Embedding(vocab=vocab, positions=c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
+                        scale=dim**0.5,
                         dropout=dropout)
     return encoder_decoder(dim, embed, layers=layers, heads=heads, hidden=hidden, activation="relu", dropout=dropout,
                            place=c.PreNorm)
@@ -52,7 +54,7 @@ def m2m_100(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 
 
     Positions count real tokens only. A source begins with the token of its language, and a target too.
     """
-    positions = c.Sinusoidal(layout=c.FullRange(), places=c.SkipPadding(padding=padding))
+    positions = c.Sinusoidal(layout=c.SinusoidLayout(kind="full_range"), places=c.SkipPadding(padding=padding))
     embed = c.Embedding(vocab=vocab, positions=positions, scale=dim**0.5, dropout=dropout)
     tree = encoder_decoder(dim, embed, layers=layers, heads=heads, hidden=hidden, activation="relu", dropout=dropout,
                            place=c.PreNorm)

@@ -54,7 +54,7 @@ def add_window(window: int | None) -> c.Visibility:
 def window_of(visibility: Any) -> int | None:
     """The inverse of `sliding`; None too for what it does not give."""
     match visibility:
-        case c.And(terms=(c.Causal(), c.Window(size=size))):
+        case c.Combined(kind="and", terms=(c.Causal(), c.Window(size=size))):
             return size
         case _:
             return None

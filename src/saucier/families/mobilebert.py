@@ -34,10 +34,10 @@ PUBLISHED = {"activation": "relu", "norm": "no_norm", "eps": 1e-12, "own": False
 
 def from_fields(dim: int, **fields: Any) -> c.Transformer:
     """The family by the published fields that change its shape."""
-    norm = c.NoNorm() if fields["norm"] == "no_norm" else c.LayerNorm(eps=fields["eps"])
-    edge = norm if isinstance(norm, c.NoNorm) else c.LayerNorm()  # their eps is the release's library's default
+    norm = c.Unnormed(kind="no_norm") if fields["norm"] == "no_norm" else c.LayerNorm(eps=fields["eps"])
+    edge = norm if norm.kind == "no_norm" else c.LayerNorm()  # their eps is the release's library's default
     narrow, dropout, kind = fields["embedding"], fields["dropout"], {"activation": fields["activation"]}
-    reads = c.ReadsNarrow() if fields["own"] else c.ReadsShared() if fields["shared"] else c.ReadsWide()
+    reads = c.Reads(kind="narrow" if fields["own"] else "shared" if fields["shared"] else "wide")
     inside = c.Bottleneck(width=fields["width"], reads=reads, norm=norm, dropout=dropout) if fields["inside"] else None
     outside = 0.0 if inside else dropout  # where a block is not narrow, on its first and last residual
     attention = c.SelfAttention(projection=c.Projection(heads=fields["heads"]), kernel=c.Softmax(dropout=0.1))
@@ -46,9 +46,10 @@ def from_fields(dim: int, **fields: Any) -> c.Transformer:
         c.PostNorm(inner=attention, norm=norm, dropout=outside),
         *(c.PostNorm(inner=forward, norm=norm) for _ in range(fields["forwards"] - 1)),
         c.PostNorm(inner=forward, norm=edge, dropout=outside)))
-    wide = c.ProjectTokens(width=narrow) if narrow != dim else None
+    wide = c.ProjectNarrow(kind="tokens", width=narrow) if narrow != dim else None
+    projection = c.ProjectNarrow(kind="trigram", width=narrow) if fields["trigram"] else wide
     embed = c.Embedding(vocab=1, positions=c.Learned(length=1), segments=c.SegmentTable(), norm=edge,
-                        dropout=dropout, projection=c.ProjectTrigram(width=narrow) if fields["trigram"] else wide)
+                        dropout=dropout, projection=projection)
     transform = c.Transform(norm=c.LayerNorm(eps=fields["eps"]), **kind)
     return c.Transformer(
         dim=dim, embed=embed, encoder=c.Stack(layers=c.Repeat(block=block, times=1)),
@@ -61,11 +62,12 @@ FIRST, SECOND, READS = f"{BLOCK}.sublayers.0", f"{BLOCK}.sublayers.1.inner", f"{
 KEYS = (
     Key("hidden_size", ("dim",), argument="dim"),
     Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("trigram_input", "embed.projection", c.ProjectTrigram, argument="trigram", default=True),
-    kind_key("use_bottleneck", f"{BLOCK}.bottleneck", c.Bottleneck, argument="inside", default=True),
+    kind_key("trigram_input", "embed.projection", "trigram", argument="trigram", default=True),
+    Key("use_bottleneck", (f"{BLOCK}.bottleneck",), argument="inside", default=True,
+        theirs=lambda part: part is not None, absent=False),
     Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
-    kind_key("use_bottleneck_attention", READS, c.ReadsNarrow, argument="own", default=False),
-    kind_key("key_query_shared_bottleneck", READS, c.ReadsShared, argument="shared", default=True),
+    kind_key("use_bottleneck_attention", READS, "narrow", argument="own", default=False),
+    kind_key("key_query_shared_bottleneck", READS, "shared", argument="shared", default=True),
     Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
         theirs=lambda sublayers: len(sublayers) - 1),
     Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",

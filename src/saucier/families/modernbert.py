@@ -39,7 +39,7 @@ def from_fields(dim: int, *, layers: int, kinds: list[str], heads: int, window: 
         attention = c.SelfAttention(projection=projection, positions=rotary[kind], visibility=views[kind],
                                     kernel=c.Softmax(dropout=dropout))
         return c.Block(sublayers=(
-            c.PreNorm(inner=attention, norm=norm if number else c.IdentityNorm(), dropout=dropout),
+            c.PreNorm(inner=attention, norm=norm if number else c.Unnormed(kind="identity"), dropout=dropout),
             c.PreNorm(inner=c.GatedFeedForward(hidden=1, activation="gelu", dropout=dropout), norm=norm)))
 
     blocks = tuple(block(number, kind) for number, kind in enumerate(kinds))
@@ -82,8 +82,9 @@ TRANSFORM = (
     Key("norm_eps", (f"{HEAD}.norm.eps",), default=1e-5), Key("norm_bias", (f"{HEAD}.norm.bias",), default=False),
 )
 DROPOUT = Key("classifier_dropout", ("head.dropout",), default=0.0)
-POOLING = Key("classifier_pooling", ("head.pick",), names={"cls": c.First(), "mean": c.Mean()}, default="cls")
-CHOICE_POOLING = replace(POOLING, names={"cls": c.FirstUnmasked(), "mean": c.Mean()})
+POOLING = Key("classifier_pooling", ("head.pick",), default="cls",
+              names={"cls": c.PickVector(kind="first"), "mean": c.PickVector(kind="mean")})
+CHOICE_POOLING = replace(POOLING, names={"cls": c.PickVector(kind="first_unmasked"), "mean": c.PickVector(kind="mean")})
 LANGUAGE = (Key("tie_word_embeddings", ("head.tied",), default=True),
             Key("decoder_bias", ("head.bias",), default=True), *TRANSFORM)
 NAMES = NameTable(
@@ -108,7 +109,8 @@ def classifier(head: c.Head, *keys: Key) -> Published:
 MODERNBERT_LAYOUT = Layout(
     "modernbert", from_fields, KEYS, weights, {
         "ModernBertForMaskedLM": Published(keep_all, language_rules("head.dense", "head.norm", "decoder"), LANGUAGE),
-        "ModernBertForSequenceClassification": classifier(c.ClassificationHead(pick=c.First()), LABELS, POOLING),
+        "ModernBertForSequenceClassification": classifier(c.ClassificationHead(pick=c.PickVector(kind="first")), LABELS,
+                                                          POOLING),
         "ModernBertForTokenClassification": classifier(c.TokenHead(), LABELS),
         "ModernBertForQuestionAnswering": classifier(c.SpanHead()),
         "ModernBertForMultipleChoice": classifier(c.ChoiceHead(), CHOICE_POOLING),

@@ -22,7 +22,8 @@ def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: i
     Source: Xiong et al. 2021, §4.1, arXiv:2102.03902.
     """
     norm = c.LayerNorm(eps=1e-5)
-    embed = c.Embedding(vocab=vocab, positions=c.Learned(length=length + 2, places=c.InOrder(offset=2)), norm=norm,
+    positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="in_order", offset=2))
+    embed = c.Embedding(vocab=vocab, positions=positions, norm=norm,
                         dropout=dropout, segments=c.SegmentTable(count=2))
     kernel = c.Nystrom(landmarks=landmarks, length=length, shared_start=shared_start)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=kernel)
@@ -58,6 +59,7 @@ NYSTROMFORMER_LAYOUT = Layout(
                           bert_lineage.labelled_first("gelu_tanh", bert_lineage.HEAD_DROPOUT),
                           dropout=bert_lineage.HEAD_DROPOUT),
         "NystromformerForMultipleChoice": head_class(
-            c.ChoiceHead(pick=c.First(), transform=c.Transform(activation="relu")), dense="pre_classifier", keys=()),
+            c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation="relu")),
+            dense="pre_classifier", keys=()),
     }, "nystromformer.", fixed={"inv_coeff_init_option": False},
     free=frozenset({"attention_probs_dropout_prob", "tie_word_embeddings", "add_cross_attention"}))

@@ -21,10 +21,9 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
-    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
-                                                    projection=c.ProjectTokens(width=narrow, bias=False) if narrow
-                                                    else None, positions=c.Learned(length=length + 2,
-                                                                                   places=c.RealTokens(offset=2))),
+    positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="real_tokens", offset=2))
+    projection = c.ProjectNarrow(kind="tokens", width=narrow, bias=False) if narrow else None
+    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab, projection=projection, positions=positions),
                          decoder=repeat_block(layers, attention, feed_forward,
                                               place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
                                               final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
@@ -55,9 +54,9 @@ KEYS = (
         "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
     Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
         found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("do_layer_norm_before", FIRST, c.PreNorm, argument="pre_norm", default=True),
+    kind_key("do_layer_norm_before", FIRST, "pre", argument="pre_norm", default=True),
     Key("_remove_final_layer_norm", (), argument="unnormed", default=False, found=unnormed_end),
-    kind_key("layer_norm_elementwise_affine", f"{FIRST}.norm", c.LayerNorm, argument="affine", default=True),
+    kind_key("layer_norm_elementwise_affine", f"{FIRST}.norm", "layer_norm", argument="affine", default=True),
     Key("max_position_embeddings", ("embed.positions.length",), default=2048, ours=lambda rows: rows + 2,
         theirs=lambda rows: rows - 2),
     Key("enable_bias", (f"{FIRST}.inner.projection.bias", f"{FIRST}.inner.projection.output_bias",

@@ -28,7 +28,8 @@ def realm(
     """
     body = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     return body.model_copy(update={"head": c.EmbeddingHead(
-        pooling=(c.Pooled(),), maps=(c.DenseMap(width=width, activation="identity"),), norm=c.LayerNorm(eps=1e-12),
+        pooling=(c.Pooling(kind="pooled"),), maps=(c.DenseMap(width=width, activation="identity"),),
+        norm=c.LayerNorm(eps=1e-12),
         normalize=False)})
 
 

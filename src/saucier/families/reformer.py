@@ -36,7 +36,7 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
                                        for inner in (attention, feed_forward)))
 
     stack = c.Stack(layers=arrange_blocks(tuple(block(kind) for kind in kinds)), final_norm=norm, dropout=dropout,
-                    residual=c.Reversible())
+                    residual=c.Streams(kind="reversible"))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, dropout=dropout,

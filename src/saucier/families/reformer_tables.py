@@ -36,7 +36,7 @@ KEYS = (
     Key("hash_seed", (f"{KERNEL}.seed",), argument="seed", nullable=True),
     Key("num_buckets", (f"{KERNEL}.buckets.factors",), argument="buckets", nullable=True, ours=factors_of,
         theirs=number_or_list),
-    kind_key("axial_pos_embds", "embed.positions", c.Axial, argument="axial", default=True),
+    kind_key("axial_pos_embds", "embed.positions", "axial", argument="axial", default=True),
     Key("axial_pos_shape", ("embed.positions.shape",), argument="shape", default=(64, 64), ours=tuple, theirs=list),
     Key("axial_pos_embds_dim", ("embed.positions.widths",), argument="widths", default=(64, 192), ours=tuple,
         theirs=list),
@@ -71,7 +71,8 @@ def weights(tree: c.Transformer) -> Rules:
 
 def classifier(tree: c.Transformer, document: Document) -> c.ClassificationHead:
     """The head for labels: a dense layer from the two streams to one, and the labels."""
-    return c.ClassificationHead(pick=c.First(), transform=c.Transform(width=tree.dim, activation="tanh"))
+    return c.ClassificationHead(pick=c.PickVector(kind="first"),
+                                transform=c.Transform(width=tree.dim, activation="tanh"))
 
 
 DROPOUT = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"),

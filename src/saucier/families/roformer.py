@@ -35,9 +35,9 @@ def roformer(
     `embedding`: width of the tables where they are narrower than the model; `length`: where the table of angles ends.
     """
     norm = c.LayerNorm(eps=1e-12)
-    positions = c.Rotary(pairs=c.Neighbours(), length=length)
+    positions = c.Rotary(pairs=c.Pairs(kind="neighbours"), length=length)
     embed = c.Embedding(vocab=vocab, norm=norm, dropout=dropout, segments=c.SegmentTable(),
-                        projection=c.ProjectNormed(width=embedding) if embedding else None)
+                        projection=c.ProjectNarrow(kind="normed", width=embedding) if embedding else None)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=positions)
     return bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=hidden, attention=attention,
                                 head=c.LanguageHead(bias=True, transform=c.Transform(width=embedding, norm=norm)))
@@ -62,7 +62,8 @@ def weights(tree: c.Transformer) -> Rules:
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
     rules = bert_lineage.BERT_BODY(tree)
-    rules.tables = [Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
+    rules.tables = [Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"),
+                                                                          length=length),
                           attention.projection.widths(tree.dim)[2])] if length else []
     return rules
 

@@ -8,14 +8,14 @@ from saucier import config as c
 from saucier.checkpoints.fields import put
 from saucier.config import (
     LSTM,
-    Ahead,
     Block,
     Causal,
     Chain,
     CrossAttention,
+    Direction,
     Embedding,
     FeedForward,
-    FromFinalStates,
+    InitialState,
     LanguageHead,
     LayerNorm,
     Luong,
@@ -32,9 +32,9 @@ from saucier.config import (
     UniformInit,
     XavierInit,
 )
-from saucier.config.recurrent import Alignment, Cell, Direction, Start
+from saucier.config.recurrent import Alignment, Cell
 
-CELL, AHEAD, FINAL, LOOK = LSTM(), Ahead(), FromFinalStates(), Luong()
+CELL, AHEAD, FINAL, LOOK = LSTM(), Direction(kind="ahead"), InitialState(kind="final"), Luong()
 
 
 def seq2seq(
@@ -44,7 +44,7 @@ def seq2seq(
     vocab: int = 50000,
     cell: Cell = CELL,
     direction: Direction = AHEAD,
-    start: Start = FINAL,
+    start: InitialState = FINAL,
     attention: Alignment | None = LOOK,
     dropout: float = 0.2,
 ) -> Transformer:

@@ -34,7 +34,8 @@ def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
         decoder=repeat_block(layers, attention, feed_forward, dropout=dropout).model_copy(update={
-            "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
+            "dropout": dropout,
+            "memory": c.SegmentMemory(length=memory, start=c.MemoryStart(kind="zeros")) if memory else None}),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
                             tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()))
 
@@ -47,7 +48,7 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
                 pre_norm: bool) -> c.Transformer:
     """The family by the published fields that change the shape of its tree."""
     clusters = {"width": width, "cutoffs": tuple(cutoffs)}
-    narrow = c.ProjectTokens(width=width, bias=False) if width != dim else None
+    narrow = c.ProjectNarrow(kind="tokens", width=width, bias=False) if width != dim else None
     tree = transfo_xl(dim, heads=1, memory=memory or None, cutoffs=tuple(cutoffs))
     tree = put(tree, "embed.projection", c.ProjectClusters(division=division, **clusters) if division > 1 else narrow)
     tree = put(tree, "head", c.AdaptiveHead(division=division, **clusters))
@@ -69,8 +70,8 @@ KEYS = (
     Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
     Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS], theirs=list),
     Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
-    kind_key("same_length", VISIBILITY, c.And, argument="same_length", default=True),
-    kind_key("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
+    kind_key("same_length", VISIBILITY, "and", argument="same_length", default=True),
+    kind_key("pre_lnorm", ATTENTION, "pre", argument="pre_norm", default=False),
     positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
     Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
 )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
+from typing import Annotated, Literal
+
+from pydantic import Field
+
 from saucier import config as c
 from saucier.config import (
     LSTM,
-    Apart,
     BidirectionalHead,
     Block,
     Chain,
     CharacterNetwork,
+    Config,
     Cycle,
+    Direction,
     Embedding,
     LanguageHead,
     ProjectTwice,
@@ -21,7 +28,7 @@ from saucier.config import (
     UniformInit,
 )
 from saucier.config.blocks import arrange_blocks
-from saucier.config.factors import Factors, FixedFactors, Form, Merged
+from saucier.config.visibility import BlockWindow, Causal, Columns, Combined, Strided, Visibility, Window
 
 
 def deep_char(dim: int = 512, layers: int = 64, *, heads: int = 8, vocab: int = 256, length: int = 512,
@@ -45,7 +52,61 @@ def deep_char(dim: int = 512, layers: int = 64, *, heads: int = 8, vocab: int = 
     )
 
 
-FIXED, MERGED = FixedFactors(), Merged()
+class StridedFactors(Config):
+    """The last `stride` positions, and every position a multiple of `stride` back. Source: Child et al. 2019, §4.3."""
+
+    kind: Literal["strided"] = "strided"
+    stride: int = Field(default=128, gt=0)
+    """Near the square root of the length."""
+
+    def terms(self) -> tuple[Visibility, ...]:
+        """Return the two patterns."""
+        return Causal() & Window(self.stride + 1), Causal() & Strided(stride=self.stride)
+
+
+class FixedFactors(Config):
+    """The block of `stride` that a position stands in, and the last `count` positions of all blocks before.
+
+    Source: Child et al. 2019, §4.3.
+    """
+
+    kind: Literal["fixed"] = "fixed"
+    stride: int = Field(default=128, gt=0)
+    """Positions of a block; near the square root of the length."""
+    count: int = Field(default=32, gt=0)
+    """Positions at the end of a block that sum it up (c in the paper)."""
+
+    def terms(self) -> tuple[Visibility, ...]:
+        """Return the two patterns."""
+        own = BlockWindow(size=self.stride, reach=0)
+        return Causal() & own, Causal() & Columns(stride=self.stride, count=self.count)
+
+
+Factors = Annotated[StridedFactors | FixedFactors, Field(discriminator="kind")]
+
+
+class Form(Config):
+    """How an attention, or a stack of them, is made of patterns (C eq 93–95).
+
+    - interleaved: one pattern a layer, in turn. Source: Child et al. 2019, §4.2, eq 6;
+    - merged: every head sees what any of the patterns shows. Source: eq 7;
+    - multi_head: the patterns are shared out among the heads of every layer. Source: eq 8.
+    """
+
+    kind: Literal["interleaved", "merged", "multi_head"]
+
+    def turn(self, terms: tuple[Visibility, ...]) -> tuple[Visibility, ...]:
+        """Return what the layers of one turn see."""
+        match self.kind:
+            case "interleaved":
+                return terms
+            case "merged":
+                return (reduce(or_, terms),)
+            case "multi_head":
+                return (Combined(kind="by_head", terms=terms),)
+
+
+FIXED, MERGED = FixedFactors(), Form(kind="merged")
 
 
 def sparse_transformer(dim: int = 512, layers: int = 30, *, heads: int = 8, vocab: int = 256, length: int = 12288,
@@ -106,7 +167,7 @@ def elmo(dim: int = 1024, layers: int = 2, *, cells: int = 4096, vocab: int = 79
     on. Source: Peters et al. 2018, §3.4, arXiv:1802.05365; the sizes are those of Jozefowicz et al. 2016,
     arXiv:1602.02410, halved. `tied`: the output layer is the token table, for small models.
     """
-    part = Recurrent(cell=LSTM(cells=cells, clip=clip), direction=Apart())
+    part = Recurrent(cell=LSTM(cells=cells, clip=clip), direction=Direction(kind="apart"))
     first, other = (Block(sublayers=(place(inner=part, dropout=dropout),)) for place in (Chain, Skip))
     return Transformer(
         dim=dim,

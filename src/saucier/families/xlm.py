@@ -36,7 +36,8 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
     feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.SegmentTokens(), norm=norm,
+        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.TablelessSegments(kind="tokens"),
+                          norm=norm,
                           languages=c.LanguageTable(count=languages) if languages > 1 else None, dropout=dropout),
         encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout, zero_padding=True),
         head=c.LanguageHead(bias=True, predicts=c.InPlace(mask=5, language=0)),

@@ -29,11 +29,11 @@ def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32
     feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu", dropout=dropout)
     return c.Transformer(
         dim=dim,
-        embed=c.Embedding(vocab=vocab, segments=c.SegmentScores(), dropout=dropout),
+        embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="scores"), dropout=dropout),
         encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout).model_copy(update={
             "dropout": dropout, "memory": c.SegmentMemory(length=memory, training=False),
             "queries": c.QueryVector(dropout=dropout)}),
-        head=c.LanguageHead(bias=True, predicts=c.QueryStream()),
+        head=c.LanguageHead(bias=True, predicts=c.UnmaskedPrediction(kind="query_stream")),
     )
 
 

@@ -279,6 +279,6 @@ def check_masked_model(config: c.Transformer) -> None:
         raise InputError("this model fills in no hidden tokens", where="strategy",
                          remedy="use a masked language model, such as BERT with its language head")
     language = head if isinstance(head, c.LanguageHead) else head.language
-    if isinstance(language.predicts, c.QueryStream):
+    if language.predicts.kind == "query_stream":
         raise InputError("the model tells tokens by a second stream, and not in the place of a mask token",
                          where="strategy", remedy="leave it out: this model writes from left to right")

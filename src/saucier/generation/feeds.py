@@ -137,7 +137,7 @@ class CachedFeed:
 
 def prediction_kind(config: c.Transformer) -> c.Predicts:
     """Return which token the logits at a position speak of."""
-    return c.NextToken() if config.language_head is None else config.language_head.predicts
+    return c.UnmaskedPrediction(kind="next") if config.language_head is None else config.language_head.predicts
 
 
 def append_column(x: Tensor, value: int) -> Tensor:
@@ -158,7 +158,7 @@ def predict_next(model: Transformer, ids: Tensor, mask: Tensor | None, *, mems: 
             known = model.config.embed.languages is not None and language is not None
             langs = torch.full_like(ids, language) if known else None  # type: ignore[arg-type]  # known says so
             return model(ids, mask, position_ids=places, langs=langs, last_only=True)  # type: ignore[no-any-return]
-        case c.QueryStream():
+        case c.UnmaskedPrediction(kind="query_stream"):
             mask, ids = None if mask is None else append_column(mask, 1), append_column(ids, 0)
             hidden = torch.zeros(len(ids), ids.shape[1], ids.shape[1], device=ids.device)
             hidden[:, :, -1] = 1
@@ -214,7 +214,7 @@ class MemoryFeed:
             raise InputError("a memory has no padding, so prompts of different lengths cannot be read together",
                              where="attention_mask", remedy="generate from prompts of one length at a time")
         self.model, self.ids, self.copies = model, prompt.ids, copies
-        self.again = 2 if isinstance(prediction_kind(model.config), c.QueryStream) else 1
+        self.again = 2 if prediction_kind(model.config).kind == "query_stream" else 1
         self.mems: list[Tensor] = []
 
     def read(self, ids: Tensor, mems: list[Tensor] | None) -> Tensor:

@@ -105,7 +105,7 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     assert stack is not None, "read_prompt refuses a model without stacks"
     memory = stack.memory is not None and stack.memory.evaluation
     cached = cached or config.encoder is not None
-    if cached and not memory and config.decoder is not None and isinstance(prediction_kind(config), c.NextToken):
+    if cached and not memory and config.decoder is not None and prediction_kind(config).kind == "next":
         view = inference_view(model if compiled else use_packed_weights(model))
         read = make_compiled_reader(model) if compiled else make_reader(view)
         return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)

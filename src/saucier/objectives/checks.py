@@ -43,7 +43,7 @@ def check_row_order(objective: c.Single, model: architecture.Transformer, data: 
         case c.ConsecutiveRows() if isinstance(data, LanguageData):
             yield Mismatch(("rows", "kind"), "rows of several languages are drawn, and none goes on",
                            "use data of kind: text, or kind: shuffled", own=True)
-        case c.ShuffledRows() | c.DocumentRows() if memories and isinstance(memories[0].start, architecture.FromZeros):
+        case c.ShuffledRows() | c.DocumentRows() if memories and memories[0].start.kind == "zeros":
             yield Mismatch(("rows", "kind"), "the model reads a memory of zeros before every row that does not go on",
                            "use rows: {kind: consecutive}, or model.memory=null", own=True)
 

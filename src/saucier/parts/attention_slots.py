@@ -57,11 +57,11 @@ MIXERS: Mapping[type[c.Config], Mixer] = {
 }
 """Kernel -> how it is computed."""
 
+RELATIVE_VECTORS = {"relative_key": RelativeKeys, "relative_key_query": RelativeKeysAndQueries}
 POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]] = {
     c.Disentangled: DisentangledPositions,
     c.Shaw: lambda positions, heads, dim: ShawPositions(positions, heads.widths(dim)[2]),
-    c.RelativeKey: lambda positions, heads, dim: RelativeKeys(positions, heads.widths(dim)[2]),
-    c.RelativeKeyQuery: lambda positions, heads, dim: RelativeKeysAndQueries(positions, heads.widths(dim)[2]),
+    c.RelativeVectors: lambda positions, heads, dim: RELATIVE_VECTORS[positions.kind](positions, heads.widths(dim)[2]),
     c.PooledDistances: PooledDistances,
     c.GlobalLocal: lambda positions, heads, dim: GlobalLocalPositions(positions, heads.widths(dim)[2]),
     c.MusicTransformer: lambda positions, heads, dim: SkewedPositions(positions, heads.heads, heads.widths(dim)[2]),

@@ -53,7 +53,7 @@ class Bottleneck(nn.Module):
         super().__init__()
         self.config = config
         self.down, self.down_norm = Linear(dim, config.width), build_norm(config.norm, config.width)
-        shared = isinstance(config.reads, c.ReadsShared)
+        shared = config.reads.kind == "shared"
         self.attention = Linear(dim, config.width) if shared else None
         self.attention_norm = build_norm(config.norm, config.width) if shared else None
         self.up, self.norm = Linear(config.width, dim), build_norm(config.norm, dim)
@@ -62,13 +62,13 @@ class Bottleneck(nn.Module):
     def narrow(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the narrow stream, and what the attention reads in its place. Shapes: [B, L, D] -> [B, L, E], ..."""
         stream = self.down_norm(self.down(x))
-        match self.config.reads:
-            case c.ReadsNarrow():
+        match self.config.reads.kind:
+            case "narrow":
                 return stream, None
-            case c.ReadsShared():
+            case "shared":
                 assert self.attention is not None and self.attention_norm is not None, "built in __init__"
                 return stream, torch.cat([self.attention_norm(self.attention(x)), x], dim=-1)
-            case c.ReadsWide():
+            case "wide":
                 return stream, torch.cat([x, x], dim=-1)
 
     def widen(self, x: Tensor, stream: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ class NarrowBlock(nn.Module):
         self.bottleneck = Bottleneck(config.bottleneck, dim)
         self.inside = Block(config, config.bottleneck.width)
         for residual in self.inside.values():
-            if isinstance(residual.inner, SelfAttention) and not isinstance(config.bottleneck.reads, c.ReadsNarrow):
+            if isinstance(residual.inner, SelfAttention) and config.bottleneck.reads.kind != "narrow":
                 query, key, _ = residual.inner.widths
                 maps = SplitMaps(config.bottleneck.attention_inputs(dim), (query + key, key),
                                  bias=residual.inner.config.projection.bias)

@@ -117,7 +117,7 @@ class Embedding(nn.Module):
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
         self.project: nn.Module | None = None
         if config.projection and not isinstance(config.projection, c.ProjectClusters | c.ProjectTwice):
-            taken = 3 if isinstance(config.projection, c.ProjectTrigram) else 1
+            taken = 3 if config.projection.kind == "trigram" else 1
             self.project = Linear(taken * narrow, dim, bias=config.projection.bias)
         self.norm = build_norm(config.norm, config.norm_width(dim)) if config.norm else None
         self.dropout = Dropout(config.dropout)
@@ -125,15 +125,15 @@ class Embedding(nn.Module):
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
         ids = side.packed(side.ids)
-        if isinstance(self.config.projection, c.ProjectTrigram):
+        if self.config.projection is not None and self.config.projection.kind == "trigram":
             x = self.trigrams(side)
         else:
             x = self.scaled(self.looked_up(ids, side)) if side.vectors is None else side.packed(side.vectors)
-        x = self.summed(self.projected(x, c.ProjectTokens), ids, side)
-        x = self.projected(x, c.ProjectSum)
+        x = self.summed(self.projected(x, "tokens"), ids, side)
+        x = self.projected(x, "sum")
         if self.norm is not None:
             x = self.norm(x)
-        x = self.projected(self.dropout(self.projected(x, c.ProjectUndropped)), c.ProjectNormed)
+        x = self.projected(self.dropout(self.projected(x, "undropped")), "normed")
         return torch.cat([x, x], dim=-1) if isinstance(self.config.projection, c.ProjectTwice) else x
 
     def looked_up(self, ids: Tensor, side: Side) -> Tensor:
@@ -149,7 +149,7 @@ class Embedding(nn.Module):
         """Each token with the next and the one before, widened; padding is dropped only then."""
         x = self.scaled(self.tokens(side.ids)) if side.vectors is None else side.vectors
         around = gather_neighbours(x, 1, side.documents).flip(2).flatten(2)
-        return self.projected(side.packed(around), c.ProjectTrigram)
+        return self.projected(side.packed(around), "trigram")
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
         """Add what stands for the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
@@ -168,9 +168,9 @@ class Embedding(nn.Module):
                 assert self.segments is not None, "likewise"
                 first: Tensor = self.segments(torch.zeros_like(ids))
                 return x + first
-            case c.SegmentTokens():
+            case c.TablelessSegments(kind="tokens"):
                 return x if segments is None else x + self.segment_tokens(segments)
-            case c.SegmentScores():
+            case c.TablelessSegments():
                 return x
             case _:
                 if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
@@ -197,11 +197,11 @@ class Embedding(nn.Module):
         vectors: Tensor = self.tokens(segments)
         if self.scale != 1.0:
             vectors = vectors * self.scale
-        return self.projected(vectors, c.ProjectTokens)
+        return self.projected(vectors, "tokens")
 
-    def projected(self, x: Tensor, where: type[c.Config]) -> Tensor:
+    def projected(self, x: Tensor, where: str) -> Tensor:
         """Widen to the model's `dim`, where the projection stands here."""
-        if self.project is None or type(self.config.projection) is not where:
+        if self.project is None or self.config.projection is None or self.config.projection.kind != where:
             return x
         return self.project(x)  # type: ignore[no-any-return]
 

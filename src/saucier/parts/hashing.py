@@ -263,7 +263,7 @@ class HashedAttention(nn.Module):
         scores = shared_scores(query, gather_adjacent(query, chunks), asking,
                                asking.each(lambda x: gather_adjacent(x, chunks)), causal=self.causal)
         back = order.argsort(-1)
-        if isinstance(self.kernel.repeats, c.DivideRepeats):
+        if self.kernel.repeats.kind == "divide":
             first = torch.arange(rounds, device=back.device)[:, None] * padded
             scores = scores - count_meetings((back + first) // chunks.length, arranged, chunks).to(scores.dtype).log()
         mixed, found = self.mix(scores, gather_adjacent(mixing, chunks), context)
@@ -308,7 +308,7 @@ class HashedAttention(nn.Module):
 
         scores = shared_scores(query[:, :, None], arranged(vectors), asking.each(lambda x: x[:, :, None]),
                                known.each(arranged), causal=False)
-        if isinstance(self.kernel.repeats, c.DivideRepeats):
+        if self.kernel.repeats.kind == "divide":
             times = (seen[..., None] == seen.flatten(2)[:, :, None, None]).sum(-1)
             scores = scores - times[:, :, :, None].to(scores.dtype).log()
         return combine_rounds(*self.mix(scores, arranged(value), context))

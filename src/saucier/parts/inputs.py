@@ -177,12 +177,12 @@ class Side:
     def rows(self, places: c.Places) -> Tensor:
         """Return the rows [B or 1, L] of a position table."""
         match places:
-            case c.InOrder(offset=offset):
-                return self.placed() + offset if offset else self.placed()
             case c.SkipPadding(padding=padding):
                 return self.positions_after_padding(padding) if self.positions is None else self.positions
-            case c.RealTokens(offset=offset):
+            case c.CountedPlaces(kind="real_tokens", offset=offset):
                 return self.real_tokens() + offset
+            case c.CountedPlaces(offset=offset):
+                return self.placed() + offset if offset else self.placed()
 
     def positions_after_padding(self, padding: int) -> Tensor:
         """Count the tokens that are not padding. Source: Liu et al. 2019, code release. Shapes: -> [B or 1, L]."""

@@ -18,9 +18,9 @@ def build_norm(norm: c.Norm, dim: int) -> nn.Module:
             return nn.RMSNorm(dim, eps=eps)
         case c.PlainLayerNorm(eps=eps):
             return nn.LayerNorm(dim, eps=eps, elementwise_affine=False)
-        case c.NoNorm():
+        case c.Unnormed(kind="no_norm"):
             return NoNorm(dim)
-        case c.IdentityNorm():
+        case c.Unnormed():
             return nn.Identity()
 
 

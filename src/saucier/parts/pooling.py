@@ -65,25 +65,25 @@ class Pooler(nn.Module):
 def pick_vector(pick: c.Pick, reading: Reading) -> Tensor:
     """Return the vector of each text. Shapes: -> [B, D]. Raises `InputError` where the batch lacks what it needs."""
     hidden = reading.hidden
-    match pick:
-        case c.Pooled():
+    match pick.kind:
+        case "pooled":
             assert reading.pooled is not None, "check() refuses a head that needs a pooler where there is none"
             return reading.pooled
-        case c.First():
+        case "first":
             return hidden[:, 0]
-        case c.FirstUnmasked():
+        case "first_unmasked":
             return hidden[:, 0] if reading.mask is None else take_positions(hidden, reading.mask.int().argmax(-1))
-        case c.Last():
+        case "last":
             return hidden[:, -1]
-        case c.LastToken(padding=padding):
-            return last_token_vector(hidden, reading.ids, padding)
-        case c.EndToken(token=token):
-            return end_token_vector(hidden, reading.ids if reading.source is None else reading.source, token)
-        case c.Mean():
+        case "last_token":
+            return last_token_vector(hidden, reading.ids, pick.padding)
+        case "end_token":
+            return end_token_vector(hidden, reading.ids if reading.source is None else reading.source, pick.token)
+        case "mean":
             return mean_vector(hidden, reading.mask)
-        case c.MeanAll():
+        case "mean_all":
             return hidden.mean(1)
-        case c.Chosen():
+        case "chosen":
             places = (reading.inputs or {}).get("mc_token_ids")
             return hidden[:, -1] if places is None else take_positions(hidden, places.flatten())
 
@@ -156,20 +156,20 @@ def pool_vectors(pooling: c.Pooling, reading: Reading) -> Tensor:
     """Return one vector a text. Shapes: -> [B, D]."""
     hidden = reading.hidden
     kept = torch.ones_like(hidden[..., 0]) if reading.mask is None else reading.mask.to(hidden.dtype)
-    match pooling:
-        case c.Pooled() | c.First():
-            return pick_vector(pooling, reading)
-        case c.FirstReal():
+    match pooling.kind:
+        case "pooled" | "first":
+            return pick_vector(c.PickVector(kind=pooling.kind), reading)
+        case "cls":
             return take_positions(hidden, kept.argmax(-1))
-        case c.LastReal():
+        case "last":
             return take_positions(hidden, (kept * torch.arange(kept.shape[1], device=kept.device)).argmax(-1))
-        case c.MaxReal():
+        case "max":
             return hidden.masked_fill(kept[..., None] == 0, -1e9).amax(1)
-        case c.MeanReal():
+        case "mean":
             return weighted_sum(hidden, kept) / sum_weights(kept)
-        case c.MeanRoot():
+        case "mean_sqrt_len":
             return weighted_sum(hidden, kept) / sum_weights(kept).sqrt()
-        case c.WeightedMean():
+        case "weighted_mean":
             weights = kept * kept.cumsum(-1)  # a token's place among the real ones, so that padding changes nothing
             return weighted_sum(hidden, weights) / sum_weights(weights)
 

@@ -44,14 +44,14 @@ class SinusoidalPositions(nn.Module):
         """Shapes: positions [B, L] -> [B, L, D], float32. Raises `InputError` for a position beyond the table."""
         if self.config.length is not None:
             check_positions(positions, self.config.length, "positions of the table")
-        match self.config.layout:
-            case c.Interleaved():
+        match self.config.layout.kind:
+            case "interleaved":
                 angles = self.angles(positions, (self.dim + 1) // 2, self.dim / 2)
                 table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :self.dim]
-            case c.Halves():
+            case "halves":
                 angles = self.angles(positions, (self.dim + 1) // 2, self.dim / 2)
                 table = torch.cat([angles.sin(), angles[..., :self.dim // 2].cos()], dim=-1)
-            case c.FullRange():
+            case "full_range":
                 angles = self.angles(positions, self.dim // 2, max(self.dim // 2 - 1, 1))
                 table = F.pad(torch.cat([angles.sin(), angles.cos()], dim=-1), (0, self.dim % 2))
         table = table.float()
@@ -185,10 +185,10 @@ def build_rotation(config: c.Rotary, positions: Tensor, head_dim: int) -> Rotati
         check_positions(positions, config.length, "positions of the table")
     turns, sharpness = compute_frequencies(config, positions, head_dim)
     angles = positions[:, None, :, None].float() * turns
-    match config.pairs:
-        case c.AcrossHalves():
+    match config.pairs.kind:
+        case "halves":
             angles, partner = torch.cat([angles, angles], dim=-1), rotate_half
-        case c.Neighbours():
+        case "neighbours":
             angles, partner = angles.repeat_interleave(2, dim=-1), rotate_pairs
     if sharpness == 1.0:
         return Rotation(angles.cos(), angles.sin(), partner)

@@ -52,7 +52,7 @@ class Bahdanau(nn.Module):
         """Build the alignment and the readout."""
         super().__init__()
         self.alignment = Alignment(config, dim)
-        self.combine = Linear(3 * dim, 2 * dim) if isinstance(config.readout, c.DeepOutput) else None
+        self.combine = Linear(3 * dim, 2 * dim) if config.readout.kind == "deep" else None
 
     def forward(self, layers: Layers, states: State, target: TargetText, source: AlignedSource) -> AttendedText:
         """Read a text step by step."""
@@ -139,7 +139,7 @@ class Recurrent(nn.Module):
         super().__init__()
         self.config, self.widths = config, config.kept(dim)
         self.layers = Layers(config, dim)
-        mapped = isinstance(config.start, c.FromLastLayer | c.FromMean)
+        mapped = config.start.kind in ("last_layer", "mean")
         self.begin = Linear(dim, sum(config.all_states(dim))) if mapped else None
         self.looking = build_alignment(config.attention, dim) if config.attention else None
 
@@ -187,7 +187,7 @@ class Recurrent(nn.Module):
         Raises `InputError` where the batch does not hold what they begin from.
         """
         zeros = tuple(x.new_zeros(len(x), width) for width in self.widths)
-        if isinstance(self.config.start, c.FromZero):
+        if self.config.start.kind == "zeros":
             return zeros
         if context.span.query_documents is not None:
             raise InputError("the decoder begins in what the encoder ended in, and a row holds several texts",
@@ -197,12 +197,12 @@ class Recurrent(nn.Module):
 
     def begun(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
-        if isinstance(self.config.start, c.FromMean):
+        if self.config.start.kind == "mean":
             return self.mapped(mean_of_visible(unpack_encoder_output(context), visible_source(context)))
         if not context.memory_states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
                              where="encoder_states", remedy="give input_ids, or encoder_states beside encoder_output")
-        if isinstance(self.config.start, c.FromLastLayer):
+        if self.config.start.kind == "last_layer":
             return self.mapped(context.memory_states[-1][0])
         begin, context.states_read = context.states_read, context.states_read + self.config.layers
         return tuple(part for state in context.memory_states[begin:context.states_read] for part in state)

@@ -32,7 +32,7 @@ class Cell(nn.Module):
         self.config, self.widths = config.cell, config.states(dim)
         gates = config.gates(dim)
         self.input = Linear(inputs, gates, bias=config.cell.bias)
-        self.hidden = Linear(config.width(dim), gates, bias=config.cell.bias and isinstance(config.cell, c.GRU))
+        self.hidden = Linear(config.width(dim), gates, bias=config.cell.bias and config.cell.kind == "gru")
         self.feed = Linear(fed, gates, bias=False) if fed else None
         self.project = Linear(config.cells(dim), config.width(dim), bias=False) if config.projected else None
 
@@ -45,12 +45,12 @@ class Cell(nn.Module):
     def step(self, sums: Tensor, state: State) -> State:
         """Take one token in. Shapes: sums [B, G], what the input gives -> the next state."""
         own = self.hidden(state[0])
-        match self.config:
-            case c.Elman():
+        match self.config.kind:
+            case "rnn":
                 return (torch.tanh(sums + own),)
-            case c.LSTM():
+            case "lstm":
                 return self.step_lstm(sums + own, state[1])
-            case c.GRU():
+            case "gru":
                 return (step_gru(sums, own, state[0]),)
 
     def step_lstm(self, sums: Tensor, memory: Tensor) -> State:
@@ -128,7 +128,7 @@ class Layer(nn.Module):
     def __init__(self, config: c.Recurrent, dim: int, *, fed: int = 0) -> None:
         """`fed`: width of what enters in addition to the token."""
         super().__init__()
-        self.apart = isinstance(config.direction, c.Apart)
+        self.apart = config.direction.kind == "apart"
         cells = {way: Cell(config, dim, inputs=config.inputs(dim), fed=fed) for way in config.ways}
         self.ahead, self.back = cells.get("ahead"), cells.get("back")
         self.states = len(config.states(dim)) * len(cells)
@@ -215,13 +215,11 @@ class AlignedSource:
         return (self.visible.cumsum(-1) - 1).float(), self.visible.sum(-1, keepdim=True).float()
 
 
-def build_score(config: c.DotScore | c.GeneralScore | c.ConcatScore, dim: int) -> ProductScore | AdditiveScore:
+def build_score(config: c.InnerProduct | c.ConcatScore, dim: int) -> ProductScore | AdditiveScore:
     """Return the module for a score."""
     match config:
-        case c.DotScore():
-            return ProductScore(None)
-        case c.GeneralScore():
-            return ProductScore(Linear(dim, dim, bias=False))
+        case c.InnerProduct():
+            return ProductScore(Linear(dim, dim, bias=False) if config.kind == "general" else None)
         case c.ConcatScore(width=width):
             return AdditiveScore(dim, width or dim)
 

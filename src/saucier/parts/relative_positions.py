@@ -93,7 +93,7 @@ def skew_scores(relative: Tensor) -> Tensor:
 class RelativeKeys(nn.Module):
     """A vector a distance, which queries meet as a second key. Source: Shaw et al. 2018, §3.2, eq 4, unclipped."""
 
-    def __init__(self, config: c.RelativeKey, head_dim: int) -> None:
+    def __init__(self, config: c.RelativeVectors, head_dim: int) -> None:
         """Build the table [2·length - 1, E]; row length - 1 is distance 0, later rows are keys further back."""
         super().__init__()
         self.scale = config.scale
@@ -111,7 +111,7 @@ class RelativeKeys(nn.Module):
 class RelativeKeysAndQueries(nn.Module):
     """The same, and keys meet the vector too. Source: Huang et al. 2020, method 4, arXiv:2009.13658."""
 
-    def __init__(self, config: c.RelativeKeyQuery, head_dim: int) -> None:
+    def __init__(self, config: c.RelativeVectors, head_dim: int) -> None:
         """Build the table [2·length - 1, E]; row length - 1 is distance 0, later rows are keys further back."""
         super().__init__()
         self.scale = config.scale

@@ -35,11 +35,11 @@ def recall_memory(stack: c.Stack, mems: Sequence[Tensor] | None, rows: int, like
             raise InputError(f"{len(mems)} tensors of shapes {sorted({tuple(past.shape) for past in mems})}",
                              where="mems", remedy=f"give {layers} of [memory, {rows}, {like.shape[-1]}]")
         return tuple(past.transpose(0, 1).to(like.dtype) for past in mems)
-    match memory.start:
-        case c.FromZeros():
+    match memory.start.kind:
+        case "zeros":
             assert memory.length is not None, "check() refuses zeros without a length"
             return (like.new_zeros(rows, memory.length, like.shape[-1]),) * layers
-        case c.FromNothing():
+        case "nothing":
             return None
 
 

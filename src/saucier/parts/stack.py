@@ -75,14 +75,14 @@ class Stack(nn.Module):
         """The map along the text, where all layers share it."""
         self.queries = QueryVector(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
-        self.reversible = isinstance(config.residual, c.Reversible)
+        self.reversible = config.residual.kind == "reversible"
         self.repeatable = not any(isinstance(one.inner, c.Experts | c.Recurrent)
                                   for block in config.blocks() for one in block.sublayers)
         """Whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
 
         The buckets of hashed attention jump too, and are kept. Recurrent layers hand on their states as well.
         """
-        self.activations: c.Activations = c.KeepActivations()
+        self.activations: c.Activations = c.Activations(kind="keep")
         """What is kept for the backward pass, as the training says."""
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
@@ -122,7 +122,7 @@ class Stack(nn.Module):
 
     def apply_block(self, number: int, x: Tensor, context: Context) -> Tensor:
         """Apply a block, the first being number 0. Shapes: x [B, L, D] -> [B, L, D]."""
-        again = isinstance(self.activations, c.RecomputeActivations) and torch.is_grad_enabled()
+        again = self.activations.kind == "recompute" and torch.is_grad_enabled()
         block = self.blocks[self.order[number]]
         given: Tensor = recompute_block(block, x, context) if again else block(x, context)
         return given

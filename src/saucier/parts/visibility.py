@@ -94,15 +94,15 @@ def find_global_tokens(otherwise: c.GlobalTokens, span: Span) -> Tensor:
     if span.named is not None:
         return fit_mask(span.named, span.keys, exact=span.start == 0 and span.queries == span.keys)
     match otherwise:
-        case c.NoTokens():
+        case c.AtMostFirst(kind="no_tokens"):
             return torch.zeros(1, span.keys, dtype=torch.bool, device=span.device)
-        case c.FirstToken():
+        case c.AtMostFirst():
             return find_first_tokens(span, 1)
         case c.FirstTokens(count=count):
             return find_first_tokens(span, count)
-        case c.BeforeSeparator(token=token):
+        case c.AtSeparator(kind="before_separator", token=token):
             return torch.arange(span.keys, device=span.device) < find_first_separator(span, token)
-        case c.AfterSeparator(token=token):
+        case c.AtSeparator(token=token):
             return torch.arange(span.keys, device=span.device) > find_first_separator(span, token) + 1
 
 
@@ -173,9 +173,9 @@ def sees_itself(visibility: c.Visibility) -> bool:
     match visibility:
         case c.Global() | c.GlobalBlocks() | c.RandomBlocks() | c.Permutation() | c.Columns():
             return False
-        case c.And(terms=terms) | c.ByHead(terms=terms):
+        case c.Combined(kind="and" | "by_head", terms=terms):
             return all(sees_itself(term) for term in terms)
-        case c.Or(terms=terms) | c.Plus(terms=terms):
+        case c.Combined(kind="or" | "plus", terms=terms):
             return any(sees_itself(term) for term in terms)
         case c.Beyond(inner=inner):
             return sees_itself(inner)
@@ -208,13 +208,13 @@ def counted_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             counts = count_random_blocks(visibility, count_blocks(span, size), span.draw).to(queries.device)
             heads = torch.arange(len(counts), device=queries.device)[:, None, None]
             return counts[heads, queries // size, keys // size][None]
-        case c.Plus(terms=terms):
+        case c.Combined(kind="plus", terms=terms):
             return counted(terms).sum(0, dtype=torch.int16)
-        case c.And(terms=terms):
+        case c.Combined(kind="and", terms=terms):
             return counted(terms).prod(0, dtype=torch.int16)
-        case c.Or(terms=terms):
+        case c.Combined(kind="or", terms=terms):
             return counted(terms).amax(0)
-        case c.ByHead(terms=terms):
+        case c.Combined(kind="by_head", terms=terms):
             return assign_to_heads([counted_pairs(term, queries, keys, span) for term in terms], span)
         case c.Beyond():
             return counted_pairs(resolve_length(visibility, span.keys), queries, keys, span)
@@ -245,17 +245,17 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
         case c.Global(otherwise=otherwise):
             tokens = find_global_tokens(otherwise, span)
             return expand_rows(tokens[:, queries]) | expand_rows(tokens[:, keys])
-        case c.RandomBlocks() | c.Plus():
+        case c.RandomBlocks() | c.Combined(kind="plus"):
             return counted_pairs(visibility, queries, keys, span) > 0
         case c.Beyond():
             return allowed_pairs(resolve_length(visibility, span.keys), queries, keys, span)
-        case c.And(terms=terms):
+        case c.Combined(kind="and", terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).all(0)
-        case c.Or(terms=terms):
+        case c.Combined(kind="or", terms=terms):
             parts = [allowed_pairs(term, queries, keys, span) for term in terms]
             return torch.stack(torch.broadcast_tensors(*parts)).any(0)
-        case c.ByHead(terms=terms):
+        case c.Combined(kind="by_head", terms=terms):
             return assign_to_heads([allowed_pairs(term, queries, keys, span) for term in terms], span)
         case _:
             return expand_places(placed_pairs(visibility, queries, keys, span))

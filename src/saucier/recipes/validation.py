@@ -61,6 +61,8 @@ def format_fault(fault: dict[str, Any], source: Source, schema: Schema) -> str:
     """Say what is wrong, where it was written, and what would be right."""
     path = path_of(fault["loc"], source.values, missing=fault["type"] == "missing")
     what, remedy = explain_fault(fault, path, schema)
+    if fault["type"] == "missing" and path[-1] == "kind":
+        path = path[:-1]
     if fault["type"] == "union_tag_invalid":
         path = (*path, "family" if path == ("model",) else "kind")
     head = ": ".join(part for part in (source.where(path), join_path(path), what) if part)
@@ -74,6 +76,9 @@ def explain_fault(fault: dict[str, Any], path: KeyPath, schema: Schema) -> tuple
         case "extra_forbidden":
             return "unknown key", suggest_name(str(path[-1]), [key for found in nodes_at(fault["loc"][:-1], schema)
                                                                for key in found.get("properties", {})])
+        case "missing" if path[-1] == "kind":
+            kinds = sorted(kind for found in nodes_at(fault["loc"], schema) for kind in found["enum"])
+            return "says no kind", f"add `kind:`, one of {', '.join(kinds)}"
         case "missing":
             return "is missing", "add it"
         case "union_tag_not_found":
@@ -83,8 +88,9 @@ def explain_fault(fault: dict[str, Any], path: KeyPath, schema: Schema) -> tuple
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"there is no {tag!r}", suggest_name(tag, known)
         case "literal_error":
+            what = f"there is no {value!r}" if path[-1] == "kind" else f"unknown choice {value!r}"
             known = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")
-            return f"unknown choice {value!r}", suggest_name(str(value), known)
+            return what, suggest_name(str(value), known)
         case _:
             message = fault["msg"].removeprefix("Value error, ").replace("Input should", "should")
             return message if isinstance(value, dict) else f"{message}, not {shorten_value(value)}", ""

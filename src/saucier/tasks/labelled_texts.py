@@ -180,10 +180,10 @@ def require_text_head(settings: Texts, labels: tuple[str, ...]) -> RequiredHead:
 def default_pick(body: c.Transformer, tokenizer: Tokenizer) -> c.Pick:
     """Return where a body's vector for a text is taken: at the pooler, the last token of a decoder, else the mean."""
     if body.pooler is not None:
-        return c.Pooled()
+        return c.PickVector(kind="pooled")
     if body.encoder is None:
         return c.LastToken(padding=tokenizer.pad_id)
-    return c.Mean()
+    return c.PickVector(kind="mean")
 
 
 def sort_labels(labels: Iterable[str]) -> tuple[str, ...]:

@@ -107,7 +107,7 @@ class MultipleChoiceTask(Task):
         def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
             return c.ChoiceHead(pick=default_pick(body, tokenizer), dropout=NEW_HEAD_DROPOUT)
 
-        double = c.DoubleHead(choice=c.ChoiceHead(pick=c.Chosen(), dropout=NEW_HEAD_DROPOUT))
+        double = c.DoubleHead(choice=c.ChoiceHead(pick=c.PickVector(kind="chosen"), dropout=NEW_HEAD_DROPOUT))
         return RequiredHead("multiple_choice", generic) if isinstance(self.config.form, TokenizerFrame) else \
             RequiredHead("double", double)
 

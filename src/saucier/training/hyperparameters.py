@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
-from saucier.config.stack import Activations, KeepActivations
+from saucier.config.stack import Activations
 
 Positive = Annotated[int, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -154,7 +154,7 @@ class Training(Config):
     """Largest norm of the whole gradient; None: no limit. Source: Pascanu et al. 2013, §3.2, arXiv:1211.5063."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; weights are always kept in float32. auto: bfloat16 where it is faster."""
-    activations: Activations = KeepActivations()
+    activations: Activations = Activations(kind="keep")
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile: slower to start, faster on a GPU."""

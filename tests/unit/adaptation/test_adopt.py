@@ -94,7 +94,7 @@ def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_pat
     """A task that tells something of a text leaves the decoder out; the base that the adapter names still has it."""
     build(FAMILIES["t5"](**SMALL, head_dim=8, vocab=50, hidden=16), seed=1).save(tmp_path / "base")
     other = load(tmp_path / "base", dtype="float32", device="cpu")
-    head = c.ClassificationHead(pick=c.Mean(), classes=2)
+    head = c.ClassificationHead(pick=c.PickVector(kind="mean"), classes=2)
     drop_decoder(other, other.config.model_copy(update={"decoder": None}))
     model = build(other.config.model_copy(update={"head": head}), seed=2).eval()
     found = initialize_from(model, other)

@@ -58,7 +58,7 @@ def test_texts_shorter_than_what_is_seen_keep_their_numbers(name: str, by: tuple
 
 def test_global_tokens_read_by_maps_that_begin_as_those_of_all() -> None:
     before = scrambled(family("roberta"))
-    after, _ = operate(before, by=(Windows(width=16, tokens=c.FirstToken()),), pad=1)
+    after, _ = operate(before, by=(Windows(width=16, tokens=c.AtMostFirst(kind="first_token")),), pad=1)
     ids = tokens(before.config, 2, 9).clamp(min=4)
     with torch.no_grad():
         assert_close(after(ids).last_hidden_state, before(ids).last_hidden_state, MODEL)
@@ -222,11 +222,11 @@ def test_fewer_tokens_give_the_numbers_of_those_that_are_kept(name: str) -> None
 
 def test_ids_that_the_config_names_are_renumbered_or_missed() -> None:
     longer, _ = operate(scrambled(family("bert")), by=(
-        Windows(width=16, tokens=c.BeforeSeparator(token=7)), Tokens(kept=(0, 1, 5, 7))))
+        Windows(width=16, tokens=c.AtSeparator(kind="before_separator", token=7)), Tokens(kept=(0, 1, 5, 7))))
     assert {part.visibility.terms[1].otherwise.token for part in longer.config.encoder.attentions()} == {3}
     with pytest.raises(InputError, match="names token 7"):
         operate(scrambled(family("bert")), by=(
-            Windows(width=16, tokens=c.BeforeSeparator(token=7)), Tokens(kept=(0, 1, 5))))
+            Windows(width=16, tokens=c.AtSeparator(kind="before_separator", token=7)), Tokens(kept=(0, 1, 5))))
 
 
 def test_the_model_that_is_given_stays_as_it_is() -> None:
@@ -244,7 +244,8 @@ REFUSED = {
     "a window on windows": ("longformer", WINDOW, "is of kind or already"),
     "an encoder-decoder": ("bart", WINDOW, "only an encoder alone"),
     "blocks of a decoder": ("gpt2", BLOCKS, "only an encoder alone"),
-    "global tokens of a decoder": ("gpt2", Windows(width=8, tokens=c.FirstToken()), "--global: a decoder has no"),
+    "global tokens of a decoder": ("gpt2", Windows(width=8, tokens=c.AtMostFirst(kind="first_token")),
+                                   "--global: a decoder has no"),
     "fewer positions": ("bert", Positions(length=40), "--positions: 40 positions are fewer than the 64 that there are"),
     "no table": ("t5", Positions(length=400), "no table of positions"),
     "mixtures of a decoder": ("gpt2", MixedKeys(rank=8), "only an encoder alone"),
@@ -271,7 +272,7 @@ def test_words_become_operations() -> None:
     asked = OperationOptions("window:512", "question", positions=4096, kv_heads=2, layers="0-2,2", decoder_layers="1")
     assert asked.operations(separator=7) == (
         Layers(order=(0, 1, 2, 2)), Layers(order=(1,), decoder=True), GroupedHeads(count=2), Positions(length=4096),
-        Windows(width=512, tokens=c.BeforeSeparator(token=7)))
+        Windows(width=512, tokens=c.AtSeparator(kind="before_separator", token=7)))
     assert OperationOptions("blocks").operations() == (Blocks(size=64, drawn=3),)
     assert OperationOptions("blocks:16:0").operations() == (Blocks(size=16, drawn=0),)
     assert OperationOptions("features:64").operations() == (RandomFeatures(count=64),)

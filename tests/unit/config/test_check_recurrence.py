@@ -26,7 +26,7 @@ def other(**change: object) -> c.SelfAttention:
 
 
 FAULTS = {
-    "zeros needs a length": encoder(ATTENTION, memory=c.SegmentMemory(start=c.FromZeros())),
+    "zeros needs a length": encoder(ATTENTION, memory=c.SegmentMemory(start=c.MemoryStart(kind="zeros"))),
     "begins with its only attention": encoder(FORWARD, ATTENTION, memory=c.SegmentMemory()),
     "its only attention": encoder(ATTENTION, ATTENTION, memory=c.SegmentMemory()),
     "rotated keys": encoder(other(positions=c.Rotary()), memory=c.SegmentMemory()),
@@ -35,7 +35,7 @@ FAULTS = {
     "where a row of the second stream asks": encoder(other(positions=c.Alibi()), queries=c.QueryVector()),
     "would see the tokens": encoder(other(visibility=c.Full()), queries=c.QueryVector()),
     "read by a second stream": encoder(ATTENTION).model_copy(
-        update={"head": c.LanguageHead(predicts=c.QueryStream())}),
+        update={"head": c.LanguageHead(predicts=c.UnmaskedPrediction(kind="query_stream"))}),
     "works in one stack": FAMILIES["t5"](**SMALL, head_dim=6).model_copy(
         update={"encoder": encoder(ATTENTION, memory=c.SegmentMemory()).encoder}),
     "share one pair of biases": encoder(

@@ -99,7 +99,7 @@ def test_hostile_sizes_are_refused_before_anything_is_built() -> None:
 
 
 @pytest.mark.parametrize(("attention", "where", "message"), [
-    (c.SelfAttention(projection=c.Projection(heads=4), visibility=c.ByHead(terms=(c.Causal(),) * 3)),
+    (c.SelfAttention(projection=c.Projection(heads=4), visibility=c.Combined(kind="by_head", terms=(c.Causal(),) * 3)),
      "decoder.blocks.0.attention.visibility.terms", "4 heads do not divide into 3 visibilities"),
     (c.SelfAttention(projection=c.Projection(heads=4), positions=c.GlobalLocal(globals=3),
                      visibility=c.Window(4) | c.Global(otherwise=c.FirstTokens(count=2))),

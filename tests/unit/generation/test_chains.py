@@ -150,7 +150,7 @@ def test_what_cannot_be_done_is_said() -> None:
     decoder = shaken(build(FAMILIES["gpt2"](dim=16, layers=1, heads=2, vocab=7, length=8)))
     with pytest.raises(InputError, match="fills in no hidden tokens"):
         saucier.generate(decoder, OPEN, strategy=Gibbs(mask=MASK))
-    stream = c.LanguageHead(predicts=c.QueryStream())
+    stream = c.LanguageHead(predicts=c.UnmaskedPrediction(kind="query_stream"))
     told = FAMILIES["xlnet"](dim=16, layers=1, heads=2, hidden=16, vocab=7).model_copy(update={"head": stream})
     with pytest.raises(InputError, match="second stream"):
         walk(build(told), OPEN, strategy=Gibbs(mask=MASK))

@@ -29,8 +29,8 @@ def model(name: str) -> Transformer:
     tables, head = SHAPES[name]
     projection = None
     if tables is not None:
-        projection = c.ProjectClusters(cutoffs=CUTOFFS, **tables) if "division" in tables else c.ProjectTokens(
-            **tables, bias=False)
+        projection = c.ProjectClusters(cutoffs=CUTOFFS, **tables) if "division" in tables else \
+            c.ProjectNarrow(kind="tokens", **tables, bias=False)
     block = c.Block(sublayers=(c.PreNorm(inner=c.FeedForward(hidden=7)),))
     config = c.Transformer(dim=DIM, embed=c.Embedding(vocab=VOCAB, projection=projection),
                            decoder=c.Stack(layers=c.Repeat(block=block, times=1)),

@@ -25,8 +25,8 @@ def noisy(module: torch.nn.Module) -> torch.nn.Module:
     return module
 
 
-def block(reads: c.ReadsNarrow | c.ReadsShared | c.ReadsWide) -> NarrowBlock:
-    norm = c.NoNorm()
+def block(reads: c.Reads) -> NarrowBlock:
+    norm = c.Unnormed(kind="no_norm")
     inside = (c.PostNorm(inner=ATTENTION, norm=norm), c.PostNorm(inner=c.FeedForward(hidden=7), norm=norm))
     config = c.Block(sublayers=inside, bottleneck=c.Bottleneck(width=WIDTH, reads=reads, norm=norm))
     built = noisy(NarrowBlock(config, DIM))
@@ -46,17 +46,17 @@ def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return mixed
 
 
-@pytest.mark.parametrize("reads", [c.ReadsNarrow(), c.ReadsShared(), c.ReadsWide()])
-def test_a_narrow_block_is_what_the_paper_draws(reads: c.ReadsNarrow | c.ReadsShared | c.ReadsWide) -> None:
+@pytest.mark.parametrize("reads", [c.Reads(kind="narrow"), c.Reads(kind="shared"), c.Reads(kind="wide")])
+def test_a_narrow_block_is_what_the_paper_draws(reads: c.Reads) -> None:
     """Sun et al. 2020, fig 1c: down, attention of what it reads, feed-forward, up, and a residual around it all."""
     module = block(reads)
     x = torch.randn(1, LENGTH, DIM, dtype=torch.float64)
     around, attention, forward = module.bottleneck, module.inside["attention"], module.inside["feed_forward"]
     stream = around.down_norm(around.down(x))
-    if isinstance(reads, c.ReadsNarrow):
+    if reads.kind == "narrow":
         query, key, value = attention.inner.qkv(stream)[0].split(WIDTH, dim=-1)
     else:
-        source = around.attention_norm(around.attention(x)) if isinstance(reads, c.ReadsShared) else x
+        source = around.attention_norm(around.attention(x)) if reads.kind == "shared" else x
         query, key = attention.inner.qkv.query_key(source)[0].split(WIDTH, dim=-1)
         value = attention.inner.qkv.value(x)[0]
     first = attention.norm(stream + attention.inner.out(attend(query, key, value)))
@@ -69,7 +69,8 @@ def test_a_narrow_block_is_what_the_paper_draws(reads: c.ReadsNarrow | c.ReadsSh
 def trigrams() -> Transformer:
     stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=(c.PreNorm(inner=c.FeedForward(hidden=4)),)), times=1))
     language = c.LanguageHead(columns=DIM - 4)
-    return build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=9, projection=c.ProjectTrigram(width=4)), encoder=stack,
+    return build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=9, projection=c.ProjectNarrow(kind="trigram", width=4)),
+                               encoder=stack,
                                head=language)).eval()
 
 

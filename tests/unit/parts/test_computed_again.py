@@ -33,7 +33,8 @@ def reversible(attention: c.SelfAttention, layers: int = 3, dropout: float = 0.3
     """A language model of two streams, in training mode."""
     inner = (attention, c.FeedForward(hidden=24, dropout=dropout))
     block = c.Block(sublayers=tuple(c.PreNorm(inner=part, dropout=dropout) for part in inner))
-    body = c.Stack(layers=c.Repeat(block=block, times=layers), residual=c.Reversible(), final_norm=c.LayerNorm())
+    body = c.Stack(layers=c.Repeat(block=block, times=layers), residual=c.Streams(kind="reversible"),
+                   final_norm=c.LayerNorm())
     return build(c.Transformer(dim=16, embed=c.Embedding(vocab=VOCAB), decoder=body, head=c.LanguageHead(tied=False)),
                  seed=3).train()
 
@@ -91,7 +92,8 @@ def test_streams_behind_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = c.Block(sublayers=(c.PreNorm(inner=c.SelfAttention(projection=heads)),))
     model = build(c.Transformer(dim=16, embed=c.Embedding(vocab=VOCAB),
                                 encoder=c.Stack(layers=c.Repeat(block=reader, times=1)),
-                                decoder=c.Stack(layers=c.Repeat(block=block, times=2), residual=c.Reversible()),
+                                decoder=c.Stack(layers=c.Repeat(block=block, times=2),
+                                                residual=c.Streams(kind="reversible")),
                                 head=c.LanguageHead(tied=False))).double().train()
     inputs = {"input_ids": ids(), "decoder_input_ids": ids(length=9)}
     found = gradients(model, **inputs)
@@ -211,7 +213,7 @@ def test_recomputed_blocks_give_the_same_bits(name: str) -> None:
         return [weight.grad for weight in model.parameters()]
 
     wanted = run()
-    choose_activations([model], c.RecomputeActivations())
+    choose_activations([model], c.Activations(kind="recompute"))
     for one, other in zip(run(), wanted, strict=True):
         assert (one is None) == (other is None)
         assert one is None or torch.equal(one, other)
@@ -220,7 +222,7 @@ def test_recomputed_blocks_give_the_same_bits(name: str) -> None:
 def test_recomputed_blocks_keep_what_they_read() -> None:
     def make(layers: int) -> Transformer:
         model = build(gpt_of(layers)).train()
-        choose_activations([model], c.RecomputeActivations())
+        choose_activations([model], c.Activations(kind="recompute"))
         return model
 
     a_block = 4 * 32 * 32 * 4
@@ -252,7 +254,7 @@ def test_the_estimate_counts_what_is_kept() -> None:
     def counted(config: c.Transformer, activations: c.Activations) -> int:
         return c.estimate_memory(config, batch=1, length=1, training=True, activations=activations).activations
 
-    keep, recompute = c.KeepActivations(), c.RecomputeActivations()
+    keep, recompute = c.Activations(kind="keep"), c.Activations(kind="recompute")
     two, eight = (reversible(ATTENTIONS["rotary"], layers).config for layers in (2, 8))
     assert counted(two, keep) == counted(eight, keep) == counted(eight, recompute)
     assert counted(gpt_of(8), recompute) - counted(gpt_of(2), recompute) == 6 * 32 * 4

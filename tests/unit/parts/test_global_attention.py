@@ -92,9 +92,9 @@ def test_a_batch_without_global_tokens_is_a_sliding_window() -> None:
 def test_tokens_are_found_by_the_separators() -> None:
     """Question tokens stand before the first of three separators, the text's behind the second."""
     ids = torch.tensor([[9, 8, 2, 2, 7, 6, 5, 2], [9, 2, 2, 4, 7, 6, 5, 2]])
-    masks = {c.BeforeSeparator(token=2): [[1, 1, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]],
-             c.AfterSeparator(token=2): [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]],
-             c.FirstToken(): [[1, 0, 0, 0, 0, 0, 0, 0]] * 2}
+    masks = {c.AtSeparator(kind="before_separator", token=2): [[1, 1, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0, 0]],
+             c.AtSeparator(kind="after_separator", token=2): [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1, 1]],
+             c.AtMostFirst(kind="first_token"): [[1, 0, 0, 0, 0, 0, 0, 0]] * 2}
     for tokens, mask in masks.items():
         visibility = c.Window(2) | c.Global(otherwise=tokens)
         model = zoo.scrambled(zoo.encoder(ATTENTION.model_copy(update={"visibility": visibility})))
@@ -105,7 +105,7 @@ def test_tokens_are_found_by_the_separators() -> None:
 
 def test_what_cannot_be_found_is_refused() -> None:
     """Rows with two separators, masks of another length, models without global tokens."""
-    visibility = c.Window(2) | c.Global(otherwise=c.BeforeSeparator(token=2))
+    visibility = c.Window(2) | c.Global(otherwise=c.AtSeparator(kind="before_separator", token=2))
     model = zoo.scrambled(zoo.encoder(ATTENTION.model_copy(update={"visibility": visibility})))
     ids = torch.tensor([[9, 8, 2, 7, 2]])
     with pytest.raises(InputError, match="separators"):

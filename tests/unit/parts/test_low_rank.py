@@ -16,7 +16,8 @@ from saucier.model import Transformer, build
 from saucier.recipes.recipe import with_kernel
 
 VOCAB, DIM, HEADS, WIDTH, LENGTH, LONGEST, RANK = 31, 8, 2, 4, 12, 16, 3
-SHARINGS = {"headwise": c.Headwise(), "key_value": c.KeyValue(), "layerwise": c.Layerwise()}
+SHARINGS = {"headwise": c.MapSharing(kind="headwise"), "key_value": c.MapSharing(kind="key_value"),
+            "layerwise": c.MapSharing(kind="layerwise")}
 
 
 def model_of(sharing: str = "headwise", layers: int = 1) -> Transformer:
@@ -133,8 +134,9 @@ def test_what_mixtures_cannot_do_is_refused(name: str) -> None:
 
 
 def test_a_shared_map_has_one_size() -> None:
+    kernels = (c.LowRank(rank=rank, sharing=c.MapSharing(kind="layerwise")) for rank in (2, 3))
     blocks = tuple(c.Block(sublayers=(c.PreNorm(inner=c.SelfAttention(
-        projection=c.Projection(heads=2), kernel=c.LowRank(rank=rank, sharing=c.Layerwise()))),)) for rank in (2, 3))
+        projection=c.Projection(heads=2), kernel=kernel)),)) for kernel in kernels)
     stack = c.Stack(layers=c.Cycle(blocks=blocks, times=1))
     with pytest.raises(InputError, match="encoder: the layers of a stack share one map along the text"):
         build(c.Transformer(dim=8, embed=c.Embedding(vocab=9), encoder=stack))

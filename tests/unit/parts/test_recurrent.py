@@ -19,7 +19,8 @@ from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.recurrent_cells import Cell
 
-CELLS = {"rnn": (c.Elman(), nn.RNN), "lstm": (c.LSTM(), nn.LSTM), "gru": (c.GRU(), nn.GRU)}
+CELLS = {"rnn": (c.PlainCell(kind="rnn"), nn.RNN), "lstm": (c.LSTM(), nn.LSTM),
+         "gru": (c.PlainCell(kind="gru"), nn.GRU)}
 LENGTHS = [7, 2, 5]
 
 
@@ -51,9 +52,9 @@ def right_mask(lengths: list[int]) -> Tensor:
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
-@pytest.mark.parametrize("direction", [c.Ahead(), c.BothWays()], ids=["ahead", "both"])
+@pytest.mark.parametrize("direction", [c.Direction(kind="ahead"), c.Direction(kind="both")], ids=["ahead", "both"])
 @pytest.mark.parametrize("name", [*CELLS, "projected"])
-def test_layers_are_torchs(name: str, direction: c.Ahead | c.BothWays) -> None:
+def test_layers_are_torchs(name: str, direction: c.Direction) -> None:
     """Outputs, last states and gradients of padded rows are those of torch's module over packed sequences."""
     cell, kind = CELLS.get(name, (c.LSTM(cells=30), nn.LSTM))
     model = scrambled(alone(c.Recurrent(cell=cell, layers=2, direction=direction), writes=False))
@@ -79,7 +80,7 @@ def test_layers_are_torchs(name: str, direction: c.Ahead | c.BothWays) -> None:
 def test_last_states_are_torchs(name: str) -> None:
     """What an encoder hands on is each layer's last state, both directions side by side."""
     cell, kind = CELLS[name]
-    writer = c.Recurrent(cell=cell, layers=2, start=c.FromFinalStates())
+    writer = c.Recurrent(cell=cell, layers=2, start=c.InitialState(kind="final"))
     model = scrambled(pair(writer))
     module = torchs(part_of(model), kind, DIM)
     ids, mask = torch.randint(0, VOCAB, (3, 7), generator=torch.Generator().manual_seed(1)), right_mask(LENGTHS)
@@ -102,7 +103,7 @@ def test_forget_gates_begin_open() -> None:
 
 def test_directions_that_are_apart_never_meet() -> None:
     """Of ELMo's stacks, the first half sees no later token, the second no earlier one, through both layers."""
-    parts = [c.Recurrent(cell=c.LSTM(cells=20), direction=c.Apart())] * 2
+    parts = [c.Recurrent(cell=c.LSTM(cells=20), direction=c.Direction(kind="apart"))] * 2
     model = scrambled(alone(*parts, writes=False))
     x = torch.randn(1, 6, DIM, requires_grad=True)
     states = model(inputs_embeds=x).last_hidden_state
@@ -127,11 +128,11 @@ def gru(cell: Cell, sums: Tensor, h: Tensor) -> Tensor:
     return (1 - z) * torch.tanh(n + r * m) + z * h
 
 
-@pytest.mark.parametrize("readout", [c.StateReadout(), c.DeepOutput()], ids=["state", "deep"])
-def test_bahdanau_is_its_equations(readout: c.StateReadout | c.DeepOutput) -> None:
+@pytest.mark.parametrize("readout", [c.Readout(kind="state"), c.Readout(kind="deep")], ids=["state", "deep"])
+def test_bahdanau_is_its_equations(readout: c.Readout) -> None:
     """Step by step: e_ij = v tanh(W s_{i-1} + U h_j), softmax, c_i, and the cell reads y_{i-1} and c_i."""
-    model, x, h, _, output = encoded(c.Recurrent(cell=c.GRU(), attention=c.Bahdanau(readout=readout),
-                                                 start=c.FromLastLayer()))
+    model, x, h, _, output = encoded(c.Recurrent(cell=c.PlainCell(kind="gru"), attention=c.Bahdanau(readout=readout),
+                                                 start=c.InitialState(kind="last_layer")))
     part = part_of(model, "decoder")
     cell, look, score = part.layers.cell(0), part.looking, part.looking.alignment.score
     last = torch.cat([h[-1, :DIM // 2], h[0, DIM // 2:]])  # each direction where it ends
@@ -153,9 +154,9 @@ def test_bahdanau_is_its_equations(readout: c.StateReadout | c.DeepOutput) -> No
 def luong_score(module: Any, config: c.Luong, state: Tensor, place: Tensor) -> Tensor:
     """The three scores of eq 8."""
     match config.score:
-        case c.DotScore():
+        case c.InnerProduct(kind="dot"):
             return state @ place
-        case c.GeneralScore():
+        case c.InnerProduct(kind="general"):
             return state @ (module.query.weight.T @ place)
         case c.ConcatScore():
             return module.weigh[0] @ torch.tanh(
@@ -168,12 +169,12 @@ REACHES = [c.GlobalReach(), c.LocalMonotonic(reach=2), c.LocalPredictive(reach=2
 @torch.no_grad()
 @pytest.mark.parametrize("feeding", [True, False], ids=["fed", "not fed"])
 @pytest.mark.parametrize("reach", REACHES, ids=[reach.kind for reach in REACHES])
-@pytest.mark.parametrize("score", [c.DotScore(), c.GeneralScore(), c.ConcatScore(width=7)],
+@pytest.mark.parametrize("score", [c.InnerProduct(kind="dot"), c.InnerProduct(kind="general"), c.ConcatScore(width=7)],
                          ids=["dot", "general", "concat"])
 def test_luong_is_its_equations(score: Any, reach: Any, feeding: bool) -> None:
     """Scores of eq 8, weights of eq 7, places of eq 9, the Gaussian of eq 10, the vector of eq 5, input feeding."""
     config = c.Luong(score=score, reach=reach, input_feeding=feeding)
-    model, x, h, _, output = encoded(c.Recurrent(cell=c.GRU(), attention=config))
+    model, x, h, _, output = encoded(c.Recurrent(cell=c.PlainCell(kind="gru"), attention=config))
     part = part_of(model, "decoder")
     cell, look = part.layers.cell(0), part.looking
     state, given = torch.zeros(DIM), torch.zeros(DIM)
@@ -201,7 +202,8 @@ def test_luong_is_its_equations(score: Any, reach: Any, feeding: bool) -> None:
 
 def test_local_attention_counts_words_and_not_padding() -> None:
     """A source padded on its left, and one packed behind another, are looked at as they are alone."""
-    model = scrambled(pair(c.Recurrent(cell=c.GRU(), attention=c.Luong(reach=c.LocalMonotonic(reach=1)))))
+    model = scrambled(pair(c.Recurrent(cell=c.PlainCell(kind="gru"),
+                                       attention=c.Luong(reach=c.LocalMonotonic(reach=1)))))
     source, target = torch.arange(1, 6)[None], torch.arange(7, 11)[None]
     alone = model(source, decoder_input_ids=target).last_hidden_state
     padded = model(torch.cat([torch.zeros(1, 3, dtype=torch.long), source], 1), torch.tensor([[0] * 3 + [1] * 5]),
@@ -220,7 +222,8 @@ LOOKS = {"thought": None, "bahdanau": c.Bahdanau(), "luong": c.Luong(), "local":
 def test_greedy_decoding_is_an_argmax_loop(name: str) -> None:
     """With a cache of states, the ids are those of whole passes over all that was written; beams find no less likely
     a text, and samples are those of their seed."""
-    model = scrambled(pair(c.Recurrent(cell=c.LSTM(), layers=2, attention=LOOKS[name], start=c.FromFinalStates())))
+    model = scrambled(pair(c.Recurrent(cell=c.LSTM(), layers=2, attention=LOOKS[name],
+                                       start=c.InitialState(kind="final"))))
     source, mask = torch.randint(3, VOCAB, (3, 7), generator=torch.Generator().manual_seed(1)), right_mask(LENGTHS)
     ids = torch.ones(3, 1, dtype=torch.long)
     with torch.no_grad():
@@ -239,7 +242,8 @@ def test_greedy_decoding_is_an_argmax_loop(name: str) -> None:
 @pytest.mark.parametrize("name", LOOKS)
 def test_a_model_in_bfloat16_writes(name: str) -> None:
     """Also where its matrices are packed for decoding; the scores are near those of float32."""
-    model = scrambled(pair(c.Recurrent(cell=c.GRU(), layers=2, attention=LOOKS[name], start=c.FromLastLayer())))
+    model = scrambled(pair(c.Recurrent(cell=c.PlainCell(kind="gru"), layers=2, attention=LOOKS[name],
+                                       start=c.InitialState(kind="last_layer"))))
     source = torch.randint(3, VOCAB, (2, 7), generator=torch.Generator().manual_seed(1))
     exact = model(source, decoder_input_ids=source).logits
     model.bfloat16()
@@ -261,12 +265,15 @@ def writer(**options: Any) -> c.Recurrent:
 
 
 REFUSED = {
-    "backwards": (alone(writer(direction=c.BothWays()), writes=True), "decoder.blocks.0.recurrent.direction"),
+    "backwards": (alone(writer(direction=c.Direction(kind="both")), writes=True),
+                  "decoder.blocks.0.recurrent.direction"),
     "no encoder": (alone(writer(attention=c.Luong()), writes=True), "decoder.blocks.0.recurrent.attention"),
-    "start without encoder": (alone(writer(start=c.FromMean()), writes=True), "decoder.blocks.0.recurrent.start"),
-    "layers differ": (pair(writer(layers=2, start=c.FromFinalStates()), writer()), "decoder.layers"),
-    "cells differ": (pair(writer(start=c.FromFinalStates()), c.Recurrent(cell=c.GRU())), "decoder.layers"),
-    "odd width": (alone(writer(direction=c.BothWays()), writes=False).model_copy(update={"dim": 25}),
+    "start without encoder": (alone(writer(start=c.InitialState(kind="mean")), writes=True),
+                              "decoder.blocks.0.recurrent.start"),
+    "layers differ": (pair(writer(layers=2, start=c.InitialState(kind="final")), writer()), "decoder.layers"),
+    "cells differ": (pair(writer(start=c.InitialState(kind="final")), c.Recurrent(cell=c.PlainCell(kind="gru"))),
+                     "decoder.layers"),
+    "odd width": (alone(writer(direction=c.Direction(kind="both")), writes=False).model_copy(update={"dim": 25}),
                   "encoder.blocks.0.recurrent.direction"),
     "blind": (pair(writer()), "decoder"),
     "second stream": (alone(writer(), writes=False).model_copy(update={
@@ -286,7 +293,7 @@ def test_what_cannot_work_is_refused(name: str) -> None:
 
 def test_starts_need_the_encoders_states() -> None:
     """Packed rows, and an encoder's output without its states, are refused with the way out."""
-    model = scrambled(pair(writer(start=c.FromFinalStates())))
+    model = scrambled(pair(writer(start=c.InitialState(kind="final"))))
     ids, documents = torch.ones(1, 4, dtype=torch.long), torch.tensor([[0, 0, 1, 1]])
     with pytest.raises(InputError, match=r"documents: .*one text a row"):
         model(ids, documents=documents, decoder_input_ids=ids, decoder_documents=documents)

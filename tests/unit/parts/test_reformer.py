@@ -21,7 +21,7 @@ def one_layer(kernel: c.Chunks | c.Hashing, *, causal: bool, streams: bool = Fal
                                 visibility=c.Causal() if causal else c.Full())
     sublayers = [c.PreNorm(inner=attention), *([c.PreNorm(inner=c.FeedForward(hidden=9))] if streams else [])]
     stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=tuple(sublayers)), times=2 if streams else 1),
-                    residual=c.Reversible() if streams else c.OneStream())
+                    residual=c.Streams(kind="reversible") if streams else c.Streams(kind="one"))
     return build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=31), encoder=stack), seed=1).double().eval()
 
 
@@ -80,9 +80,9 @@ def test_chunks_see_their_neighbours_on_a_ring(size: int, before: int, after: in
 
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("repeats", [c.CountRepeats(), c.DivideRepeats()])
+@pytest.mark.parametrize("repeats", [c.Repeats(kind="count"), c.Repeats(kind="divide")])
 def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal: bool,
-                                                            repeats: c.CountRepeats | c.DivideRepeats) -> None:
+                                                            repeats: c.Repeats) -> None:
     """Kitaev et al. 2020, §2: sorted by bucket, a position sees its chunk and the one before it, itself last of all."""
     size, kernel = 3, c.Hashing(chunks=c.Chunks(length=3), rounds=rounds, buckets=c.FixedBuckets(factors=(4,)), seed=2,
                                 repeats=repeats)
@@ -101,7 +101,7 @@ def test_hashes_are_a_softmax_over_the_chunks_of_all_rounds(rounds: int, causal:
                            for other in chunks[number - 1] + chunk if other <= place or not causal)
             if set(seen) != {place}:
                 del seen[place]
-            if isinstance(repeats, c.DivideRepeats):
+            if repeats.kind == "divide":
                 seen = Counter(dict.fromkeys(seen, 1))
             scores = {other: float(vectors[head, place] @ normalize_keys(vectors[head, other])) for other in seen}
             mixed[head, place] = mixture(scores, seen, value[head])
@@ -118,7 +118,7 @@ def test_hashes_are_full_attention_where_every_chunk_is_seen() -> None:
                                    atol=1e-10)
 
 
-def distance_to_full(rounds: int, seeds: int = 6, *, repeats: c.CountRepeats | c.DivideRepeats) -> float:
+def distance_to_full(rounds: int, seeds: int = 6, *, repeats: c.Repeats) -> float:
     """How far attention by so many hashes is from that to all positions, on the mean over seeds, relative to that."""
     tokens, chunks, far = ids(length=96), c.Chunks(length=8), []
     for seed in range(seeds):
@@ -138,13 +138,14 @@ def test_more_hashes_come_closer_to_full_attention() -> None:
 
     What is left where keys count as often as they are met does not vanish; where each counts once, it does.
     """
-    one, four, sixteen = (distance_to_full(rounds, repeats=c.CountRepeats()) for rounds in (1, 4, 16))
+    one, four, sixteen = (distance_to_full(rounds, repeats=c.Repeats(kind="count")) for rounds in (1, 4, 16))
     assert four < 0.7 * one
     assert sixteen < 0.7 * four
-    assert distance_to_full(64, repeats=c.DivideRepeats()) < 0.02 < distance_to_full(64, repeats=c.CountRepeats())
+    divided, counted = (distance_to_full(64, repeats=c.Repeats(kind=kind)) for kind in ("divide", "count"))
+    assert divided < 0.02 < counted
 
 
-def newest_from_a_cache(repeats: c.CountRepeats | c.DivideRepeats) -> float:
+def newest_from_a_cache(repeats: c.Repeats) -> float:
     """How far the newest of 40 tokens, read beside a cache by 64 hashes, is from full attention, relative to that."""
     found = []
     for chunks, rounds in ((c.Chunks(length=4), 64), (c.Chunks(length=40), 1)):
@@ -160,7 +161,7 @@ def newest_from_a_cache(repeats: c.CountRepeats | c.DivideRepeats) -> float:
 
 @torch.no_grad()
 def test_keys_count_once_beside_a_cache_too() -> None:
-    assert newest_from_a_cache(c.DivideRepeats()) < 0.02 < newest_from_a_cache(c.CountRepeats())
+    assert newest_from_a_cache(c.Repeats(kind="divide")) < 0.02 < newest_from_a_cache(c.Repeats(kind="count"))
 
 
 @torch.no_grad()
@@ -257,6 +258,7 @@ def test_streams_need_pairs_that_add(change: str) -> None:
 
     place = c.PostNorm if change == "post" else c.PreNorm
     inner = [place(inner=c.FeedForward(hidden=4))] * (2 if change == "post" else 1)
-    stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=tuple(inner)), times=1), residual=c.Reversible())
+    stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=tuple(inner)), times=1),
+                    residual=c.Streams(kind="reversible"))
     with pytest.raises(InputError, match="even number"):
         build(c.Transformer(dim=8, embed=c.Embedding(vocab=9), encoder=stack))

@@ -30,8 +30,8 @@ def tensors(queries: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:
 def test_each_pair_meets_the_vector_of_its_distance(queries: int, keys: int) -> None:
     """Two query heads share a key head; the queries are the last positions."""
     query, key, table = tensors(queries, keys)
-    by_query, by_both = RelativeKeys(c.RelativeKey(length=LENGTH), WIDTH), RelativeKeysAndQueries(
-        c.RelativeKeyQuery(length=LENGTH), WIDTH)
+    by_query = RelativeKeys(c.RelativeVectors(kind="relative_key", length=LENGTH), WIDTH)
+    by_both = RelativeKeysAndQueries(c.RelativeVectors(kind="relative_key_query", length=LENGTH), WIDTH)
     for module in (by_query, by_both):
         module.weight = torch.nn.Parameter(table)
     first = by_query(query, key, SCALE, context(queries, keys))
@@ -48,4 +48,5 @@ def test_each_pair_meets_the_vector_of_its_distance(queries: int, keys: int) -> 
 def test_more_positions_than_distances_are_refused() -> None:
     query, key, _ = tensors(7, 7)
     with pytest.raises(InputError, match="7 positions are more than the 6 relative ones"):
-        RelativeKeys(c.RelativeKey(length=LENGTH), WIDTH).double()(query, key, SCALE, context(7, 7))
+        RelativeKeys(c.RelativeVectors(kind="relative_key", length=LENGTH), WIDTH).double()(query, key, SCALE,
+                                                                                            context(7, 7))

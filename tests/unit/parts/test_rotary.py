@@ -26,7 +26,7 @@ PLAIN = [BASE ** (-2 * pair / WIDTH) for pair in range(WIDTH // 2)]
 def test_neighbours_are_complex_numbers_times_a_unit_one() -> None:
     """Su et al. 2021, §3.4.2: the pair (x_2i, x_2i+1) is multiplied by exp(i·m·θ_i)."""
     x = torch.randn(1, 2, 3, WIDTH + 4, generator=torch.Generator().manual_seed(0)).double()
-    config = c.Rotary(base=BASE, share=WIDTH / (WIDTH + 4), pairs=c.Neighbours())
+    config = c.Rotary(base=BASE, share=WIDTH / (WIDTH + 4), pairs=c.Pairs(kind="neighbours"))
     turned = rotate(x, build_rotation(config, torch.tensor([[4, 0, 9]]), WIDTH + 4))
     for row, position in enumerate((4, 0, 9)):
         for pair, angle in enumerate(PLAIN):
@@ -41,7 +41,7 @@ def test_the_two_pairings_differ_by_a_permutation() -> None:
     x, places = torch.randn(2, 3, 5, WIDTH), torch.arange(5)[None]
     order = [value for pair in range(WIDTH // 2) for value in (pair, pair + WIDTH // 2)]
     halves = rotate(x, build_rotation(c.Rotary(), places, WIDTH))
-    neighbours = rotate(x[..., order], build_rotation(c.Rotary(pairs=c.Neighbours()), places, WIDTH))
+    neighbours = rotate(x[..., order], build_rotation(c.Rotary(pairs=c.Pairs(kind="neighbours")), places, WIDTH))
     torch.testing.assert_close(halves[..., order], neighbours, atol=1e-6, rtol=0)
 
 

@@ -23,7 +23,7 @@ def turned(x: torch.Tensor, position: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("values", [False, True])
 def test_values_turn_where_the_config_says_so(values: bool) -> None:
-    positions = c.Rotary(pairs=c.Neighbours(), values=values)
+    positions = c.Rotary(pairs=c.Pairs(kind="neighbours"), values=values)
     torch.manual_seed(0)
     module = SelfAttention(c.SelfAttention(projection=c.Projection(heads=1), positions=positions), DIM).double().eval()
     for parameter in module.parameters():

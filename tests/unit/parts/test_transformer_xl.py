@@ -21,7 +21,8 @@ def model(positions: c.TransformerXL, visibility: c.Visibility, *, queries: bool
     attention = c.SelfAttention(projection=c.Projection(heads=HEADS, bias=False, output_bias=False),
                                 positions=positions, visibility=visibility)
     block = c.Block(sublayers=(c.PostNorm(inner=attention),))
-    made = build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=9, segments=c.SegmentScores()), encoder=c.Stack(
+    made = build(c.Transformer(dim=DIM, embed=c.Embedding(vocab=9, segments=c.TablelessSegments(kind="scores")),
+                               encoder=c.Stack(
         layers=c.Repeat(block=block, times=1), memory=c.SegmentMemory(),
         queries=c.QueryVector() if queries else None))).double().eval()
     generator = torch.Generator().manual_seed(0)

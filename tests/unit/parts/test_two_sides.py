@@ -75,10 +75,10 @@ def entry(layout: c.Config, position: int, place: int, dim: int) -> float:
     """One value of a table of fixed positions, by the definition of each layout."""
     half = dim // 2
     match layout:
-        case c.Interleaved():
+        case c.SinusoidLayout(kind="interleaved"):
             wave, turn = place // 2, (math.sin, math.cos)[place % 2]
             return turn(position / 10000 ** (2 * wave / dim))
-        case c.Halves():
+        case c.SinusoidLayout(kind="halves"):
             sines = dim - half
             wave, turn = (place, math.sin) if place < sines else (place - sines, math.cos)
             return turn(position / 10000 ** (2 * wave / dim))
@@ -90,7 +90,8 @@ def entry(layout: c.Config, position: int, place: int, dim: int) -> float:
 
 
 @pytest.mark.parametrize("dim", [6, 7, 16])
-@pytest.mark.parametrize("layout", [c.Interleaved(), c.Halves(), c.FullRange()])
+@pytest.mark.parametrize("layout", [c.SinusoidLayout(kind="interleaved"), c.SinusoidLayout(kind="halves"),
+                                    c.SinusoidLayout(kind="full_range")])
 def test_fixed_positions_are_the_definition_also_far_away(layout: c.SinusoidLayout, dim: int) -> None:
     places = [0, 1, 5, 1023, 100_000]
     table = SinusoidalPositions(c.Sinusoidal(layout=layout), dim)(torch.tensor([places]))[0]
@@ -114,6 +115,7 @@ def test_a_table_with_an_end_refuses_what_is_beyond_it() -> None:
 
 @pytest.mark.parametrize(("positions", "room"), [
     (c.NoPositions(), None), (c.Sinusoidal(), None), (c.Sinusoidal(length=9), 9), (c.Learned(length=9), 9),
-    (c.Learned(length=9, places=c.InOrder(offset=2)), 7), (c.Learned(length=9, places=c.SkipPadding(padding=1)), 7)])
+    (c.Learned(length=9, places=c.CountedPlaces(kind="in_order", offset=2)), 7),
+    (c.Learned(length=9, places=c.SkipPadding(padding=1)), 7)])
 def test_the_longest_input_is_known(positions: c.Config, room: int | None) -> None:
     assert c.longest_input(positions) == room

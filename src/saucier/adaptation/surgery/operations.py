@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import Field
 
-from saucier.config import AfterSeparator, BeforeSeparator, FirstToken, GlobalTokens, NoTokens
+from saucier.config import AtMostFirst, AtSeparator, GlobalTokens
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
 
@@ -22,7 +22,7 @@ class Windows(Config):
 
     width: int = Field(gt=0)
     """How many neighbours a token of an encoder sees, half on each side; of a decoder: the tokens up to itself."""
-    tokens: GlobalTokens = NoTokens()
+    tokens: GlobalTokens = AtMostFirst(kind="no_tokens")
     """The tokens that are global where the batch names none."""
 
 
@@ -199,7 +199,7 @@ def parse_attention(words: str, tokens: GlobalTokens) -> AttentionOperation:
     if kind not in ATTENTION_EXAMPLES:
         raise InputError(f"unknown attention {kind!r}", where="--attention",
                          remedy=suggest_name(kind, [*ATTENTION_EXAMPLES]))
-    if kind != "window" and tokens != NoTokens():
+    if kind != "window" and tokens != AtMostFirst(kind="no_tokens"):
         raise InputError(f"{kind} have no global tokens", where="--global", remedy="leave it out, or use window:512")
     match kind, [int(value) for value in values]:
         case "window", [width] if width:
@@ -218,10 +218,11 @@ def parse_attention(words: str, tokens: GlobalTokens) -> AttentionOperation:
 def parse_global_tokens(name: str | None, separator: int) -> GlobalTokens:
     """Read which tokens are global where a batch names none."""
     known: dict[str, GlobalTokens] = {
-        "none": NoTokens(), "cls": FirstToken(), "question": BeforeSeparator(token=separator),
-        "choices": AfterSeparator(token=separator)}
+        "none": AtMostFirst(kind="no_tokens"), "cls": AtMostFirst(kind="first_token"),
+        "question": AtSeparator(kind="before_separator", token=separator),
+        "choices": AtSeparator(kind="after_separator", token=separator)}
     if name is None:
-        return NoTokens()
+        return AtMostFirst(kind="no_tokens")
     if name not in known:
         raise InputError(f"unknown global tokens {name!r}", where="--global", remedy=suggest_name(name, [*known]))
     return known[name]

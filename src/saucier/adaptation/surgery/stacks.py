@@ -40,12 +40,12 @@ POOLER, DENSE = "pooler.dense.", "head.transform.dense."
 def move_pooler_to_head(shape: ModelState) -> ModelState:
     """Move the pooler of a head that labels texts into the head, where RoBERTa and Longformer have it."""
     head, pooler = shape.config.head, shape.config.pooler
-    plain = isinstance(head, c.ClassificationHead) and head.transform is None and isinstance(head.pick, c.Pooled)
+    plain = isinstance(head, c.ClassificationHead) and head.transform is None and head.pick.kind == "pooled"
     if not plain or pooler != c.Pooler():
         return shape
     assert isinstance(head, c.ClassificationHead), "as `plain` says"
     transform = c.Transform(activation="tanh", norm=None, dropout=head.dropout)
-    moved = head.model_copy(update={"pick": c.First(), "transform": transform})
+    moved = head.model_copy(update={"pick": c.PickVector(kind="first"), "transform": transform})
     weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
                for name, weight in shape.weights.items()}
     return shape.put(shape.config.model_copy(update={"head": moved, "pooler": None}), weights)
@@ -91,7 +91,7 @@ def use_windows(shape: ModelState, by: Windows) -> ModelState:
 
 def use_past_windows(shape: ModelState, by: Windows) -> ModelState:
     """Let each token of a decoder see the last ones before it, and itself."""
-    if not isinstance(by.tokens, c.NoTokens):
+    if by.tokens.kind != "no_tokens":
         raise InputError("a decoder has no global tokens: they would see what is to come", where="--global",
                          remedy="leave it out")
     if any(attention.visibility != c.Causal() for attention in shape.stacks()["decoder"].attentions()):

@@ -102,7 +102,7 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
 def count_past_padding(shape: ModelState) -> ModelState:
     """Count positions as RoBERTa and Longformer do, from the id after the padding; the vectors stay where they were."""
     positions = shape.config.embed.positions
-    if not isinstance(positions, c.Learned) or positions.places != c.InOrder():
+    if not isinstance(positions, c.Learned) or positions.places != c.CountedPlaces(kind="in_order"):
         return shape
     table = shape.weights[POSITION_TABLES["embed"]]
     ahead = table[:1].expand(shape.pad + 1, -1)  # rows of padding, which nothing reads
@@ -117,7 +117,8 @@ def count_from_zero(shape: ModelState) -> ModelState:
     if not isinstance(positions, c.Learned) or not isinstance(positions.places, c.SkipPadding):
         return shape
     ahead = positions.places.padding + 1
-    moved = positions.model_copy(update={"length": positions.length - ahead, "places": c.InOrder()})
+    moved = positions.model_copy(update={"length": positions.length - ahead,
+                                         "places": c.CountedPlaces(kind="in_order")})
     return place_positions(shape, moved, shape.weights[POSITION_TABLES["embed"]][ahead:])
 
 
@@ -131,7 +132,7 @@ def place_positions(shape: ModelState, positions: c.Learned, table: Tensor) -> M
 TOKEN_ROWS = re.compile(r"(?:decoder_)?embed\.tokens\.weight|head\.(?:language\.)?(?:weight|bias)")
 """Weights that may have a row for every token."""
 ID_FIELDS: Mapping[type[Config], str] = {
-    c.BeforeSeparator: "token", c.AfterSeparator: "token", c.AfterToken: "token", c.QuestionSpanHead: "separator",
+    c.AtSeparator: "token", c.AfterToken: "token", c.QuestionSpanHead: "separator",
     c.InPlace: "mask", c.WholeText: "mask"}
 """Fields that are ids of tokens."""
 

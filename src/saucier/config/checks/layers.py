@@ -6,10 +6,10 @@ from saucier.config.attention_slots import Projection
 from saucier.config.layers import SelfAttention
 from saucier.config.model import Transformer
 from saucier.config.questions import global_terms, list_recurrent_parts, list_terms
-from saucier.config.recurrent import Ahead, FromFinalStates, FromLastLayer, Recurrent
+from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import GlobalLocal
-from saucier.config.stack import OneStream, Stack
-from saucier.config.visibility import ByHead, FirstTokens
+from saucier.config.stack import Stack
+from saucier.config.visibility import FirstTokens
 from saucier.errors import InputError
 
 
@@ -66,7 +66,7 @@ def check_head_terms(path: str, attention: SelfAttention) -> None:
                              where=f"{path}.positions.globals", remedy=f"use globals: {max(counts)}")
     heads = attention.projection.heads
     for term in list_terms(attention.visibility):
-        if isinstance(term, ByHead) and heads % len(term.terms):
+        if term.kind == "by_head" and heads % len(term.terms):
             raise InputError(f"{heads} heads do not divide into {len(term.terms)} visibilities",
                              where=f"{path}.visibility.terms", remedy="give as many terms as heads, or a divisor")
 
@@ -83,26 +83,26 @@ def check_recurrent(name: str, stack: Stack, config: Transformer) -> None:
                 check_recurrent_place(where, name, residual.inner, config)
     if not (parts := list_recurrent_parts(stack)):
         return
-    if stack.memory or stack.queries or not isinstance(stack.residual, OneStream):
+    if stack.memory or stack.queries or stack.residual.kind != "one":
         raise InputError("recurrent layers keep their own states, in a plain stack", where=f"{name}.layers",
                          remedy="leave out memory, queries and streams")
-    if name == "decoder" and any(isinstance(part.start, FromFinalStates) for part in parts):
+    if name == "decoder" and any(part.start.kind == "final" for part in parts):
         check_initial_states(parts, config)
 
 
 def check_recurrent_place(where: str, name: str, part: Recurrent, config: Transformer) -> None:
     """A decoder reads ahead, and only with an encoder is there one to look at."""
-    if name == "decoder" and not isinstance(part.direction, Ahead):
+    if name == "decoder" and part.direction.kind != "ahead":
         raise InputError("a layer that reads backwards sees the future", where=f"{where}.direction",
                          remedy="use kind: ahead in a decoder")
     if part.reads_encoder and not (name == "decoder" and config.encoder):
         slot = "start" if part.attention is None else "attention"
         raise InputError("there is no encoder to look at", where=f"{where}.{slot}",
                          remedy="use it in a decoder beside an encoder, or leave it out")
-    if isinstance(part.start, FromFinalStates | FromLastLayer) and not list_recurrent_parts(config.encoder):
+    if part.start.kind in ("final", "last_layer") and not list_recurrent_parts(config.encoder):
         raise InputError("the encoder has no recurrent layers whose last states could be taken",
                          where=f"{where}.start", remedy="use kind: mean or zeros")
-    if isinstance(part.start, FromFinalStates | FromLastLayer) and any(
+    if part.start.kind in ("final", "last_layer") and any(
             block.bottleneck for block in (config.encoder.blocks() if config.encoder else ())):
         raise InputError("the encoder's states are as narrow as its bottleneck", where=f"{where}.start",
                          remedy="use kind: mean or zeros")
@@ -111,7 +111,7 @@ def check_recurrent_place(where: str, name: str, part: Recurrent, config: Transf
 def check_initial_states(parts: list[Recurrent], config: Transformer) -> None:
     """States that are copied have the same shape on both sides, layer by layer."""
     given = [shape for part in list_recurrent_parts(config.encoder) for shape in layer_states(part, config.dim)]
-    wanted = [shape for part in parts if isinstance(part.start, FromFinalStates)
+    wanted = [shape for part in parts if part.start.kind == "final"
               for shape in layer_states(part, config.dim)]
     if given != wanted:
         raise InputError(f"the encoder ends in states of {given}, and the decoder begins in {wanted}",

@@ -13,17 +13,14 @@ from saucier.config.embedding import (
     AfterToken,
     Embedding,
     ProjectClusters,
-    ProjectTrigram,
     ProjectTwice,
     SegmentTable,
-    SegmentTokens,
 )
-from saucier.config.heads import AdaptiveHead, BidirectionalHead, LengthHead, QueryStream, WholeText
+from saucier.config.heads import AdaptiveHead, BidirectionalHead, LengthHead, WholeText
 from saucier.config.model import Transformer
-from saucier.config.pooling import First
+from saucier.config.pooling import PickVector
 from saucier.config.positions import Axial
 from saucier.config.questions import keeps_directions_apart, list_recurrent_parts, reads_pooled
-from saucier.config.stack import OneStream
 from saucier.config.visibility import is_causal
 from saucier.errors import InputError
 
@@ -123,7 +120,7 @@ def check_query_head(config: Transformer) -> None:
     """A head that is read by a second stream needs one."""
     head = config.language_head
     stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    if head is not None and isinstance(head.predicts, QueryStream) and not any(stack.queries for stack in stacks):
+    if head is not None and head.predicts.kind == "query_stream" and not any(stack.queries for stack in stacks):
         raise InputError("the head is read by a second stream, and no stack has one", where="head.predicts",
                          remedy="add queries: {} to the stack, or use kind: next")
 
@@ -178,7 +175,7 @@ def check_characters(config: Transformer) -> None:
         if both or name != "embed":
             raise InputError("characters are read by a model of one stack", where=f"{name}.characters",
                              remedy="leave it out, or remove the other stack")
-        if isinstance(embed.projection, ProjectClusters | ProjectTrigram):
+        if embed.projection is not None and embed.projection.kind in ("clusters", "trigram"):
             raise InputError(f"a token's vector comes from its characters, and from {embed.projection.kind} too",
                              where=f"{name}.characters", remedy="leave one of them out")
         if (widest := max(size for size, _ in embed.characters.filters)) > embed.characters.longest:
@@ -200,12 +197,12 @@ def check_axial(config: Transformer) -> None:
 
 def check_trigram(config: Transformer) -> None:
     """Trigrams hold the next token, which a decoder must not see, and take no other vectors from their table."""
-    if not isinstance(config.embed.projection, ProjectTrigram):
+    if config.embed.projection is None or config.embed.projection.kind != "trigram":
         return
     if config.decoder is not None and (config.encoder is None or config.output_embed is config.embed):
         raise InputError("a trigram holds the next token", where="embed.projection",
                          remedy="use it in an encoder alone")
-    if isinstance(config.embed.segments, SegmentTokens):
+    if config.embed.segments is not None and config.embed.segments.kind == "tokens":
         raise InputError("segments that are tokens have no neighbours", where="embed.segments",
                          remedy="use kind: table")
 
@@ -267,7 +264,7 @@ def check_directions(config: Transformer) -> None:
 def check_length(config: Transformer) -> None:
     """An encoder that gives fewer vectors than it read has none for single tokens."""
     shorter = config.encoder is not None and not config.encoder.layers.keeps_length
-    if shorter and config.head is not None and not isinstance(getattr(config.head, "pick", None), First):
+    if shorter and config.head is not None and getattr(config.head, "pick", None) != PickVector(kind="first"):
         raise InputError("the encoder gives fewer vectors than tokens, and the head reads all", where="head",
                          remedy="label texts by their first token, or let the layers end in the full length")
 
@@ -277,7 +274,7 @@ def check_mix(config: Transformer) -> None:
     if config.mix is None:
         return
     stack = config.encoder or config.decoder
-    plain = stack is not None and not (stack.narrow or stack.queries) and isinstance(stack.residual, OneStream)
+    plain = stack is not None and not (stack.narrow or stack.queries) and stack.residual.kind == "one"
     plain = plain and stack is not None and stack.layers.plain
     if not plain or (config.encoder and config.decoder):
         raise InputError("a mix is of the layers of one plain stack", where="mix",

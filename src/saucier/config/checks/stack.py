@@ -22,7 +22,7 @@ from saucier.config.model import Transformer
 from saucier.config.positions import NoPositions, Rotary
 from saucier.config.questions import hides_keys, list_layerwise_kernels, list_recurrent_parts, mixes_padding
 from saucier.config.relative_positions import T5Bias, TransformerXL
-from saucier.config.stack import FromZeros, OneStream, Reversible, Stack
+from saucier.config.stack import Stack
 from saucier.config.visibility import Full
 from saucier.errors import InputError
 
@@ -98,7 +98,7 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
 def check_plain(name: str, stack: Stack) -> None:
     """What a stack has besides its blocks goes with blocks that each read one vector for every token."""
     other = (stack.memory, stack.queries, stack.convolution, stack.layer_positions, stack.zero_padding)
-    if not stack.layers.plain and (any(other) or not isinstance(stack.residual, OneStream) or name != "encoder"):
+    if not stack.layers.plain and (any(other) or stack.residual.kind != "one" or name != "encoder"):
         raise InputError(f"layers of kind {stack.layers.kind} are those of a plain encoder", where=f"{name}.layers",
                          remedy="leave out memory, queries, convolution, layer_positions, zero_padding and streams")
 
@@ -150,7 +150,7 @@ def check_bottleneck(where: str, name: str, stack: Stack, block: Block) -> None:
         return
     if name == "decoder":
         raise InputError("a bottleneck has no cache", where=where, remedy="use it in an encoder")
-    if stack.memory or stack.queries or not isinstance(stack.residual, OneStream):
+    if stack.memory or stack.queries or stack.residual.kind != "one":
         raise InputError("a bottleneck stands in a plain stack", where=where,
                          remedy="leave out memory, queries and streams")
     for residual in block.sublayers:
@@ -221,7 +221,7 @@ def strip_untied_choices(residual: Residual) -> Residual | FromNorm:
 def check_streams(config: Transformer) -> None:
     """Two streams need sublayers in pairs that add to what they read; only heads read the wide vectors they give."""
     for name, stack in (("encoder", config.encoder), ("decoder", config.decoder)):
-        if stack is None or not isinstance(stack.residual, Reversible):
+        if stack is None or stack.residual.kind != "reversible":
             continue
         for index, block in enumerate(stack.blocks()):
             added = all(residual.kind in ("pre", "sandwich") for residual in block.sublayers)
@@ -258,7 +258,7 @@ def check_segment_memory(name: str, stack: Stack, config: Transformer) -> None:
 def check_memory(name: str, stack: Stack, config: Transformer) -> None:
     """A memory is read by the one attention that every block begins with, and positions count from any place."""
     assert stack.memory is not None, "asked where there is one"
-    if isinstance(stack.memory.start, FromZeros) and stack.memory.length is None:
+    if stack.memory.start.kind == "zeros" and stack.memory.length is None:
         raise InputError("a memory of zeros needs a length", where=f"{name}.memory.length",
                          remedy="give it, or use start: {kind: nothing}")
     if not isinstance(config.embed.positions, NoPositions) or stack.layer_positions:

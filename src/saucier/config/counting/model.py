@@ -12,7 +12,7 @@ from functools import singledispatch
 
 from saucier.config.attention_slots import Projection
 from saucier.config.base import Config
-from saucier.config.blocks import Block, Bottleneck, ReadsShared
+from saucier.config.blocks import Block, Bottleneck
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
 from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
 from saucier.config.disentangled import Disentangled
@@ -21,7 +21,7 @@ from saucier.config.model import Transformer
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import T5Bias
-from saucier.config.stack import Activations, KeepActivations, RecomputeActivations, Reversible, Stack
+from saucier.config.stack import Activations, Stack
 
 
 @singledispatch
@@ -95,7 +95,7 @@ def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
 def bottleneck_nodes(bottleneck: Bottleneck, dim: int) -> list[Node]:
     """Return the maps into and out of a narrow block."""
     width, norm = bottleneck.width, bottleneck.norm
-    inputs = 2 if isinstance(bottleneck.reads, ReadsShared) else 1
+    inputs = 2 if bottleneck.reads.kind == "shared" else 1
     maps = [linear("down", dim, width, bias=True), norm_node("down_norm", norm, width)] * inputs
     return [group_nodes("bottleneck", "bottleneck", [*maps, linear("up", width, dim, bias=True),
                                                      norm_node("norm", norm, dim)], detail=f"{width} wide")]
@@ -230,7 +230,7 @@ def cache_bytes(
     return batch * (values * bytes_per_value + sums)
 
 
-KEEP_ACTIVATIONS = KeepActivations()
+KEEP_ACTIVATIONS = Activations(kind="keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +252,9 @@ class MemoryEstimate:
 def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP_ACTIVATIONS) -> int:
     """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
     every = [block_activations(block, dim) for block in stack.blocks()]
-    if isinstance(stack.residual, Reversible):
+    if stack.residual.kind == "reversible":
         return 2 * dim + max(every)
-    if isinstance(activations, RecomputeActivations):
+    if activations.kind == "recompute":
         return len(every) * dim + max(every)
     return sum(every)
 

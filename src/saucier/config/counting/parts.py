@@ -14,7 +14,6 @@ from saucier.config.embedding import (
     Embedding,
     FirstSegment,
     ProjectClusters,
-    ProjectTrigram,
     ProjectTwice,
     SegmentTable,
     cluster_sizes,
@@ -40,15 +39,12 @@ from saucier.config.heads import (
 from saucier.config.layers import SelfAttention
 from saucier.config.positions import Axial, Learned
 from saucier.config.recurrent import (
-    GRU,
     Bahdanau,
     ConcatScore,
-    DeepOutput,
-    FromLastLayer,
-    FromMean,
-    GeneralScore,
+    InnerProduct,
     LocalPredictive,
     Luong,
+    Readout,
     Recurrent,
 )
 
@@ -98,7 +94,7 @@ def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
         children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
         children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
     elif embed.projection and not isinstance(embed.projection, ProjectTwice):
-        taken = 3 if isinstance(embed.projection, ProjectTrigram) else 1
+        taken = 3 if embed.projection.kind == "trigram" else 1
         children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
     return group_nodes(name, "embedding", children)
 
@@ -225,7 +221,7 @@ def recurrent_nodes(part: Recurrent, dim: int, length: int) -> list[Node]:
     if part.layers > 1:
         rest = group_nodes("layer", part.direction.kind, [cell_node(part, dim)], times=len(part.ways))
         nodes.append(group_nodes("layers above", part.direction.kind, [rest], times=part.layers - 1))
-    if isinstance(part.start, FromLastLayer | FromMean):
+    if part.start.kind in ("last_layer", "mean"):
         begin = linear("begin", dim, sum(part.all_states(dim)), bias=True)
         nodes.append(replace(begin, flops=0.0, detail="once a sequence"))
     return nodes + (alignment_nodes(part.attention, dim, length) if part.attention else [])
@@ -235,7 +231,7 @@ def cell_node(part: Recurrent, dim: int, fed: int = 0) -> Node:
     """Return one cell; `fed`: width of what enters in addition to the token."""
     width, gates, bias = part.width(dim), part.gates(dim), part.cell.bias
     maps = [linear("input", part.inputs(dim), gates, bias=bias),
-            linear("hidden", width, gates, bias=bias and isinstance(part.cell, GRU))]
+            linear("hidden", width, gates, bias=bias and part.cell.kind == "gru")]
     maps += [linear("feed", fed, gates, bias=False)] if fed else []
     maps += [linear("project", part.cells(dim), width, bias=False)] if part.projected else []
     return group_nodes("cell", part.cell.kind, maps, detail=f"{part.cells(dim)} units")
@@ -249,13 +245,13 @@ def alignment_nodes(attention: Bahdanau | Luong, dim: int, length: int) -> list[
             wide = width or dim
             nodes += [linear("query", dim, wide, bias=False), linear("source", dim, wide, bias=False),
                       Node("weigh", "linear", f"{length} places a token", f"{wide} → 1", wide, 2.0 * length * wide)]
-        case GeneralScore():
+        case InnerProduct(kind="general"):
             nodes += [linear("query", dim, dim, bias=False), score_node(dim, length)]
         case _:
             nodes.append(score_node(dim, length))
     nodes.append(Node("mix", attention.kind, f"{length} places a token", flops=2.0 * length * dim))
     match attention:
-        case Bahdanau(readout=DeepOutput()):
+        case Bahdanau(readout=Readout(kind="deep")):
             nodes.append(linear("combine", 3 * dim, 2 * dim, bias=True))
         case Luong(reach=reach):
             nodes.append(linear("combine", 2 * dim, dim, bias=False))

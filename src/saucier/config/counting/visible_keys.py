@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from saucier.config.visibility import (
-    And,
     Beyond,
     Blocks,
     BlockWindow,
-    ByHead,
     Causal,
     Columns,
+    Combined,
     Dilated,
     Full,
     Global,
     GlobalBlocks,
-    Or,
     Permutation,
-    Plus,
     Prefix,
     RandomBlocks,
     SameLength,
@@ -44,7 +41,7 @@ def visible_keys(visibility: Visibility, length: int) -> float:
         case Window(size=size):
             reach = min(size, length)
             return 2 * causal_window_keys(reach, length) - 1
-        case And(terms=terms):
+        case Combined(kind="and", terms=terms):
             terms = flatten_terms(terms)
             past = any(isinstance(term, Causal) for term in terms)
             match [term for term in terms if not isinstance(term, Causal)]:
@@ -56,9 +53,9 @@ def visible_keys(visibility: Visibility, length: int) -> float:
             if past and all(isinstance(term, Causal | SYMMETRIC) for term in terms):
                 return (narrow + 1) / 2
             return min(narrow, (length + 1) / 2) if past else narrow
-        case Or(terms=terms):
+        case Combined(kind="or", terms=terms):
             return min(float(length), sum(visible_keys(term, length) for term in terms))
-        case Plus(terms=terms):
+        case Combined(kind="plus", terms=terms):
             return sum(visible_keys(term, length) for term in terms)
         case Beyond(length=limit, inner=inner):
             return visible_keys(inner, length) if length > limit else float(length)
@@ -71,7 +68,7 @@ def visible_keys(visibility: Visibility, length: int) -> float:
         case Columns(stride=step, count=count):
             whole, rest = divmod(length, step)
             return float(whole * min(count, step) + max(0, rest - max(0, step - count)))
-        case ByHead(terms=terms):
+        case Combined(terms=terms):  # by head
             return sum(visible_keys(term, length) for term in terms) / len(terms)
 
 
@@ -94,7 +91,7 @@ def block_keys(visibility: Blocks, length: int) -> float:
 
 def flatten_terms(terms: tuple[Visibility, ...]) -> tuple[Visibility, ...]:
     """Return the terms of a conjunction with those of conjunctions inside it."""
-    return tuple(inner for term in terms for inner in (flatten_terms(term.terms) if isinstance(term, And) else (term,)))
+    return tuple(inner for term in terms for inner in (flatten_terms(term.terms) if term.kind == "and" else (term,)))
 
 
 def causal_window_keys(reach: int, length: int) -> float:

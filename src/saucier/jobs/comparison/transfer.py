@@ -92,7 +92,7 @@ def build_classifier(model: Transformer, classes: int, seed: int) -> Transformer
     """
     config = model.config
     changes: dict[str, object] = {"pooler": None, "default_target": None, "head": c.ClassificationHead(
-        pick=c.Mean(), classes=classes, dropout=DROPOUT)}
+        pick=c.PickVector(kind="mean"), classes=classes, dropout=DROPOUT)}
     if config.encoder is not None:
         changes |= {"decoder": None, "decoder_embed": None}
     found = build(config.model_copy(update=changes), seed=seed, device=next(model.parameters()).device)

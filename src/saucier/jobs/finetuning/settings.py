@@ -17,7 +17,7 @@ from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
-from saucier.config.stack import Activations, KeepActivations
+from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder, path_exists
 from saucier.recipes.catalogue import file_text, names, read_source
@@ -80,7 +80,7 @@ class FineTraining(Config):
     """Largest norm of the whole gradient; None: no limit."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; auto: bfloat16 where it is faster."""
-    activations: Activations = KeepActivations()
+    activations: Activations = Activations(kind="keep")
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile."""

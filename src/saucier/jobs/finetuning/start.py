@@ -284,7 +284,7 @@ def add_global_tokens(config: c.Transformer, tokenizer: Tokenizer) -> c.Transfor
     tokens = global_tokens(config.head, tokenizer)
 
     def named(part: Config) -> Config:
-        left = isinstance(part, c.Global) and isinstance(part.otherwise, c.NoTokens)
+        left = isinstance(part, c.Global) and part.otherwise.kind == "no_tokens"
         return part.model_copy(update={"otherwise": tokens}) if left else part
 
     return config if tokens is None else rewrite_config(config, named)
@@ -297,11 +297,13 @@ def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens |
     """
     match head:
         case c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
-            return c.FirstToken()
+            return c.AtMostFirst(kind="first_token")
         case c.SpanHead():
             separator = tokenizer.sep_id
             separates = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
-            return c.BeforeSeparator(token=separator) if separates and separator is not None else c.FirstToken()
+            if separates and separator is not None:
+                return c.AtSeparator(kind="before_separator", token=separator)
+            return c.AtMostFirst(kind="first_token")
     return None
 
 

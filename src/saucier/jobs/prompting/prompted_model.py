@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from saucier import config as c
 from saucier.diagnosis.scope import cache_reason
 from saucier.errors import InputError
 from saucier.generation.feeds import prediction_kind
@@ -120,7 +119,7 @@ def sum_log_probabilities(logits: Tensor, labels: Sequence[Sequence[int]]) -> An
 def refuse_unpromptable(model: Transformer) -> None:
     """Raise `InputError` for a model that cannot be asked in this way."""
     config = model.config
-    fills = config.decoder is None or not isinstance(prediction_kind(config), c.NextToken)
+    fills = config.decoder is None or prediction_kind(config).kind != "next"
     if fills and config.language_head is not None:
         raise InputError("this model fills gaps, and gives no probability to a text behind a prompt", where="--model",
                          remedy="use a decoder or an encoder-decoder, or fine-tune this one: saucier finetune")

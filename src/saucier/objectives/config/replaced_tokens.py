@@ -167,7 +167,7 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     heads = scale_count(next((one.projection.heads for one in attentions), 1), size.width)
     dim = heads * round(body.dim * size.width / heads) if size.width < 1 else body.dim
     width = body.embed.widths(body.dim)[0]
-    projection = None if width == dim else body.embed.projection or c.ProjectNormed(width=width)
+    projection = None if width == dim else body.embed.projection or c.ProjectNarrow(kind="normed", width=width)
     found = body.model_copy(update={
         "dim": dim, "embed": body.embed.model_copy(update={"projection": projection}), "pooler": None,
         "encoder": body.encoder.model_copy(update={"layers": body.encoder.layers.resized(

@@ -50,9 +50,9 @@ class RowShape:
 def list_conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
     """Return a visibility as alternatives of terms that must all allow; how often a key counts is left out."""
     match visibility:
-        case c.Or(terms=terms) | c.Plus(terms=terms):
+        case c.Combined(kind="or" | "plus", terms=terms):
             return [found for term in terms for found in list_conjunctions(term, keys)]
-        case c.And(terms=terms):
+        case c.Combined(kind="and", terms=terms):
             every = (list_conjunctions(term, keys) for term in terms)
             return [tuple(term for part in parts for term in part) for parts in product(*every)]
         case c.Beyond():
@@ -64,9 +64,9 @@ def list_conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
 def select_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility:
     """Return what one of so many heads sees."""
     match visibility:
-        case c.ByHead():
+        case c.Combined(kind="by_head"):
             return select_head(visibility.of_head(head, heads), head, heads)
-        case c.And(terms=terms) | c.Or(terms=terms) | c.Plus(terms=terms):
+        case c.Combined(terms=terms):
             return visibility.model_copy(update={"terms": tuple(select_head(term, head, heads) for term in terms)})
         case c.Beyond(inner=inner):
             return visibility.model_copy(update={"inner": select_head(inner, head, heads)})
@@ -84,7 +84,7 @@ class StepGroup:
     @property
     def visibility(self) -> c.Visibility:
         """The alternatives as a visibility again."""
-        return c.Or(terms=tuple(c.And(terms=terms) for terms in self.alternatives))
+        return c.Combined(kind="or", terms=tuple(c.Combined(kind="and", terms=terms) for terms in self.alternatives))
 
 
 def find_step(terms: Conjunction) -> int:

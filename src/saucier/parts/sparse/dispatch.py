@@ -28,7 +28,7 @@ LARGEST_SHARE = 0.4
 known is 1.2 times faster than dense attention at 512 keys and this share, forward, and 2 times at a tenth; at 2048 keys
 2.3 and 5 times. With the gradient these are 1.3, 2, 2 and 4.5 times."""
 PLANNED_VISIBILITIES = (c.Full, c.Causal, c.Prefix, c.Window, c.SameLength, c.Global, c.BlockWindow, c.GlobalBlocks,
-                        c.RandomBlocks, c.Dilated, c.Strided, c.Columns, c.And, c.Or, c.Plus, c.Beyond, c.ByHead)
+                        c.RandomBlocks, c.Dilated, c.Strided, c.Columns, c.Combined, c.Beyond)
 """Terms that candidates can be found for."""
 
 

@@ -191,7 +191,7 @@ def test_labels_that_are_not_numbered_are_one_line(tiny_bert: Path, tmp_path: Pa
     """In a published config, for `predict` and as the start of a fine-tuning."""
     folder = tmp_path / "published"
     shutil.copytree(tiny_bert, folder)
-    head = c.ClassificationHead(classes=2, pick=c.Pooled(), dropout=0.0)
+    head = c.ClassificationHead(classes=2, pick=c.PickVector(kind="pooled"), dropout=0.0)
     model = saucier.load(tiny_bert)
     classifier = saucier.build(model.config.model_copy(update={"head": head}))
     classifier.save(tmp_path / "whole")

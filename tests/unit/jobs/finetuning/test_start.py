@@ -154,15 +154,15 @@ def test_the_first_token_of_a_longformer_sees_the_whole_text(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("pair", "found"), [
-    ("<s> $A </s> </s> $B </s>", c.BeforeSeparator), ("<s> $A </s> $B </s>", c.FirstToken)])
-def test_a_question_is_global_where_separators_tell_it(pair: str, found: type) -> None:
+    ("<s> $A </s> </s> $B </s>", "before_separator"), ("<s> $A </s> $B </s>", "first_token")])
+def test_a_question_is_global_where_separators_tell_it(pair: str, found: str) -> None:
     special = SpecialTokens(cls="<s>", sep="</s>", single="<s> $A </s>", pair=pair)
     tokenizer = train_tokenizer(ByteBPE(vocab=270, special=special), ["number one is cheap today"] * 9)
     body = longformer(16, 1, heads=2, vocab=tokenizer.vocab_size, length=34, window=2)
     changed = add_global_tokens(body.model_copy(update={"head": c.SpanHead()}), tokenizer)
-    assert {type(one) for one in named_globals(changed)} == {found}
+    assert {one.kind for one in named_globals(changed)} == {found}
     untouched = add_global_tokens(body, tokenizer)
-    assert {type(one) for one in named_globals(untouched)} == {c.NoTokens}
+    assert {one.kind for one in named_globals(untouched)} == {"no_tokens"}
 
 
 def named_globals(config: c.Transformer) -> list[Any]:

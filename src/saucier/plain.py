@@ -1,11 +1,14 @@
-"""Plain values: the first place where two of them differ, and numbers as a person reads them (counts, bytes, seconds).
+"""Plain values: what JSON holds, the first place where two of them differ, and numbers as a person reads them (counts,
+bytes, seconds).
 
 Decimal units: 1 GB is 10^9 bytes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 HANDED_IN: dict[str, Callable[..., Any]] = {}
@@ -15,6 +18,21 @@ VERSION = "0.1.0"
 
 Difference = tuple[str, Any, Any]
 """The path of keys, and the value at each side; None where there is none."""
+
+
+def as_plain(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return as_plain(asdict(value))
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {name: as_plain(one) for name, one in value.items()}
+        case list() | tuple():
+            return [as_plain(one) for one in value]
+        case _:
+            return value
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> Difference | None:

@@ -1,10 +1,15 @@
-"""Numbers as a person reads them."""
+"""Plain values: as JSON has them, and numbers as a person reads them."""
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
-from saucier.plain import format_bytes, format_duration, format_quantity
+from saucier.plain import as_plain, format_bytes, format_duration, format_quantity
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -27,3 +32,17 @@ def test_bytes_are_decimal(count: int, text: str) -> None:
 ])
 def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    first: Any
+    second: Any
+
+
+def test_json_has_null_where_a_number_is_not_defined() -> None:
+    """At any depth, and dataclasses as mappings; a class itself is no value of it."""
+    plain = as_plain({"a": Pair(math.nan, (Pair(1.5, "x"), -math.inf)), "b": [None, True, 3]})
+    assert plain == {"a": {"first": None, "second": [{"first": 1.5, "second": "x"}, None]}, "b": [None, True, 3]}
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert as_plain(Pair) is Pair

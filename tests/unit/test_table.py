@@ -6,11 +6,16 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from saucier.report.page import table
+from saucier.report.page import environment
 from saucier.table import Table
 
 FOUND = Table(("name", "count"), [(Text("a [b]", style="cyan"), "12"), ("c|d", "3")], numbers=(1,), title="both",
               caption="below")
+
+
+def table(shown: Table) -> str:
+    """Return a table as a page has it."""
+    return str(environment().get_template("parts.html").module.table(shown))
 
 
 def printed(shown: Table, width: int = 40) -> list[str]:

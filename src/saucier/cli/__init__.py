@@ -74,11 +74,12 @@ def version(wanted: bool) -> None:
         raise typer.Exit
 
 
-ShowVersion = Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")]
-
-
 @app.callback()
-def options(context: typer.Context, show_version: ShowVersion = False) -> None:
+def options(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option(
+        "--version", callback=version, is_eager=True, help="Print the version.")] = False,
+) -> None:
     """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -1,7 +1,5 @@
 """`saucier attention`: what attends to what in a model, and what that costs as texts grow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,24 +11,28 @@ if TYPE_CHECKING:
     from saucier.lens.attention_patterns import PatternText
     from saucier.lens.subject import Subject
 
-What = Annotated[str, typer.Argument(metavar="MODEL", help="A recipe's name or file, a run, or a model's folder.")]
-Words = Annotated[list[str] | None, typer.Argument(metavar="[key.sub=value]...", help="Changes to a recipe.")]
-Length = Annotated[int, typer.Option(min=1, max=2048, help="Tokens of the text that is drawn.")]
-Layer = Annotated[int | None, typer.Option(min=0, help="One layer alone, from 0.")]
-Head = Annotated[int | None, typer.Option(min=0, help="One head alone, from 0.")]
-Globals = Annotated[int, typer.Option("--global", min=0, help="First tokens that are global, where a model has such.")]
-Prefix = Annotated[int | None, typer.Option(min=0, help="First tokens that all may see, where a model has a prefix; a "
-                                            "quarter without it.")]
-Training = Annotated[bool, typer.Option("--training", help="As in training: random blocks are drawn, and passes that "
-                                        "are measured go backwards too.")]
-Lengths = Annotated[str | None, typer.Option(metavar="N,N,...", help="Measure time and memory at these lengths.")]
-Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
-                                              help="Draw into an SVG, PNG or PDF file.")]
 
-
-def attention(what: What, words: Words = None, *, length: Length = 64, layer: Layer = None, head: Head = None,
-              global_tokens: Globals = 1, prefix: Prefix = None, training: Training = False, lengths: Lengths = None,
-              out: Picture = None, as_json: AsJson = False) -> None:
+def attention(
+    what: Annotated[str, typer.Argument(metavar="MODEL", help="A recipe's name or file, a run, or a model's folder.")],
+    words: Annotated[list[str] | None, typer.Argument(
+        metavar="[key.sub=value]...", help="Changes to a recipe.")] = None,
+    *,
+    length: Annotated[int, typer.Option(min=1, max=2048, help="Tokens of the text that is drawn.")] = 64,
+    layer: Annotated[int | None, typer.Option(min=0, help="One layer alone, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="One head alone, from 0.")] = None,
+    global_tokens: Annotated[int, typer.Option(
+        "--global", min=0, help="First tokens that are global, where a model has such.")] = 1,
+    prefix: Annotated[int | None, typer.Option(
+        min=0, help="First tokens that all may see, where a model has a prefix; a quarter without it.")] = None,
+    training: Annotated[bool, typer.Option(
+        "--training", help="As in training: random blocks are drawn, and passes that are measured go backwards "
+        "too.")] = False,
+    lengths: Annotated[str | None, typer.Option(
+        metavar="N,N,...", help="Measure time and memory at these lengths.")] = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", callback=new_file, help="Draw into an SVG, PNG or PDF file.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Draw which tokens see which in every layer and head, or measure what growing lengths cost.
 
     The picture is read off the built attention, with random weights; feed-forwards and vocabulary are left out.
@@ -52,7 +54,7 @@ def attention(what: What, words: Words = None, *, length: Length = 64, layer: La
                   as_json=as_json)
 
 
-def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, int | None], out: Path | None, *,
+def draw_patterns(found: "Subject", text: "PatternText", which: tuple[int | None, int | None], out: Path | None, *,
                   training: bool, as_json: bool) -> None:
     """Draw patterns."""
     from saucier.lens.attention_patterns import (
@@ -74,7 +76,7 @@ def draw_patterns(found: Subject, text: PatternText, which: tuple[int | None, in
                 lambda: "\n".join(pattern_lines(every)) if out is None else written, as_json=as_json)
 
 
-def measure_lengths(found: Subject, lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
+def measure_lengths(found: "Subject", lengths: str, out: Path | None, *, training: bool, as_json: bool) -> None:
     """Measure growing lengths."""
     from saucier.lens.growth import fit_exponents, growth_table, measure_growth, read_lengths, save_growth
 

@@ -1,7 +1,5 @@
 """`saucier attention-map`: where a model looks in the source while it writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,20 +7,24 @@ import typer
 
 from saucier.cli.arguments import AsJson, Run, new_file, print_found
 
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")]
-Target = Annotated[str | None, typer.Argument(metavar="[TARGET]", help="The text to be written; the model's own "
-                                              "translation without it.")]
-Picture = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
-                                              help="Draw it into an SVG, PNG or PDF file.")]
-Layer = Annotated[int, typer.Option(help="Which attention to the encoder, from 0; negative ones count from the last.")]
-Head = Annotated[int | None, typer.Option(min=0, help="One head alone; the mean of all without it.")]
-SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source.")]
-TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the target.")]
 
-
-def attention_map(run: Run, source: Source, target: Target = None, *, out: Picture = None, layer: Layer = -1,
-                  head: Head = None, source_language: SourceLanguage = None, target_language: TargetLanguage = None,
-                  as_json: AsJson = False) -> None:
+def attention_map(
+    run: Run,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The text that the encoder reads.")],
+    target: Annotated[str | None, typer.Argument(
+        metavar="[TARGET]", help="The text to be written; the model's own translation without it.")] = None,
+    *,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", callback=new_file, help="Draw it into an SVG, PNG or PDF file.")] = None,
+    layer: Annotated[int, typer.Option(
+        help="Which attention to the encoder, from 0; negative ones count from the last.")] = -1,
+    head: Annotated[int | None, typer.Option(min=0, help="One head alone; the mean of all without it.")] = None,
+    source_language: Annotated[str | None, typer.Option(
+        help="Multilingual models: the language of the source.")] = None,
+    target_language: Annotated[str | None, typer.Option(
+        help="Multilingual models: the language of the target.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Draw which tokens of a source a model looks at while it writes each token of a target."""
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing.writer import attention_map as mapped

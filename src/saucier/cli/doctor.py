@@ -1,22 +1,23 @@
 """`saucier doctor`: does a model obey the laws?"""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from saucier.cli.arguments import AsJson, Base, print_found
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, a run, or a hub id.")]
-TextFiles = Annotated[list[str] | None, typer.Option(
-    "--text", metavar="FILE", help="Text to hold the laws on; Python's documentation without it. Can be given again.")]
-Dtype = Annotated[str, typer.Option(help="float32, bfloat16, float16, float64; its tolerance goes with it.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
 
-
-def doctor(model: Model, *, text: TextFiles = None, dtype: Dtype = "float32", device: Device = "auto",
-           base: Base = None, as_json: AsJson = False) -> None:
+def doctor(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model folder, a run, or a hub id.")],
+    *,
+    text: Annotated[list[str] | None, typer.Option(
+        "--text", metavar="FILE", help="Text to hold the laws on; Python's documentation without it. Can be given "
+        "again.")] = None,
+    dtype: Annotated[str, typer.Option(
+        help="float32, bfloat16, float16, float64; its tolerance goes with it.")] = "float32",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    base: Base = None, as_json: AsJson = False,
+) -> None:
     """Prove that a model gives a row the same numbers alone, batched, padded, cached, packed; and look at its parts.
 
     Exit code 1 where a law fails.

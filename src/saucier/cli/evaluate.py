@@ -1,32 +1,30 @@
 """`saucier evaluate`: how well a run's model predicts a text, or translates one."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from saucier.cli.arguments import AsJson, Base, Run, print_found
 
-Files = Annotated[list[str] | None,
-                  typer.Argument(metavar="[FILE]...",
-                                 help="Text, or pairs for a translator; the run's own held-out text without it.")]
-Baselines = Annotated[bool,
-                      typer.Option("--baselines",
-                                   help="Compare a language model with a unigram model, a 5-gram model and xz.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")]
-Beams = Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")]
-Stride = Annotated[int | None,
-                   typer.Option(min=1, help="Let rows overlap: each begins so many tokens after the last.")]
-Rows = Annotated[int | None, typer.Option("--batch", min=1, help="Rows in one pass; the recipe's by default.")]
-Memory = Annotated[int | None,
-                   typer.Option(min=1, help="Tokens that a model with a memory remembers; as in training by default.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
-
-def evaluate(run: Run, files: Files = None, *, baselines: Baselines = False, beams: Beams = None, limit: Limit = None,
-             stride: Stride = None, batch: Rows = None, memory: Memory = None, dtype: Dtype = "auto",
-             base: Base = None, as_json: AsJson = False) -> None:
+def evaluate(
+    run: Run,
+    files: Annotated[list[str] | None, typer.Argument(
+        metavar="[FILE]...", help="Text, or pairs for a translator; the run's own held-out text without it.")] = None,
+    *,
+    baselines: Annotated[bool, typer.Option(
+        "--baselines", help="Compare a language model with a unigram model, a 5-gram model and xz.")] = False,
+    beams: Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")] = None,
+    stride: Annotated[int | None, typer.Option(
+        min=1, help="Let rows overlap: each begins so many tokens after the last.")] = None,
+    batch: Annotated[int | None, typer.Option(
+        "--batch", min=1, help="Rows in one pass; the recipe's by default.")] = None,
+    memory: Annotated[int | None, typer.Option(
+        min=1, help="Tokens that a model with a memory remembers; as in training by default.")] = None,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
+    base: Base = None, as_json: AsJson = False,
+) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
     from saucier.jobs.pretraining.held_out import EvaluationRequest, describe_measurements, evaluate_again
     from saucier.plain import format_quantity

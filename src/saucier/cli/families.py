@@ -1,19 +1,21 @@
 """`saucier families`: which published checkpoints can be opened, and as what."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from saucier.cli.arguments import AsJson, print_found, refuse_page
 
-Name = Annotated[str, typer.Argument(metavar="[MODEL_TYPE]", help="One of them, with its fields. Default: the list.")]
-Page = Annotated[bool, typer.Option("--page", callback=refuse_page,
-                                    help="Until 0.2 this printed docs/published.md; now tools/book.py writes it.")]
 
-
-def families(name: Name = "", *, page: Page = False, as_json: AsJson = False) -> None:
+def families(
+    name: Annotated[str, typer.Argument(
+        metavar="[MODEL_TYPE]", help="One of them, with its fields. Default: the list.")] = "",
+    *,
+    page: Annotated[bool, typer.Option(
+        "--page", callback=refuse_page, help="Until 0.2 this printed docs/published.md; now tools/book.py writes "
+        "it.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """List the published layouts that can be opened and written, with their classes; or all about one of them."""
     from saucier.families import LAYOUTS
     from saucier.lens import layouts

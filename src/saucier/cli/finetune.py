@@ -1,28 +1,29 @@
 """`saucier finetune`: a labelled file and a model become a model for a task."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
 
 from saucier.cli.arguments import Out
 
-What = Annotated[str, typer.Argument(metavar="TASK", help="A kind of task, such as classification or "
-                                     "translation; a file of settings; or a folder.")]
-Words = Annotated[list[str] | None,
-                  typer.Argument(metavar="[key.sub=value]...",
-                                 help="Settings, such as training.epochs=5 or task.label=COLUMN.")]
-Model = Annotated[str | None, typer.Option(
-    "--model", metavar="MODEL", help="A folder, a run, or a hub id; or a recipe, to learn from nothing.")]
-Data = Annotated[list[str] | None, typer.Option("--data", metavar="FILE...", help="Labelled rows to learn from.")]
-HeldOut = Annotated[list[str] | None,
-                    typer.Option("--held-out", metavar="FILE", help="To measure with; a tenth of the data without.")]
-Test = Annotated[list[str] | None, typer.Option("--test", metavar="FILE", help="To measure with at the very end.")]
 
-
-def finetune(what: What, words: Words = None, *, model: Model = None, data: Data = None, held_out: HeldOut = None,
-             test: Test = None, out: Out = None) -> None:
+def finetune(
+    what: Annotated[str, typer.Argument(
+        metavar="TASK", help="A kind of task, such as classification or translation; a file of settings; or a "
+        "folder.")],
+    words: Annotated[list[str] | None, typer.Argument(
+        metavar="[key.sub=value]...", help="Settings, such as training.epochs=5 or task.label=COLUMN.")] = None,
+    *,
+    model: Annotated[str | None, typer.Option(
+        "--model", metavar="MODEL", help="A folder, a run, or a hub id; or a recipe, to learn from nothing.")] = None,
+    data: Annotated[list[str] | None, typer.Option(
+        "--data", metavar="FILE...", help="Labelled rows to learn from.")] = None,
+    held_out: Annotated[list[str] | None, typer.Option(
+        "--held-out", metavar="FILE", help="To measure with; a tenth of the data without.")] = None,
+    test: Annotated[list[str] | None, typer.Option(
+        "--test", metavar="FILE", help="To measure with at the very end.")] = None,
+    out: Out = None,
+) -> None:
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
     from saucier.jobs.finetuning.finetune import finetune as work
     from saucier.jobs.finetuning.predict import FINETUNING

@@ -1,7 +1,5 @@
 """`saucier merge`: an adapter added to its base model, with a comparison of the two on text."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +8,16 @@ import typer
 
 from saucier.cli.arguments import AsJson, Base, new_folder, print_found
 
-Adapter = Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
-                                      help="A new folder for the merged model.")]
-Text = Annotated[Path | None, typer.Option(help="Text to compare on; a few sentences of our own without.")]
 
-
-def merge(adapter: Adapter, out: Target, *, base: Base = None, text: Text = None, as_json: AsJson = False) -> None:
+def merge(
+    adapter: Annotated[Path, typer.Argument(metavar="ADAPTER", help="The folder of a LoRA adapter, or a tuned run.")],
+    out: Annotated[Path, typer.Option(
+        "--out", metavar="DIR", callback=new_folder, help="A new folder for the merged model.")],
+    *,
+    base: Base = None,
+    text: Annotated[Path | None, typer.Option(help="Text to compare on; a few sentences of our own without.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Add an adapter to its base model's weights, compare the outputs of both, and write the merged model."""
     from saucier.jobs.merge import merge_adapter as work
 

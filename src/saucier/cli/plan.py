@@ -1,7 +1,5 @@
 """`saucier plan`: the cost of a recipe before it is cooked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +7,14 @@ import typer
 
 from saucier.cli.arguments import AsJson, DataFiles, HeldOutFiles, NoCalibrate, What, Words, print_found
 
-Seconds = Annotated[float, typer.Option(min=0.1, help="How long to measure this machine.")]
 
-
-def plan(what: What, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
-         seconds: Seconds = 5.0, no_calibrate: NoCalibrate = False, as_json: AsJson = False) -> None:
+def plan(
+    what: What, words: Words = None,
+    *,
+    data: DataFiles = None, held_out: HeldOutFiles = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to measure this machine.")] = 5.0,
+    no_calibrate: NoCalibrate = False, as_json: AsJson = False,
+) -> None:
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time."""
     from saucier.cli.arguments import read_recipe_words
     from saucier.cost.planning import make_plan, render_plan

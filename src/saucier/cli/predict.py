@@ -1,7 +1,5 @@
 """`saucier predict`: a model that was fine-tuned for a task answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,16 +7,19 @@ import typer
 
 from saucier.cli.arguments import AsJson, Base, new_file
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a fine-tuning, or a model for a task.")]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Rows to answer for.")]
-Texts = Annotated[list[str] | None,
-                  typer.Option("--text", metavar="TEXT",
-                               help="A text to answer for; `FIRST ||| SECOND` for a pair. Can be given again.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file, help="Write JSON lines here.")]
 
-
-def predict(model: Model, files: Files = None, *, texts: Texts = None, base: Base = None, out: Out = None,
-            as_json: AsJson = False) -> None:
+def predict(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The folder of a fine-tuning, or a model for a task.")],
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Rows to answer for.")] = None,
+    *,
+    texts: Annotated[list[str] | None, typer.Option(
+        "--text", metavar="TEXT", help="A text to answer for; `FIRST ||| SECOND` for a pair. Can be given "
+        "again.")] = None,
+    base: Base = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", callback=new_file, help="Write JSON lines here.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file."""
     from saucier.errors import InputError
     from saucier.jobs.finetuning.predict import predict_answers

@@ -1,7 +1,5 @@
 """`saucier recipes`: what there is to cook."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,15 +10,17 @@ if TYPE_CHECKING:
     from saucier.recipes import Recipe
     from saucier.table import Table
 
-Book = Annotated[bool,
-                 typer.Option("--book", callback=refuse_page,
-                              help="Until 0.2 this printed docs/book.md; now tools/book.py writes it.")]
-Bodies = Annotated[bool,
-                   typer.Option("--bodies", callback=refuse_page,
-                                help="Until 0.2 this printed docs/bodies.md; now tools/book.py writes it.")]
 
-
-def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = False) -> None:
+def recipes(
+    *,
+    as_json: AsJson = False,
+    book: Annotated[bool, typer.Option(
+        "--book", callback=refuse_page, help="Until 0.2 this printed docs/book.md; now tools/book.py writes "
+        "it.")] = False,
+    bodies: Annotated[bool, typer.Option(
+        "--bodies", callback=refuse_page, help="Until 0.2 this printed docs/bodies.md; now tools/book.py writes "
+        "it.")] = False,
+) -> None:
     """List the recipes: family, objective, parameters and what they are for."""
     from saucier.recipes import names, recipe
 
@@ -28,7 +28,7 @@ def recipes(*, as_json: AsJson = False, book: Book = False, bodies: Bodies = Fal
     print_found(lambda: [recipe_as_json(one) for one in found], lambda: recipes_table(found), as_json=as_json)
 
 
-def recipe_as_json(one: Recipe) -> dict[str, Any]:
+def recipe_as_json(one: "Recipe") -> dict[str, Any]:
     """Return what the table says, as plain values."""
     from saucier.config import parameters
 
@@ -38,7 +38,7 @@ def recipe_as_json(one: Recipe) -> dict[str, Any]:
             "claims": one.claims.model_dump(exclude_none=True)}
 
 
-def recipes_table(found: list[Recipe]) -> Table:
+def recipes_table(found: "list[Recipe]") -> "Table":
     """Return the table for a person."""
     from saucier.config import parameters
     from saucier.plain import format_quantity

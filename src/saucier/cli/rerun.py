@@ -1,7 +1,5 @@
 """`saucier rerun`: repeat a run, and say whether the result is equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +7,13 @@ import typer
 
 from saucier.cli.arguments import AsJson, new_folder, print_found
 
-Finished = Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")]
-Again = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
-                                            help="Where to; RUN-again by default.")]
 
-
-def rerun(run: Finished, out: Again = None, as_json: AsJson = False) -> None:
+def rerun(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")],
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="DIR", callback=new_folder, help="Where to; RUN-again by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Repeat a run from its passport. Exit code 0 when both results are equal to the last bit, 1 when they differ."""
     from saucier.jobs.pretraining.cook import rerun as work
 

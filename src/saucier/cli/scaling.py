@@ -1,7 +1,5 @@
 """`saucier scaling`: a power law through finished runs. Nothing is imported before it is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,19 +7,21 @@ import typer
 
 from saucier.cli.arguments import AsJson, new_folder, print_found
 
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of comparisons.")]
-By = Annotated[str, typer.Option("--by", help="both (parameters and tokens), parameters, tokens or flops.")]
-LeftOut = Annotated[list[Path] | None, typer.Option(
-    "--predict", metavar="RUN", help="Leave this run out and predict it; the largest ones by default. "
-                                     "Can be given again.")]
-MarkdownPage = Annotated[Path | None, typer.Option(
-    "--page", metavar="FILE.md", help="Write it into a page of Markdown, its picture beside it.")]
-Page = Annotated[Path | None, typer.Option("--out", metavar="DIR", callback=new_folder,
-                                           help="Draw it into DIR/scaling.html.")]
 
-
-def scaling(runs: Runs, *, by: By = "both", predict: LeftOut = None, out: Page = None,
-            page: MarkdownPage = None, as_json: AsJson = False) -> None:
+def scaling(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders of comparisons.")],
+    *,
+    by: Annotated[str, typer.Option(
+        "--by", help="both (parameters and tokens), parameters, tokens or flops.")] = "both",
+    predict: Annotated[list[Path] | None, typer.Option(
+        "--predict", metavar="RUN", help="Leave this run out and predict it; the largest ones by default. Can be given "
+        "again.")] = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="DIR", callback=new_folder, help="Draw it into DIR/scaling.html.")] = None,
+    page: Annotated[Path | None, typer.Option(
+        "--page", metavar="FILE.md", help="Write it into a page of Markdown, its picture beside it.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Fit a scaling law to finished runs, and predict the largest of them, which it was not fitted to."""
     from saucier.jobs.comparison import scaling as work
     from saucier.jobs.comparison.report import named_law, write_scaling_page

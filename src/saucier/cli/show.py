@@ -1,7 +1,5 @@
 """`saucier show`: the anatomy of a model. Nothing is imported before it is needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,17 +7,20 @@ import typer
 
 from saucier.cli.arguments import AsJson, Words, print_found
 
-What = Annotated[str, typer.Argument(
-    metavar="NAME|FILE", help="A recipe's name or file, a run folder, or a saved model.")]
-Length = Annotated[int | None, typer.Option(min=1, help="Tokens in a row; the recipe's length by default.")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Rows in training; the recipe's (micro-)batch by default.")]
-
 DEFAULT_LENGTH, DEFAULT_BATCH = 512, 8
 """Used for a saved model, which has no recipe."""
 
 
-def show(what: What, words: Words = None, *, length: Length = None, batch: Batch = None,
-         as_json: AsJson = False) -> None:
+def show(
+    what: Annotated[str, typer.Argument(
+        metavar="NAME|FILE", help="A recipe's name or file, a run folder, or a saved model.")],
+    words: Words = None,
+    *,
+    length: Annotated[int | None, typer.Option(min=1, help="Tokens in a row; the recipe's length by default.")] = None,
+    batch: Annotated[int | None, typer.Option(
+        min=1, help="Rows in training; the recipe's (micro-)batch by default.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs."""
     from saucier.checkpoints.hub import find_finetuned_model
     from saucier.cost.workload import STATES

@@ -1,32 +1,18 @@
 """`saucier tokenizer`: train one on text, or see how one splits a text."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, new_folder
+from saucier.cli.arguments import AsJson, new_folder, print_found
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None,
                   help="Train a tokenizer, or see how one splits a text.")
-
-Files = Annotated[list[str] | None,
-                  typer.Argument(metavar="[FILE]...",
-                                 help="Text to learn from; Python's own documentation without it.")]
-Kind = Annotated[str, typer.Option(help="byte_bpe, bpe, wordpiece, unigram, bytes or characters.")]
-Vocab = Annotated[int, typer.Option(min=1, help="Size of the vocabulary, special tokens included.")]
-Target = Annotated[Path, typer.Option("--out", metavar="DIR", callback=new_folder,
-                                      help="A new folder for tokenizer.json.")]
-Folder = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with tokenizer.json.")]
-Texts = Annotated[list[str] | None,
-                  typer.Argument(metavar="[TEXT]...", help="The text to split; standard input without it.")]
 
 COLOURS = ("on #28405e", "on #5a3b2a", "on #2f4f3a", "on #4d3358")
 """Backgrounds of neighbouring tokens."""
@@ -40,8 +26,15 @@ def options(context: typer.Context) -> None:
 
 
 @app.command()
-def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = "byte_bpe",
-          vocab: Vocab = 8000) -> None:
+def train(
+    files: Annotated[list[str] | None, typer.Argument(
+        metavar="[FILE]...", help="Text to learn from; Python's own documentation without it.")] = None,
+    *,
+    out: Annotated[Path, typer.Option(
+        "--out", metavar="DIR", callback=new_folder, help="A new folder for tokenizer.json.")] = Path("tokenizer"),
+    kind: Annotated[str, typer.Option(help="byte_bpe, bpe, wordpiece, unigram, bytes or characters.")] = "byte_bpe",
+    vocab: Annotated[int, typer.Option(min=1, help="Size of the vocabulary, special tokens included.")] = 8000,
+) -> None:
     """Train a tokenizer and save it as transformers reads it."""
     from saucier.errors import InputError
     from saucier.text.tokenizer.training import train_tokenizer_on_files
@@ -54,9 +47,15 @@ def train(files: Files = None, *, out: Target = Path("tokenizer"), kind: Kind = 
 
 
 @app.command()
-def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> None:
+def inspect(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or a folder with tokenizer.json.")],
+    texts: Annotated[list[str] | None, typer.Argument(
+        metavar="[TEXT]...", help="The text to split; standard input without it.")] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show how a tokenizer splits a text: its tokens, their ids, and bytes a token."""
-    from saucier.jobs.run.console import print_json, print_table
+    from rich.console import Group
+
     from saucier.opened import run_folder_of
     from saucier.text.tokenizer.tokenizer import load_tokenizer
     from saucier.text.tokenizer.training import split_text
@@ -64,16 +63,14 @@ def inspect(folder: Folder, texts: Texts = None, as_json: AsJson = False) -> Non
     found = load_tokenizer(run_folder_of(folder))
     text = " ".join(texts) if texts else sys.stdin.read()
     split = split_text(found, text)
-    if as_json:
-        print_json({"text": text, "tokens": [token for _, token in split], "ids": [number for number, _ in split]})
-        return
-    print_table(color_tokens([token for _, token in split]))
+    ids, tokens = [number for number, _ in split], [token for _, token in split]
     density = len(text.encode()) / max(1, len(split))
-    print_table(f"{len(split)} tokens, {density:.2f} bytes a token, vocabulary of {found.vocab_size:,}")
-    print_table(" ".join(str(number) for number, _ in split))
+    summary = f"{len(split)} tokens, {density:.2f} bytes a token, vocabulary of {found.vocab_size:,}"
+    print_found(lambda: {"text": text, "tokens": tokens, "ids": ids},
+                lambda: Group(color_tokens(tokens), summary, " ".join(map(str, ids))), as_json=as_json)
 
 
-def color_tokens(tokens: list[str]) -> Text:
+def color_tokens(tokens: list[str]) -> "Text":
     """Show tokens one after another; without colours a bar is between them."""
     from rich.text import Text
 

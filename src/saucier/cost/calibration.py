@@ -68,6 +68,11 @@ class Calibration(Config):
     threads: int
     """Threads that took part."""
 
+    def step_seconds(self, recipe: Recipe, work: Workload) -> float:
+        """Return what one update takes: its micro-batches, and the optimizer's step."""
+        rows = max(len(batch) for batch in work.batches)
+        return -(-rows // (recipe.training.micro_batch or rows)) * self.micro_seconds + self.update_seconds
+
 
 def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu",
               threads: int | None = None) -> Calibration:

@@ -28,8 +28,10 @@ from saucier.recipes import Recipe
 from saucier.table import Table
 
 PLAN_FILE = "plan.json"
-SCALED = {"layers": "measured with one and two layers, and scaled up",
-          "products": "too large to try here: from the speed of one product of matrices, memory as counted"}
+SCALED = {"whole": "", "layers": "measured with one and two layers, and scaled up",
+          "products": "too large to try here: from the speed of one product of matrices, memory as counted",
+          None: "nothing was measured: no time, and memory only as counted"}
+"""What a plan says of how it was measured."""
 UNKNOWN = "float32"
 """The number format that is assumed without a calibration."""
 
@@ -120,10 +122,7 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
 def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibration, held_out: int,
               program: int | None) -> Plan:
     """Add to a plan what the calibration says."""
-    rows = max(len(batch) for batch in work.batches)
-    pieces = -(-rows // (recipe.training.micro_batch or rows))
-    step = pieces * measured.micro_seconds + measured.update_seconds + work.seconds
-    training = recipe.training
+    training, step = recipe.training, measured.step_seconds(recipe, work) + work.seconds
     evaluations = -(-training.steps // training.evaluate_every) + (training.average > 1)  # the mean of checkpoints too
     evaluation = evaluations * held_out * measured.evaluation_seconds
     return plan.model_copy(update={
@@ -134,16 +133,10 @@ def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibrati
 def plan_notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured: Calibration | None) -> tuple[str,
                                                                                                                    ...]:
     """Say what was assumed."""
-    said = []
-    if not work.real:
-        said.append("the text has not been read: rows are taken to be as long as in the recipe")
-    if not held_out_tokens:
-        said.append("the time of evaluations is left out, as the held-out text is not known yet")
-    if measured is None:
-        said.append("nothing was measured: no time, and memory only as counted")
-    elif measured.how in SCALED:
-        said.append(SCALED[measured.how])
-    return tuple(said)
+    notes = ("" if work.real else "the text has not been read: rows are taken to be as long as in the recipe",
+             "" if held_out_tokens else "the time of evaluations is left out, as the held-out text is not known yet",
+             SCALED[measured.how if measured else None])
+    return tuple(filter(None, notes))
 
 
 def plan_lines(plan: Plan) -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ from saucier import config as c
 from saucier import machine
 from saucier.config import flops_per_token, parameters
 from saucier.cost.calibration import RATE_SCALE, Calibration, CalibrationJob, CalibrationMethod
-from saucier.cost.workload import STATES, count_batch_tokens, load_workload
+from saucier.cost.workload import count_batch_tokens, load_workload, model_memory
 from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, keep_freed_memory
 from saucier.model import build
 from saucier.objectives.base import ObjectiveInputs, TokenIds
@@ -201,10 +201,7 @@ class Bench:
 
     def counted(self, model: c.Transformer, rows: int) -> int:
         """Return the bytes that training needs, counted from the config."""
-        training, size = self.recipe.training, 4 if self.dtype == "float32" else 2
-        return c.estimate_memory(model, batch=rows, length=training.length, training=True,
-                                 optimizer_states=STATES[training.optimizer.kind], value_bytes=size,
-                                 activations=training.activations).total
+        return model_memory(model, self.recipe, rows, self.dtype).total
 
     def rough(self, model: c.Transformer, micro: int) -> Measurement:
         """Guess from the speed of one product and of AdamW on a few million parameters, and from counted memory."""

@@ -248,15 +248,20 @@ def passes_flops(model: Transformer, length: int, tokens: StepTokens) -> float:
     return sum(part.flops * counts.get(part.name, tokens.first) for part in parts)
 
 
+def model_memory(model: Transformer, recipe: Recipe, rows: int, dtype: str) -> MemoryEstimate:
+    """Return the bytes for training one model on so many rows, counted from the config."""
+    training = recipe.training
+    return estimate_memory(model, batch=rows, length=training.length, training=True,
+                           optimizer_states=STATES[training.optimizer.kind],
+                           value_bytes=4 if dtype == "float32" else 2, activations=training.activations)
+
+
 def training_memory(recipe: Recipe, vocab: int, dtype: str) -> MemoryEstimate:
     """Return the bytes for a micro-batch, counted from the config; a generator's tables as if it had its own."""
     rows = min(recipe.training.micro_batch or recipe.training.batch, recipe.training.batch)
     models = [body := recipe.model_for(vocab)]
     if isinstance(recipe.objective, Replaced):
         models.append(derive_generator(body, recipe.objective))
-    needed = [estimate_memory(model, batch=rows, length=recipe.training.length, training=True,
-                              optimizer_states=STATES[recipe.training.optimizer.kind],
-                              value_bytes=4 if dtype == "float32" else 2, activations=recipe.training.activations)
-              for model in models]
+    needed = [model_memory(model, recipe, rows, dtype) for model in models]
     return MemoryEstimate(**{one.name: sum(getattr(each, one.name) for each in needed)
                              for one in fields(MemoryEstimate)})

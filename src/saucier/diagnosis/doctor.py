@@ -48,7 +48,7 @@ class Finding:
 def check_model(model: Transformer, tokenizer: Tokenizer | None) -> Iterator[Finding]:
     """Look at everything that needs no text."""
     yield check_finite_weights(model)
-    yield from check_ties(model)
+    yield check_ties(model)
     if tokenizer is None:
         yield Finding("the tokenizer fits", "does not apply", "the folder holds no tokenizer")
     else:
@@ -75,24 +75,23 @@ def check_finite_weights(model: Transformer) -> Finding:
     return make_finding("weights are finite", faults, f"{count:,} of them")
 
 
-def check_ties(model: Transformer) -> Iterator[Finding]:
+def check_ties(model: Transformer) -> Finding:
     """What the config calls tied is one tensor."""
-    faults, found = [], []
+    ties: list[tuple[bool, str, str]] = []  # whether it is so, and what there is to say
     language, table = model.config.language_head, (model.decoder_embed or model.embed).tokens
     if language is not None and language.tied:
-        found.append("the output layer is the token table")
         head = getattr(model.head, "language", model.head)
-        if getattr(head, "weight", None) is not getattr(table, "weight", None):
-            faults.append("the output layer is to be the token table, and is another tensor")
+        ties.append((getattr(head, "weight", None) is getattr(table, "weight", None),
+                     "the output layer is the token table",
+                     "the output layer is to be the token table, and is another tensor"))
     embed = model.config.decoder_embed
     if embed is not None and embed.tied and model.decoder_embed is not None:
-        found.append("both sides have one token table")
-        if model.decoder_embed.tokens.weight is not model.embed.tokens.weight:
-            faults.append("the sides are to have one token table, and have two")
-    if found:
-        yield make_finding("tied weights are tied", faults, "; ".join(found))
-    else:
-        yield Finding("tied weights are tied", "does not apply", "the config ties none")
+        ties.append((model.decoder_embed.tokens.weight is model.embed.tokens.weight, "both sides have one token table",
+                     "the sides are to have one token table, and have two"))
+    if not ties:
+        return Finding("tied weights are tied", "does not apply", "the config ties none")
+    return make_finding("tied weights are tied", [fault for holds, _, fault in ties if not holds],
+                        "; ".join(said for _, said, _ in ties))
 
 
 def check_vocabulary(name: str, embed: c.Embedding, tokenizer: Tokenizer) -> Finding:
@@ -250,7 +249,8 @@ def check_law(law: Law, model: Transformer, rows: Sequence[TextRow], tolerance: 
     reason = law.reason(model.config)
     if reason is not None:
         return Finding(law.name, "does not apply", reason)
-    gap, left_out = law.gap(model, rows), law.text(model.config)
+    with torch.no_grad():
+        gap, left_out = law.gap(model, rows), law.text(model.config)
     return Finding(law.name, "holds" if gap <= tolerance else "fails", f"places only: {left_out}" if left_out else "",
                    gap, tolerance)
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.config import longest_input
-from saucier.config.questions import global_terms
+from saucier.diagnosis.scope import wants_global
 from saucier.errors import InputError
 from saucier.generation.packed_weights import inference_view
 from saucier.model import Transformer
@@ -76,16 +76,9 @@ class RenumberedModel:
         ids = torch.tensor([own], device=self.model.embed.tokens.weight.device)
         pair = self.model.config.encoder is not None and self.model.config.decoder is not None
         given = {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
-        if self.asks_separators:  # a piece of text has no question before its first separator
+        if wants_global(self.model.config):  # a piece of text has no question before its first separator
             given["global_attention_mask"] = (torch.arange(len(own), device=ids.device) == 0)[None].long()
         return given
-
-    @property
-    def asks_separators(self) -> bool:
-        """Whether separators tell which tokens are global where a batch names none."""
-        stack = self.model.config.encoder
-        seen = [term for part in (stack.attentions() if stack else ()) for term in global_terms(part.visibility)]
-        return any(term.otherwise.kind in ("before_separator", "after_separator") for term in seen)
 
     def hidden(self, row: Sequence[int]) -> Tensor:
         """Return the vectors of the last layer. Shapes: -> [L, D]."""

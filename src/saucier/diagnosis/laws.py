@@ -102,8 +102,7 @@ def empty_prefix(model: Transformer, rows: int) -> dict[str, Tensor]:
 def run_batch(model: Transformer, rows: Sequence[TextRow], batch: dict[str, Any],
               side: str = "right") -> list[RowOutput]:
     """Run a batch, and return the output for each row, without its padding."""
-    with torch.no_grad():
-        output = model(**batch)
+    output = model(**batch)
     side = "right" if rows[0].target is not None else side
     return [cut_row(output, number, len(row.written), side) for number, row in enumerate(rows)]
 
@@ -153,7 +152,7 @@ class Law:
     name: str
     reason: Callable[[c.Transformer], Reason]
     gap: Callable[[Transformer, Sequence[TextRow]], float]
-    """The largest difference on some rows."""
+    """The largest difference on some rows; to be called without gradients."""
     text: Callable[[c.Transformer], Reason] = any_text_reason
     """Why the head's answer for a whole text is left out; None where it is compared too."""
     exact: bool = False
@@ -215,13 +214,12 @@ def read_with_cache(model: Transformer, row: TextRow, sizes: Sequence[int]) -> R
     cache, found = model.new_cache(1, len(row.written)), []
     states = encode_source(model, row)
     head = {"compute_logits": any_text_reason(model.config) is None}
-    with torch.no_grad():
-        for end, piece in zip(accumulate(sizes), ids.split(list(sizes), dim=1), strict=False):
-            if row.target is None:
-                found.append(model(piece, cache=cache, **head, **empty_prefix(model, 1)))
-            else:
-                found.append(model(None, decoder_input_ids=piece, cache=cache, **states, **head))
-            assert cache.length == end
+    for end, piece in zip(accumulate(sizes), ids.split(list(sizes), dim=1), strict=False):
+        if row.target is None:
+            found.append(model(piece, cache=cache, **head, **empty_prefix(model, 1)))
+        else:
+            found.append(model(None, decoder_input_ids=piece, cache=cache, **states, **head))
+        assert cache.length == end
     names = [name for name in ("last_hidden_state", "logits") if isinstance(value := getattr(found[0], name), Tensor)
              and value.dim() == 3]
     return RowOutput({name: torch.cat([getattr(one, name)[0] for one in found], dim=0) for name in names}, {})
@@ -232,8 +230,7 @@ def encode_source(model: Transformer, row: TextRow) -> dict[str, Any]:
     if row.target is None:
         return {}
     batch = {name: value for name, value in make_batch(model, [row]).items() if name not in MASKS}
-    with torch.no_grad():
-        output = model(**batch)
+    output = model(**batch)
     return {"encoder_output": output.encoder_last_hidden_state, "encoder_states": output.encoder_states}
 
 
@@ -243,10 +240,9 @@ def left_cache_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
     ids, mask, places = batch["input_ids"], batch["attention_mask"], batch["places"]
     cache, found, prompt = model.new_cache(*ids.shape), [], min(len(row.ids) for row in rows)
     sizes = [ids.shape[1] - prompt + 1, *[1] * (prompt - 1)]
-    with torch.no_grad():
-        for end, piece in zip(accumulate(sizes), ids.split(sizes, dim=1), strict=True):
-            found.append(model(piece, mask[:, :end], places=places[:, end - piece.shape[1]:end], cache=cache,
-                               **empty_prefix(model, len(rows))).last_hidden_state)
+    for end, piece in zip(accumulate(sizes), ids.split(sizes, dim=1), strict=True):
+        found.append(model(piece, mask[:, :end], places=places[:, end - piece.shape[1]:end], cache=cache,
+                           **empty_prefix(model, len(rows))).last_hidden_state)
     whole = torch.cat(found, dim=1)
     return max(relative_difference(whole[number, -prompt:], run_alone(model, row).places["last_hidden_state"][-prompt:])
                for number, row in enumerate(rows))
@@ -263,8 +259,7 @@ def packed_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
         targets = [row.written for row in rows]
         batch |= {"decoder_input_ids": join_rows(model, targets), "decoder_documents": number_texts(model, targets),
                   "decoder_position_ids": count_positions(model, targets) + model.config.output_embed.first_position}
-    with torch.no_grad():
-        output = model(**batch, compute_logits=False, **empty_prefix(model, 1))
+    output = model(**batch, compute_logits=False, **empty_prefix(model, 1))
     ends = [0, *accumulate(len(row.written) for row in rows)]
     return max(relative_difference(output.last_hidden_state[0, start:end],
                                    run_alone(model, row).places["last_hidden_state"])
@@ -298,11 +293,10 @@ def memory_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
 def read_in_segments(model: Transformer, text: Sequence[int], size: int) -> Tensor:
     """Read a text a few tokens at a time. Shapes: -> [L, D]."""
     found, mems = [], None
-    with torch.no_grad():
-        for piece in join_rows(model, [text]).split(size, dim=1):
-            output = model(piece, mems=mems, use_mems=True)
-            found.append(output.last_hidden_state[0])
-            mems = output.mems
+    for piece in join_rows(model, [text]).split(size, dim=1):
+        output = model(piece, mems=mems, use_mems=True)
+        found.append(output.last_hidden_state[0])
+        mems = output.mems
     return torch.cat(found)
 
 

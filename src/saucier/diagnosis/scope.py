@@ -27,6 +27,11 @@ def attentions(config: c.Transformer) -> list[c.SelfAttention]:
     return [part for part in sublayers(config) if isinstance(part, c.SelfAttention)]
 
 
+def first_that_applies(*reasons: tuple[bool, str]) -> Reason:
+    """Return the first reason whose condition is met; None where none is."""
+    return next((words for applies, words in reasons if applies), None)
+
+
 def batch_reason(config: c.Transformer) -> Reason:
     """Rows in a batch with others of the same length."""
     return next((reason for part in attentions(config) if (reason := part.kernel.batch_reason)), None)
@@ -34,87 +39,78 @@ def batch_reason(config: c.Transformer) -> Reason:
 
 def padding_reason(config: c.Transformer) -> Reason:
     """Padding that no position reads."""
-    if config.embed.projection is not None and config.embed.projection.kind == "trigram":
-        return "each token is read with its neighbours, padding or not, as published"
-    if any(c.mixes_padding(stack) for stack in stacks_of(config)):
-        return "its transform mixes a row with its padding, as published"
-    return batch_reason(config)
+    return first_that_applies(
+        (config.embed.projection is not None and config.embed.projection.kind == "trigram",
+         "each token is read with its neighbours, padding or not, as published"),
+        (any(c.mixes_padding(stack) for stack in stacks_of(config)),
+         "its transform mixes a row with its padding, as published")) or batch_reason(config)
 
 
 def right_reason(config: c.Transformer) -> Reason:
     """Rows with padding after them."""
-    if reason := padding_reason(config):
-        return reason
-    if not all(fits_any_length(part.visibility) for part in attentions(config)):
-        return "the last block of a row is seen by all, and padding moves it"
-    if any(part.kernel.is_ring(part.visibility) for part in attentions(config)):
-        return "a row is a ring of chunks, or sorted by hashes, and padding moves its end"
-    return None
+    parts = attentions(config)
+    return padding_reason(config) or first_that_applies(
+        (not all(fits_any_length(part.visibility) for part in parts),
+         "the last block of a row is seen by all, and padding moves it"),
+        (any(part.kernel.is_ring(part.visibility) for part in parts),
+         "a row is a ring of chunks, or sorted by hashes, and padding moves its end"))
 
 
 def left_reason(config: c.Transformer) -> Reason:
     """Rows with padding, or other text, before them."""
-    if reason := right_reason(config):
-        return reason
-    if not all(fits_any_place(part.visibility) and part.kernel.any_place
-               for part in attentions(config)):
-        return "its blocks or chunks are counted from the row's beginning"
-    if isinstance(config.head, c.QuestionSpanHead):
-        return "its question is counted from the row's beginning, as published"
-    if any(stack.memory is not None and stack.memory.start.kind == "zeros" for stack in stacks_of(config)):
-        return "a memory of zeros stands before every row, so nothing else can"
-    return None
+    return right_reason(config) or first_that_applies(
+        (not all(fits_any_place(part.visibility) and part.kernel.any_place for part in attentions(config)),
+         "its blocks or chunks are counted from the row's beginning"),
+        (isinstance(config.head, c.QuestionSpanHead),
+         "its question is counted from the row's beginning, as published"),
+        (any(stack.memory is not None and stack.memory.start.kind == "zeros" for stack in stacks_of(config)),
+         "a memory of zeros stands before every row, so nothing else can"))
+
+
+def sees_past_alone(part: c.SelfAttention) -> bool:
+    """Whether an attention sees nothing of what comes after a position."""
+    return any(isinstance(term, c.Causal) for term in list_terms(part.visibility))
 
 
 def future_reason(config: c.Transformer) -> Reason:
     """Later tokens that no earlier position sees."""
-    if config.decoder is None:
-        return "an encoder sees a whole text"
-    inner = [residual.inner for block in config.decoder.blocks() for residual in block.sublayers]
-    if not all(any(isinstance(term, c.Causal) for term in list_terms(part.visibility)) for part in inner
-               if isinstance(part, c.SelfAttention)):
-        return "its decoder sees a whole text"
-    if any(part.kernel.sorts_rows for part in attentions(config)):
-        return "rows are sorted by hashes, so later tokens move the chunks that earlier ones see"
-    return None
+    written = config.decoder.attentions() if config.decoder else ()
+    return first_that_applies(
+        (config.decoder is None, "an encoder sees a whole text"),
+        (not all(map(sees_past_alone, written)), "its decoder sees a whole text"),
+        (any(part.kernel.sorts_rows for part in attentions(config)),
+         "rows are sorted by hashes, so later tokens move the chunks that earlier ones see"))
 
 
 def cache_reason(config: c.Transformer) -> Reason:
     """Decoding with a key-value cache."""
-    if reason := future_reason(config) or batch_reason(config):
-        return reason
-    assert config.decoder is not None, "future_reason() refuses encoders"
-    if config.decoder.memory is not None:
-        return "it keeps a memory, not a cache"
-    if any(isinstance(part, c.Experts) and part.capacity for part in sublayers(config)):
-        return "what its experts have room for depends on the tokens of one pass"
-    return None
+    return future_reason(config) or batch_reason(config) or first_that_applies(
+        (config.decoder is not None and config.decoder.memory is not None, "it keeps a memory, not a cache"),
+        (any(isinstance(part, c.Experts) and part.capacity is not None for part in sublayers(config)),
+         "what its experts have room for depends on the tokens of one pass"))
 
 
 def left_cache_reason(config: c.Transformer) -> Reason:
     """Decoding of left-padded rows, as generation does it."""
-    if config.encoder is not None and config.decoder is not None:
-        return "its target side is not padded on the left"
-    return cache_reason(config) or left_reason(config)
+    return "its target side is not padded on the left" if len(stacks_of(config)) > 1 \
+        else cache_reason(config) or left_reason(config)
 
 
 def packing_reason(config: c.Transformer) -> Reason:
     """Several texts in one row."""
-    if not all(part.start.kind == "zeros" for part in list_recurrent_parts(config.decoder)):
-        return "its decoder begins in what the encoder ended in, which is one for a row"
-    return left_reason(config)
+    fresh = all(part.start.kind == "zeros" for part in list_recurrent_parts(config.decoder))
+    return left_reason(config) if fresh else "its decoder begins in what the encoder ended in, which is one for a row"
 
 
 def memory_reason(config: c.Transformer) -> Reason:
     """A text in segments with a memory."""
     remembering = [stack.memory for stack in stacks_of(config) if stack.memory is not None]
-    if not remembering:
-        return "it keeps no memory"
-    if not all(any(isinstance(term, c.Causal) for term in list_terms(part.visibility)) for part in attentions(config)):
-        return "it sees both ways, so a segment does not see what comes after it"
-    if any(one.reuse is not None for one in remembering):
-        return "its memory keeps the first positions of a segment only"
-    return None
+    return first_that_applies(
+        (not remembering, "it keeps no memory"),
+        (not all(map(sees_past_alone, attentions(config))),
+         "it sees both ways, so a segment does not see what comes after it"),
+        (any(one.reuse is not None for one in remembering),
+         "its memory keeps the first positions of a segment only"))
 
 
 def pick_positions(config: c.Transformer) -> tuple[c.Pick | c.Pooling, ...]:
@@ -134,30 +130,27 @@ def pick_positions(config: c.Transformer) -> tuple[c.Pick | c.Pooling, ...]:
 
 def any_text_reason(config: c.Transformer) -> Reason:
     """The head's one answer for a text, anywhere."""
-    if any(isinstance(pick, c.EndToken) for pick in pick_positions(config)):
-        return "the head wants an end token in every row, which these rows lack"
-    return None
+    wants_end = any(isinstance(pick, c.EndToken) for pick in pick_positions(config))
+    return "the head wants an end token in every row, which these rows lack" if wants_end else None
 
 
 def right_text_reason(config: c.Transformer) -> Reason:
     """The same, with padding after the text."""
-    if reads_padding(config):
-        return "the head reads the last place of a row, padding or not, as published"
-    return any_text_reason(config)
+    return "the head reads the last place of a row, padding or not, as published" if reads_padding(config) \
+        else any_text_reason(config)
 
 
 def left_text_reason(config: c.Transformer) -> Reason:
     """The same, with padding before the text."""
-    if any(pick.kind in ("first", "pooled") for pick in pick_positions(config)):
-        return "the head reads the first place of a row, padding or not, as published"
-    return right_text_reason(config)
+    reads_first = any(isinstance(pick, c.First | c.Pooled) for pick in pick_positions(config))
+    return "the head reads the first place of a row, padding or not, as published" if reads_first \
+        else right_text_reason(config)
 
 
 def content_text_reason(config: c.Transformer) -> Reason:
     """The same, with other ids as padding."""
-    if any(isinstance(pick, c.LastToken) for pick in pick_positions(config)):
-        return "the head knows padding by its id"
-    return right_text_reason(config)
+    knows_id = any(isinstance(pick, c.LastToken) for pick in pick_positions(config))
+    return "the head knows padding by its id" if knows_id else right_text_reason(config)
 
 
 def padding_id(config: c.Transformer) -> int:

@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +95,6 @@ class ScoreReport:
     apart: tuple[Disagreement, ...] = ()
     disagreeing: int = 0
     """Rows on which the two files say something else."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Give everything, null where a number is not defined."""
-        found: dict[str, Any] = _json_value(asdict(self))
-        return found
-
-
-def _json_value(value: Any) -> Any:
-    """Replace what JSON cannot say."""
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {name: _json_value(one) for name, one in value.items()}
-        case list() | tuple():
-            return [_json_value(one) for one in value]
-        case _:
-            return value
 
 
 def score_files(asked: ScoreRequest) -> ScoreReport:

@@ -1,105 +1,54 @@
-"""HTML pages from Python values: elements, tables, records, bars, curves. Text is escaped, unless it is `Html`.
+"""HTML pages: templates that are filled in with Jinja, and the drawings in them. All text is escaped.
 
 A page needs nothing but a browser: no network, no script, no other file.
 """
 
 from __future__ import annotations
 
-import html
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
 from saucier.errors import InputError
-from saucier.table import Table
+from saucier.files import write_text
+from saucier.plain import format_duration, format_quantity
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-STYLE = Path(__file__).with_name("style.css")
-VOID = {"br", "col", "hr", "meta"}
-"""Elements without content."""
+TEMPLATES = Path(__file__).with_name("templates")
+"""A file for each kind of report, what they share (`base.html`, `parts.html`), and their style sheet."""
+REPORT_FILE = "report.html"
 
 
-class Html(str):
-    """A piece of finished HTML, which is not escaped again."""
+@cache
+def environment() -> Environment:
+    """Return what fills in templates: it escapes all text but `Markup`, and fails for a name that is not given."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    __slots__ = ()
-
-
-def escaped(value: object) -> Html:
-    """Return a value as HTML: finished pieces as they are, all else as escaped text."""
-    return value if isinstance(value, Html) else Html(html.escape(str(value)))
-
-
-def joined(parts: Iterable[object], between: str = "") -> Html:
-    """Join parts, with escaped text in between."""
-    return Html(escaped(between).join(escaped(part) for part in parts))
+    made = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined,
+                       trim_blocks=True, lstrip_blocks=True)
+    made.filters |= {"duration": format_duration, "quantity": format_quantity}
+    return made
 
 
-def element(name: str, /, *content: object, **attributes: str | None) -> Html:
-    """Make an element. Attributes: `class_` is class, `aria_label` for aria-label; None leaves one out."""
-    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    opening = "".join(f' {key}="{html.escape(value)}"' for key, value in given.items())
-    return Html(f"<{name}{opening}>") if name in VOID else Html(f"<{name}{opening}>{joined(content)}</{name}>")
+def render_page(template: str, **values: object) -> str:
+    """Fill in the template of a report. It wants `title`, and what its file names."""
+    return environment().get_template(template).render(values)
 
 
-def table(shown: Table, class_: str | None = "plain") -> Html:
-    """Make a table inside a box that scrolls where the window is narrow."""
-    def line(name: str, cells: Iterable[object]) -> Html:
-        return element("tr", *(element(name, cell, class_="number" if place in shown.numbers else None)
-                               for place, cell in enumerate(cells)))
-
-    heading = [element("thead", line("th", shown.headings))] if any(shown.headings) else []
-    body = element("tbody", *(line("td", cells) for cells in shown.rows))
-    return element("div", element("table", *heading, body, class_=class_), class_="scroll")
-
-
-def section(title: str, *content: object) -> Html:
-    """Make a section with its heading."""
-    return element("section", element("h2", title), *content)
-
-
-def record_table(values: Mapping[str, Any]) -> Html:
-    """Show named values, one within another."""
-    pairs = ((element("dt", str(name).replace("_", " ")), element("dd", _format_value(value)))
-             for name, value in values.items())
-    return element("dl", *(part for pair in pairs for part in pair), class_="record")
-
-
-def _format_value(value: Any) -> Html:
-    match value:
-        case dict() if value:
-            return record_table(value)
-        case [*items] if any(isinstance(one, dict | list) for one in items):
-            return joined(map(_format_value, items))
-        case [_, *_] as items:
-            return element("span", ", ".join(map(str, items)))
-        case None | {} | []:
-            return element("span", "none", class_="soft")
-        case bool():
-            return element("span", "yes" if value else "no")
-        case int():
-            return element("span", f"{value:,}" if abs(value) < 1e15 else str(value))
-        case float():
-            return element("span", f"{value:,.6g}")
-        case _:
-            return element("span", str(value))
-
-
-def html_document(title: str, *content: Html) -> str:
-    """Return a page of ours. It forbids every load from elsewhere: text in a report can never fetch anything."""
-    policy = element("meta", http_equiv="Content-Security-Policy",
-                     content="default-src 'none'; style-src 'unsafe-inline'")
-    head = element("head", element("meta", charset="utf-8"), policy,
-                   element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-                   element("title", f"{title} · Saucier"),
-                   element("style", Html("\n" + STYLE.read_text(encoding="utf-8"))))
-    return f"<!DOCTYPE html>\n{element('html', head, element('body', *content), lang='en')}\n"
+def write_page(target: Path, template: str, **values: object) -> Path:
+    """Write a report, atomically, and return its path. Raises `WorkError` for a full disk."""
+    write_text(target, render_page(template, **values))
+    return target
 
 
 INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#010207"
@@ -108,6 +57,12 @@ VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT
              SECOND: "var(--second)"}
 FIXED = {INK: "#5f6670", SOFT: "#7d858f", LINE: "#b5bbc2", ACCENT: "#c0503a", SECOND: "#2f7f7b"}
 """Colours of a picture in a file of its own, which can be read on light and on dark paper."""
+DRAWING: dict[Any, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9.5, "axes.edgecolor": LINE,
+    "text.color": SOFT, "axes.labelcolor": SOFT, "xtick.color": SOFT, "ytick.color": SOFT,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+    "xtick.major.size": 0, "ytick.major.size": 0, "grid.color": LINE, "grid.linewidth": 0.8}
+"""Text stays text, in the page's own fonts; the same numbers always give the same file."""
 Points = Sequence[tuple[float, float]]
 WIDTH, HEIGHT = 8.2, 4.6
 """Inches; the page scales the drawing."""
@@ -133,41 +88,40 @@ class Curves:
     rate: Points
 
 
-def bars(values: Sequence[Bar], *, target: float | None = None, label: str) -> Html:
-    """Draw bars from zero, with a mark at `target`."""
-    top = max([bar.value for bar in values] + ([target] if target else [])) or 1.0
-    return element("div", *(_bar(bar, top, target) for bar in values), class_="bars", role="img",
-                   aria_label=f"{label}: " + ", ".join(f"{bar.name} {bar.value:.2f}" for bar in values))
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing for a page, and what is said under it; where it cannot be drawn, why."""
+
+    svg: str = ""
+    caption: str = ""
+    fault: str = ""
 
 
-def _bar(bar: Bar, top: float, target: float | None) -> Html:
-    line = [element("div", class_="target", style=f"left:{100 * target / top:.2f}%")] if target else []
-    fill = element("div", class_="fill", style=f"width:{100 * bar.value / top:.2f}%")
-    about = [element("div", bar.about, class_="about")] if bar.about else []
-    name = element("div", element("b", bar.name), element("span", f"{bar.value:.2f}"), class_="name")
-    track = element("div", fill, *line, class_="track")
-    return element("div", name, track, *about, class_="bar ours" if bar.ours else "bar")
+def draw_run(figure: Figure, run: Curves) -> None:
+    """Draw the losses, and the learning rate below them."""
+    loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 1), gridspec_kw={"hspace": 0.3})
+    _draw_loss(loss, run)
+    _draw_rate(rate, run)
 
 
-def curves(run: Curves) -> Html:
-    """Draw the losses, and the learning rate below them.
-
-    Errors: `InputError` where matplotlib is missing.
-    """
-    def draw(figure: Figure) -> None:
-        loss, rate = figure.subplots(2, 1, sharex=True, height_ratios=(3.4, 1), gridspec_kw={"hspace": 0.3})
-        _draw_loss(loss, run)
-        _draw_rate(rate, run)
-
-    return draw_inline(draw)
-
-
-def draw_inline(draw: Callable[[Figure], None], height: float = HEIGHT) -> Html:
-    """Let matplotlib draw a figure, and return it as part of a page.
+def draw_inline(draw: Callable[[Figure], None], height: float = HEIGHT) -> Markup:
+    """Let matplotlib draw a figure, and return it as part of a page, in the page's colours and without fixed size.
 
     Errors: `InputError` where matplotlib is missing.
     """
-    return _inline(_plotted(draw, height))
+    svg = _coloured(_plotted(draw, height), VARIABLES)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg"):], flags=re.DOTALL)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
+    return Markup(svg.strip())
+
+
+def draw_or_explain(draw: Callable[[Figure], None], height: float = HEIGHT, *, caption: str = "") -> Picture:
+    """Let matplotlib draw a figure with its caption; where it is missing, say how to get it."""
+    try:
+        return Picture(draw_inline(draw, height), caption)
+    except InputError as error:
+        return Picture(fault=str(error))
 
 
 def draw_svg(draw: Callable[[Figure], None], height: float = HEIGHT) -> str:
@@ -185,21 +139,13 @@ def _plotted(draw: Callable[[Figure], None], height: float) -> str:
     except ModuleNotFoundError:
         raise InputError("the curves need matplotlib, which is not installed",
                          remedy="pip install 'saucier[report]'") from None
-    with rc_context(_settings()):
+    with rc_context(DRAWING):
         figure = Figure(figsize=(WIDTH, height))
         draw(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", transparent=True, bbox_inches="tight", pad_inches=0.04,
                        metadata={"Date": None})
     return file.getvalue()
-
-
-def _settings() -> dict[Any, Any]:
-    """Text stays text, in the page's own fonts; the same numbers always give the same file."""
-    return {"svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9.5, "axes.edgecolor": LINE,
-            "text.color": SOFT, "axes.labelcolor": SOFT, "xtick.color": SOFT, "ytick.color": SOFT,
-            "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
-            "xtick.major.size": 0, "ytick.major.size": 0, "grid.color": LINE, "grid.linewidth": 0.8}
 
 
 def _draw_loss(axes: Axes, run: Curves) -> None:
@@ -226,15 +172,6 @@ def _draw_rate(axes: Axes, run: Curves) -> None:
     axes.locator_params(axis="y", nbins=2)
     axes.grid(axis="y")
     axes.set_xlabel("step")
-
-
-def _inline(svg: str) -> Html:
-    """Keep the element alone, without fixed size, in the page's colours."""
-    svg = svg[svg.index("<svg"):]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    return Html(_coloured(svg, VARIABLES).strip())
 
 
 def _coloured(svg: str, colours: Mapping[str, str]) -> str:

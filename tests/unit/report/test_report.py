@@ -9,11 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 from saucier.cost.planning import Plan
 from saucier.errors import InputError
 from saucier.recipes import recipe
-from saucier.report.page import Html, element, table
+from saucier.report.page import REPORT_FILE, Bar, environment, render_page
 from saucier.report.results import (
     DataCounts,
     HeldOut,
@@ -25,7 +27,7 @@ from saucier.report.results import (
     read_metrics,
     read_results,
 )
-from saucier.report.run_page import REPORT_FILE, verdict, write_report
+from saucier.report.run_page import verdict, write_report
 from saucier.table import Table
 from saucier.tasks.language_baselines import Baseline
 
@@ -119,7 +121,7 @@ def test_the_page_loads_nothing_and_no_text_becomes_markup(tmp_path: Path) -> No
     assert page.names.count("script") == 0
     assert all(address.startswith("#") for address in page.addresses)
     assert page.text.count(EVIL) == 5  # source, baseline, prompt, sample, passport
-    assert "default-src &#x27;none&#x27;" in (tmp_path / REPORT_FILE).read_text(encoding="utf-8")
+    assert "default-src 'none'" in (tmp_path / REPORT_FILE).read_text(encoding="utf-8")
     assert not re.search(r"url\((?!#)|@import", (tmp_path / REPORT_FILE).read_text(encoding="utf-8"))
 
 
@@ -191,10 +193,27 @@ def test_results_come_back_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_html_is_escaped_once() -> None:
-    inner = element("b", "a < b")
-    assert inner == "<b>a &lt; b</b>"
-    assert element("p", inner, class_="x\"y", title=None) == '<p class="x&quot;y"><b>a &lt; b</b></p>'
-    assert element("meta", charset="utf-8") == '<meta charset="utf-8">'
-    made = table(Table(["<"], [["&"]], numbers=[0]))
-    assert isinstance(made, Html)
+    """In text, in attributes and in cells; finished pieces are not escaped again."""
+    parts = environment().get_template("parts.html").module
+    assert "<dt>a &lt; b</dt><dd><span>&#39;&amp;</span></dd>" in parts.record({"a < b": "'&"})
+    assert '<div class="scroll">' in environment().from_string("{{ made }}").render(made=parts.table(Table([], [])))
+    assert 'aria-label="x&#34;y:' in parts.bars([Bar("b", 1.0)], 'x"y')
+    made = parts.table(Table(["<"], [["&"], [Markup("<b>&amp;</b>")]], numbers=[0]))
     assert '<td class="number">&amp;</td>' in made
+    assert '<td class="number"><b>&amp;</b></td>' in made
+
+
+def test_values_are_shown_by_their_kind() -> None:
+    """Numbers with their thousands, nothing as a word, one thing within another."""
+    show = environment().get_template("parts.html").module.show
+    shown = {None: "none", True: "yes", 12345: "12,345", 10**15: str(10**15), 0.25: "0.25", "text": "text"}
+    assert [re.sub("<.*?>", "", show(value)) for value in shown] == [*shown.values()]
+    assert show([]) == show({}) == show(None) == '<span class="soft">none</span>'
+    assert show(["a", 1]) == "<span>a, 1</span>"
+    assert show([{"a_b": 1}, "c"]) == '<dl class="record"><dt>a b</dt><dd><span>1</span></dd></dl><span>c</span>'
+    assert show([["a"], ()]) == '<span>a</span><span class="soft">none</span>'
+
+
+def test_a_name_that_a_page_is_not_given_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="title"):
+        render_page("scaling.html")

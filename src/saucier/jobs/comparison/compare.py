@@ -140,9 +140,7 @@ def check_judge_files(judge: Judge) -> None:
 
 def measure_step_seconds(recipe: Recipe, work: Workload, *, threads: int) -> float:
     """Measure one update on this machine, with the threads of a run. Raises `WorkError` when that fails."""
-    rows = max(len(batch) for batch in work.batches)
-    measured = calibrate(recipe, work, threads=threads)
-    return -(-rows // (recipe.training.micro_batch or rows)) * measured.micro_seconds + measured.update_seconds
+    return calibrate(recipe, work, threads=threads).step_seconds(recipe, work)
 
 
 def print_trials(console: Console, trials: list[Trial]) -> None:

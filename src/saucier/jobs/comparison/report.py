@@ -6,7 +6,7 @@ What people wrote on a Markdown page stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,20 +49,16 @@ from saucier.jobs.comparison.scaling import (
 from saucier.plain import format_duration, format_quantity
 from saucier.report.page import (
     INK,
+    REPORT_FILE,
     SOFT,
     Bar,
-    Html,
-    bars,
+    Picture,
     draw_inline,
+    draw_or_explain,
     draw_svg,
-    element,
-    html_document,
-    record_table,
-    section,
-    table,
+    write_page,
 )
 from saucier.report.results import METRICS, read_metrics
-from saucier.report.run_page import REPORT_FILE
 from saucier.table import Table
 from saucier.tasks.metrics.statistics import Floats
 
@@ -72,28 +68,18 @@ if TYPE_CHECKING:
 
 PALETTE = ("#c0503a", "#2f7f7b", "#7d6bb3", "#a8832a", "#5b8c3e", "#b2568a", "#4a7fb5", "#8a6f5c")
 """Colours that can be told apart on light and on dark paper; with more arms they come again."""
-PANELS = ("tokens", "FLOPs", "seconds")
 PICTURE_HEIGHT = 3.4
+CURVES_CAPTION = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the "
+                  "lowest to the highest.")
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One arm's held-out loss. Shapes: P points, S seeds; steps, seconds [P]; losses [S, P]."""
+    """One arm's held-out loss. Shapes: P points, S seeds; places [P] by what was spent; losses [S, P]."""
 
-    arm: ArmResult
-    steps: Floats
-    seconds: Floats
+    name: str
+    places: Mapping[str, Floats]
     losses: Floats
-
-    def along(self, panel: str) -> Floats:
-        """Return the horizontal places of the points in a panel."""
-        match panel:
-            case "tokens":
-                return self.steps * (self.arm.tokens / self.arm.steps)
-            case "FLOPs":
-                return self.steps * (self.arm.flops / self.arm.steps)
-            case _:
-                return self.seconds
 
 
 def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
@@ -103,28 +89,29 @@ def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
     common = sorted(set.intersection(*(set(look) for look in looks)))
     timed = [[(line["step"], line["seconds"]) for line in run if "seconds" in line] for run in runs]
     seconds = [np.interp(common, *np.array(pairs).T) for pairs in timed if pairs]
-    return Curve(arm, np.array(common, dtype=float), np.mean(seconds, axis=0) if seconds else np.zeros(len(common)),
-                 np.array([[look[step] for step in common] for look in looks]))
+    steps = np.array(common, dtype=float)
+    places = {"tokens": steps * (arm.tokens / arm.steps), "FLOPs": steps * (arm.flops / arm.steps),
+              "seconds": np.mean(seconds, axis=0) if seconds else np.zeros(len(common))}
+    return Curve(arm.name, places, np.array([[look[step] for step in common] for look in looks]))
 
 
-def draw_curves(curves: Sequence[Curve]) -> Html:
-    """Draw the three panels. Errors: `InputError` where matplotlib is missing."""
-    def draw(figure: Figure) -> None:
-        for axes, panel in zip(figure.subplots(1, 3, sharey=True, gridspec_kw={"wspace": 0.08}), PANELS, strict=True):
-            _draw_panel(axes, curves, panel)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.1, -0.06 - 0.05 * (len(labels) // 4)),
-                      ncols=4, frameon=False)
-
-    return draw_inline(draw, PICTURE_HEIGHT)
+def draw_curves(figure: Figure, curves: Sequence[Curve]) -> None:
+    """Draw a panel for each of what was spent."""
+    panels = [*curves[0].places]
+    for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, gridspec_kw={"wspace": 0.08}), panels,
+                           strict=True):
+        _draw_panel(axes, curves, panel)
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.1, -0.06 - 0.05 * (len(labels) // 4)),
+                  ncols=4, frameon=False)
 
 
 def _draw_panel(axes: Axes, curves: Sequence[Curve], panel: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     for number, one in enumerate(curves):
-        colour, places, mean = PALETTE[number % len(PALETTE)], one.along(panel), one.losses.mean(axis=0)
-        axes.plot(places, mean, color=colour, linewidth=1.5, label=one.arm.name)
+        colour, places, mean = PALETTE[number % len(PALETTE)], one.places[panel], one.losses.mean(axis=0)
+        axes.plot(places, mean, color=colour, linewidth=1.5, label=one.name)
         if len(one.losses) > 1:
             axes.fill_between(places, one.losses.min(axis=0), one.losses.max(axis=0), color=colour, alpha=0.18,
                               linewidth=0)
@@ -139,13 +126,9 @@ SCALING_PAGE = "scaling.html"
 def write_scaling_page(found: Fit, folder: Path) -> Path:
     """Write `scaling.html`, and return its path. Raises `InputError` where matplotlib is missing."""
     caption = "Dots were fitted, crosses were left out; lines are the law, at the tokens (parameters) of each series."
-    content = [element("header", element("p", "Saucier · report of a scaling law", class_="eyebrow"),
-                       element("h1", format_law(found)), *(element("p", line) for line in format_exponents(found))),
-               section("Loss", element("figure", draw_inline(lambda figure: draw_law(figure, found)),
-                                       element("figcaption", caption))),
-               section("Runs", table(scaling_table(found)))]
-    write_text(folder / SCALING_PAGE, html_document("scaling", *content))
-    return folder / SCALING_PAGE
+    picture = Picture(draw_inline(lambda figure: draw_law(figure, found)), caption)
+    return write_page(folder / SCALING_PAGE, "scaling.html", title="scaling", law=format_law(found),
+                      exponents=format_exponents(found), picture=picture, runs=scaling_table(found))
 
 
 def draw_law(figure: Figure, found: Fit) -> None:
@@ -306,49 +289,10 @@ def _draw_scores(figure: Figure, found: Outcome) -> None:
 
 def write_comparison_report(found: Outcome, done: Sequence[FinishedTrial], folder: Path) -> Path:
     """Write `report.html`, and return its path; without matplotlib it says how to get the curves."""
-    target = folder / REPORT_FILE
-    note = "FLOPs are counted part by part; 6·N·D is the rule of thumb, six for each parameter and token."
-    spending = section("What each one spent", table(arms_table(found)), element("p", note, class_="note"))
-    write_text(target, html_document(found.experiment.name, comparison_title(found), scores_section(found),
-                                     verdicts_section(found), spending, curves_section(found, done),
-                                     section("What was compared",
-                                             record_table(found.experiment.model_dump(mode="json")))))
-    return target
-
-
-def comparison_title(found: Outcome) -> Html:
-    """Name the comparison and what it asks."""
-    about = [element("p", found.experiment.about, class_="lead")] if found.experiment.about else []
-    repeats = found.experiment.published
-    paper = [element("p", f"After {repeats.paper}.", class_="note")] if repeats else []
-    return element("header", element("p", "Saucier · report of a comparison", class_="eyebrow"),
-                   element("h1", found.experiment.name), *about, *paper)
-
-
-def scores_section(found: Outcome) -> Html:
-    """Draw the scores, the best first."""
-    best = rank_arms(found)[0].name if found.pairs else ""
-    drawn = [Bar(arm.name, arm.mean, ", ".join(format_score(found, score) for score in arm.scores),
-                 ours=arm.name == best) for arm in rank_arms(found)]
-    label = f"{found.measure.name}, {found.measure.better} is better"
-    return section(label, bars(drawn, label=label), *(element("p", note, class_="note") for note in found.notes))
-
-
-def verdicts_section(found: Outcome) -> Html:
-    """Show what may be said about each pair."""
-    if not found.pairs:
-        return Html()
-    return section("Differences", table(pairs_table(found)),
-                   element("p", measure_footnote(found), class_="note"))
-
-
-def curves_section(found: Outcome, done: Sequence[FinishedTrial]) -> Html:
-    """Draw the curves, or say what is missing for them."""
-    note = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the lowest "
-            "to the highest.")
-    try:
-        drawn = draw_curves([read_curve(arm, [one.trial.folder for one in done if one.trial.arm == arm.name])
-                             for arm in found.arms])
-    except InputError as error:
-        return section("Held-out loss", element("p", str(error), class_="note"))
-    return section("Held-out loss", element("figure", drawn, element("figcaption", note)))
+    ranked = rank_arms(found)
+    scores = [Bar(arm.name, arm.mean, ", ".join(format_score(found, score) for score in arm.scores),
+                  ours=bool(found.pairs) and arm is ranked[0]) for arm in ranked]
+    curves = [read_curve(arm, [one.trial.folder for one in done if one.trial.arm == arm.name]) for arm in found.arms]
+    drawn = draw_or_explain(lambda figure: draw_curves(figure, curves), PICTURE_HEIGHT, caption=CURVES_CAPTION)
+    return write_page(folder / REPORT_FILE, "comparison.html", title=found.experiment.name, found=found, scores=scores,
+                      arms=arms_table(found), pairs=pairs_table(found), footnote=measure_footnote(found), curves=drawn)

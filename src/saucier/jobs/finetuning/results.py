@@ -8,26 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.errors import InputError
-from saucier.files import write_text
 from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.report.page import (
-    ACCENT,
-    INK,
-    Bar,
-    Html,
-    bars,
-    draw_inline,
-    element,
-    html_document,
-    record_table,
-    section,
-    table,
-)
+from saucier.plain import as_plain
+from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
-from saucier.report.run_page import REPORT_FILE
 from saucier.table import Table
 from saucier.tasks.build import predict_simple_baselines
 from saucier.tasks.prediction_files import PredictionRow
@@ -73,8 +59,8 @@ class SplitScores:
 
     def as_json(self) -> dict[str, Any]:
         """Return it without the answers."""
-        return {"rows": len(self.examples), "scores": [one.as_json() for one in self.scores],
-                "baselines": {name: [one.as_json() for one in scores] for name, scores in self.baselines}}
+        return {"rows": len(self.examples), "scores": as_plain(self.scores),
+                "baselines": as_plain(dict(self.baselines))}
 
 
 def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
@@ -170,72 +156,53 @@ CURVE_HEIGHT = 2.6
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
                             data_lines: Sequence[str]) -> Path:
     """Write `report.html`, and return its path. `data_lines`: what was said of the data before training."""
-    target = folder / REPORT_FILE
-    parts = [part for one in found for part in split_sections(task, one)]
-    kind = settings.task.kind.replace("_", " ")
-    title = element("header", element("p", "Saucier · report of a fine-tuning", class_="eyebrow"),
-                    element("h1", settings.name), element("p", f"{kind}, from {settings.model}", class_="lead"))
-    lines = element("ul", *(element("li", line.strip()) for line in data_lines))
-    write_text(target, html_document(settings.name, title, *parts, loss_section(folder / METRICS),
-                                     section("Data", lines), section("Settings", record_table(settings.as_dict()))))
-    return target
+    splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one),
+               "measured": one.scores[0].name, "scores": scores_table(one), "classes": class_tables(task, one),
+               "errors": list(hardest_errors(task, one))} for one in found]
+    return write_page(folder / REPORT_FILE, "finetuning.html", title=settings.name, settings=settings, splits=splits,
+                      loss=draw_loss(folder / METRICS), data_lines=data_lines)
 
 
-def split_sections(task: Task, found: SplitScores) -> list[Html]:
-    """Show one split: scores, classes, confusions, the hardest errors."""
-    rows = f"{len(found.examples):,} rows"
-    parts: list[Html] = [*headline_bars(found), scores_table(found), *class_parts(task, found)]
-    errors = list(hardest_errors(task, found))
-    if errors:
-        parts += [element("h3", "The surest errors"), element("ul", *(element("li", line) for line in errors))]
-    return [section(f"{found.split}: {rows}", *parts)]
-
-
-def headline_bars(found: SplitScores) -> list[Html]:
-    """Draw the first score next to those of simple methods, where it can be drawn from zero."""
+def headline_bars(found: SplitScores) -> list[Bar]:
+    """Return the first score next to those of simple methods, where it can be drawn from zero."""
     first = found.scores[0].name
-    firsts = [(name, score) for name, scores in [(OWN_NAME, found.scores), *found.baselines] for score in scores
-              if score.name == first]
     drawn = [Bar(name, score.value, f"95 % interval {format_interval(score.low, score.high)}", ours=name == OWN_NAME)
-             for name, score in firsts]
-    return [bars(drawn, label=first)] if all(one.value >= 0 for one in drawn) else []
+             for name, scores in [(OWN_NAME, found.scores), *found.baselines] for score in scores
+             if score.name == first]
+    return drawn if all(one.value >= 0 for one in drawn) else []
 
 
-def scores_table(found: SplitScores) -> Html:
+def scores_table(found: SplitScores) -> Table:
     """Show every score with its interval, ours and those of simple methods."""
     sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.baselines]]
     cells = [{name: f"{format_score(score.value)} ({format_interval(score.low, score.high)})"
               for name, score in scores.items()} for _, scores in sides]
     rows = [[score.name, *(column.get(score.name, "") for column in cells), f"{score.count:,} {score.unit}"]
             for score in found.scores]  # a simple method of another task of a mixture has no such score
-    return table(Table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2)))
+    return Table(["", *(name for name, _ in sides), ""], rows, numbers=range(1, len(sides) + 2))
 
 
-def class_parts(task: Task, found: SplitScores) -> list[Html]:
-    """Show precision, recall and F1 of each class, and which is taken for which."""
+def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
+    """Show precision, recall and F1 of each class, and which is taken for which; nothing where there are none."""
     golds = [task.gold(one) for one in found.examples]
     said = [one.prediction for one in found.answers]
     classes = per_class(task.scored_as, golds, said)
     if not classes:
-        return []
+        return {}
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
-    parts = [element("h3", "Class by class"),
-             table(Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5)))]
+    tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         names, counts = [str(one.name) for one in classes], Counter(zip(golds, said, strict=True))
         rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
                 for gold in names]
-        confusions = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
-        parts += [element("h3", "Taken for"), table(confusions)]
-    return parts
+        tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
+    return tables
 
 
-def loss_section(metrics: Path) -> Html:
+def draw_loss(metrics: Path) -> Picture | None:
     """Draw the training loss, or say what is missing for it."""
     points = [(line["step"], line["loss"]) for line in read_metrics(metrics) if "loss" in line]
-    if not points:
-        return Html()
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -244,7 +211,4 @@ def loss_section(metrics: Path) -> Html:
         axes.set_xlabel("updates")
         axes.grid(axis="y")
 
-    try:
-        return section("Training", element("figure", draw_inline(draw, CURVE_HEIGHT)))
-    except InputError as error:
-        return section("Training", element("p", str(error), class_="note"))
+    return draw_or_explain(draw, CURVE_HEIGHT) if points else None

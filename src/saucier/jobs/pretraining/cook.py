@@ -69,8 +69,8 @@ from saucier.objectives.build import BuiltObjective
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.report.page import REPORT_FILE as REPORT
 from saucier.report.results import DataCounts, LanguageCounts, Results, RunCost, Sample
-from saucier.report.run_page import REPORT_FILE as REPORT
 from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources
 from saucier.text.rows.batch import compute_padding_share

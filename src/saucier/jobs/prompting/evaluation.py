@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from saucier.jobs.prompting.questions import (
     read_questions,
 )
 from saucier.jobs.score import figures_table, format_interval, format_score
+from saucier.plain import as_plain
 from saucier.tasks.metrics.labels import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
@@ -199,14 +200,6 @@ class PromptOutcome:
     baselines: tuple[Score, ...]
     """What needs no model: chance, and the most frequent gold."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Give everything."""
-        found = asdict(self)
-        found["baselines"] = [one.as_json() for one in self.baselines]
-        for setting, shown in zip(self.settings, found["settings"], strict=True):
-            shown["scores"] = [one.as_json() for one in setting.scores]
-        return found
-
 
 def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan, *, model: str = "",
                   out: Path | None = None) -> PromptOutcome:
@@ -233,7 +226,7 @@ def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptP
 def write_results(asked: Sequence[AnsweredQuestion], found: PromptOutcome, out: Path) -> None:
     """Write every text as it was sent and answered, and the scores, into a new folder."""
     write_predictions(out / PROMPT_RESULTS_FILE, [one.as_prediction() for one in asked])
-    write_json(out / PROMPT_SCORES_FILE, found.as_json())
+    write_json(out / PROMPT_SCORES_FILE, as_plain(found))
 
 
 def check_shots(plan: PromptPlan, train: Sequence[Question]) -> None:

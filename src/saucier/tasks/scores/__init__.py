@@ -19,9 +19,8 @@ predictions are, row by row:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from saucier.errors import InputError, suggest_name
@@ -81,11 +80,6 @@ class Score:
     """Examples that the score is about."""
     unit: str
     """What one example is: rows, sentences, questions, texts, queries."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the fields, null where a number is not defined."""
-        return {name: None if isinstance(value, float) and not math.isfinite(value) else value
-                for name, value in asdict(self).items()}
 
 
 def scored(metrics: Sequence[Metric], golds: Sequence[Any], predictions: Sequence[Any], seed: int = 0) \

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.context import Context
+from saucier.parts.inputs import EncoderMemory
 from saucier.parts.linear import Linear
 from saucier.parts.recurrent_cells import AlignedSource, Alignment, Layers, State, Steps, find_steps
 
@@ -153,7 +154,7 @@ class Recurrent(nn.Module):
         real = context.real_keys()
         steps = find_steps(None if real is None else real[:, real.shape[1] - x.shape[1]:],
                            context.span.query_documents)
-        cache, slot = context.cache, context.recurrent_slot()
+        cache, slot = context.cache, context.next_slot("recurrent")
         states = self.first(x, context) if cache is None or slot not in cache.states else cache.states[slot]
         if self.looking is None:
             x, states = self.layers(x, states, steps)
@@ -175,7 +176,7 @@ class Recurrent(nn.Module):
         if cache is not None and slot in cache.source:
             kept = cache.source[slot]
             return AlignedSource(kept[0], kept[-1], visible_source(context))
-        vectors = unpack_encoder_output(context)
+        vectors = encoder_memory(context).vectors
         keys = score.keys(vectors)
         if cache is not None:
             cache.source[slot] = (vectors,) if keys is vectors else (vectors, keys)
@@ -198,14 +199,15 @@ class Recurrent(nn.Module):
     def begun(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if isinstance(self.config.start, c.FromMean):
-            return self.mapped(mean_of_visible(unpack_encoder_output(context), visible_source(context)))
-        if not context.memory_states:
+            return self.mapped(mean_of_visible(encoder_memory(context).vectors, visible_source(context)))
+        states = encoder_memory(context).states
+        if not states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
                              where="encoder_states", remedy="give input_ids, or encoder_states beside encoder_output")
         if isinstance(self.config.start, c.FromLastLayer):
-            return self.mapped(context.memory_states[-1][0])
+            return self.mapped(states[-1][0])
         begin, context.states_read = context.states_read, context.states_read + self.config.layers
-        return tuple(part for state in context.memory_states[begin:context.states_read] for part in state)
+        return tuple(part for state in states[begin:context.states_read] for part in state)
 
     def mapped(self, vector: Tensor) -> State:
         """Return all states as maps of one vector. Shapes: [B, D] -> [B, W] each."""
@@ -235,16 +237,16 @@ def find_text_positions(x: Tensor, context: Context, steps: Steps) -> Tensor:
     return places - torch.where(steps.begins, places, 0).cummax(1).values
 
 
-def unpack_encoder_output(context: Context) -> Tensor:
-    """Return the encoder's vectors without packing. Shapes: -> [B, S, D]."""
+def encoder_memory(context: Context) -> EncoderMemory:
+    """Return what the encoder gave."""
     assert context.memory is not None, "check() refuses such a decoder without an encoder"
-    return context.memory if context.memory_layout is None else context.memory_layout.unpack(context.memory)
+    return context.memory
 
 
 def visible_source(context: Context) -> Tensor | None:
     """Return which of the encoder's vectors each token may see. Shapes: -> [B, 1 or L, S]; None: all of them."""
-    span, layout = context.memory_span, context.memory_layout
-    assert span is not None, "likewise"
+    memory = encoder_memory(context)
+    span, layout = memory.span(context.span), memory.layout
     real = span.padding if layout is None else layout.mask
     visible = None if real is None else real[:, None]
     if span.query_documents is None or span.key_documents is None:

@@ -7,8 +7,9 @@ Letters: B batch, L length, S source length, D dim, G gates, W width of a state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from saucier.errors import InputError
 from saucier.parts.context import Context
 from saucier.parts.inputs import EncoderMemory
 from saucier.parts.linear import Linear
+from saucier.parts.pooling import mean_vector
 from saucier.parts.recurrent_cells import AlignedSource, Alignment, Layers, State, Steps, find_steps
 
 
@@ -123,13 +125,8 @@ def run_steps(one: Step, layers: Layers, states: State, target: TargetText) -> t
     return [torch.stack(part, dim=1) for part in zip(*made, strict=True)], states
 
 
-def build_alignment(config: c.Bahdanau | c.Luong, dim: int) -> Bahdanau | Luong:
-    """Return the module for an attention inside a recurrence."""
-    match config:
-        case c.Bahdanau():
-            return Bahdanau(config, dim)
-        case c.Luong():
-            return Luong(config, dim)
+ALIGNMENTS: Mapping[type[c.Config], Callable[[Any, int], Bahdanau | Luong]] = {c.Bahdanau: Bahdanau, c.Luong: Luong}
+"""Attention inside a recurrence -> what builds it for a width."""
 
 
 class Recurrent(nn.Module):
@@ -142,7 +139,7 @@ class Recurrent(nn.Module):
         self.layers = Layers(config, dim)
         mapped = isinstance(config.start, c.FromLastLayer | c.FromMean)
         self.begin = Linear(dim, sum(config.all_states(dim))) if mapped else None
-        self.looking = build_alignment(config.attention, dim) if config.attention else None
+        self.looking = ALIGNMENTS[type(config.attention)](config.attention, dim) if config.attention else None
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D], or [1, T, D] when packed -> the same."""
@@ -199,7 +196,9 @@ class Recurrent(nn.Module):
     def begun(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if isinstance(self.config.start, c.FromMean):
-            return self.mapped(mean_of_visible(encoder_memory(context).vectors, visible_source(context)))
+            visible = visible_source(context)
+            return self.mapped(mean_vector(encoder_memory(context).vectors,
+                                           None if visible is None else visible[:, 0]))
         states = encoder_memory(context).states
         if not states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
@@ -253,11 +252,3 @@ def visible_source(context: Context) -> Tensor | None:
         return visible
     same = span.query_documents[:, :, None] == span.key_documents[:, None]
     return same if visible is None else same & visible
-
-
-def mean_of_visible(vectors: Tensor, visible: Tensor | None) -> Tensor:
-    """Return the mean of the visible vectors. Shapes: [B, S, D], [B, 1, S] -> [B, D]."""
-    if visible is None:
-        return vectors.mean(1)
-    real = visible[:, 0, :, None].to(vectors.dtype)
-    return (vectors * real).sum(1) / real.sum(1).clamp(min=1)

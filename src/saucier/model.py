@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ from saucier.errors import InputError, suggest_name
 from saucier.parts.adaptive import AdaptiveHead
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
-from saucier.parts.global_attention import prepend_global_input, refuse_global_mask
+from saucier.parts.global_attention import prepend_global_input
 from saucier.parts.heads import build_head
 from saucier.parts.initialization import initialize_weights
-from saucier.parts.input_checks import check_build, check_inputs
+from saucier.parts.input_checks import check_build, check_inputs, refuse_unread_inputs
 from saucier.parts.inputs import (
     EncoderMemory,
     Inputs,
@@ -35,7 +35,6 @@ from saucier.parts.inputs import (
     derive_target,
     flatten_choices,
     known_ids,
-    read_memory,
     resolve_mask,
 )
 from saucier.parts.linear import Linear
@@ -44,7 +43,7 @@ from saucier.parts.output import Cache, Output
 from saucier.parts.pooling import LayerMix, Pooler, Reading
 from saucier.parts.prefix import VirtualTokens, drop_prompt, fill_cache_with_prefix, prepend_to_side, prepend_to_sides
 from saucier.parts.provenance import Provenance
-from saucier.parts.segment_memory import find_query_positions, recall_memory, refuse_unused_inputs
+from saucier.parts.segment_memory import begin_segment
 from saucier.parts.stack import SourceEncoder, Stack, tie_blocks
 from saucier.plain import HANDED_IN
 
@@ -93,6 +92,9 @@ class Transformer(nn.Module):
         self.config = config
         self.packs = not reads_padding(config)
         """Whether padding may be left out of the work: the head must not read it."""
+        self.paired = config.encoder is not None and config.decoder is not None
+        self.tables = (config.input_embed, config.output_embed)
+        """What ids of the first side, and of what is written, are looked up in."""
         self.provenance = Provenance()
         self.front: VirtualTokens | None = None
         self.embed = Embedding(config.embed, config.reader_dim)
@@ -138,19 +140,23 @@ class Transformer(nn.Module):
         if unknown := inputs.keys() - Inputs.__annotations__.keys():
             raise InputError(f"unknown input {', '.join(sorted(unknown))}", where="model(...)",
                              remedy=suggest_name(min(unknown), sorted(Inputs.__annotations__)))
+        inputs = cast(Inputs, {name: value for name, value in inputs.items() if value is not None})
         wanted = PassOptions(output_hidden_states, output_attentions, compute_logits, last_only)
-        check_inputs(self.config, input_ids, attention_mask, inputs, cache=cache, front=self.front)
+        check_inputs(self.tables, input_ids, attention_mask, inputs, pair=self.paired, cache=cache, front=self.front)
         choices = input_ids.shape[1] if input_ids is not None and input_ids.dim() == 3 else None
         if input_ids is not None and choices is not None:
             input_ids, attention_mask, inputs = flatten_choices(input_ids, attention_mask, inputs)
-        attention_mask = resolve_mask(attention_mask, input_ids, inputs)
-        if attention_mask is None and input_ids is not None and self.config.input_embed.padding is not None:
-            attention_mask = input_ids != self.config.input_embed.padding
-        first = build_first_side(input_ids, attention_mask, inputs, self.config.embed.first_position)
-        if self.encoder is None or self.decoder is None:
+        if inputs:
+            refuse_unread_inputs(self.config, inputs)
+            attention_mask = resolve_mask(attention_mask, input_ids, inputs)
+        if attention_mask is None and input_ids is not None and self.tables[0].padding is not None:
+            attention_mask = input_ids != self.tables[0].padding
+        first = build_first_side(input_ids, attention_mask, inputs, self.embed.first_position)
+        if not self.paired:
             output = self.one_stack(first, cache, wanted, choices)
             return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
-        second = build_second_side(self.with_target(inputs, first), cache, self.config.output_embed.first_position)
+        second = build_second_side(self.with_target(inputs, first), cache,
+                                   (self.decoder_embed or self.embed).first_position)
         return self.two_stacks(first, second, EncoderMemory(inputs.get("encoder_output"),
                                                             as_boolean_mask(attention_mask), inputs.get("documents"),
                                                             states=tuple(inputs.get("encoder_states") or ())), wanted)
@@ -168,16 +174,22 @@ class Transformer(nn.Module):
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
         stack = self.encoder or self.decoder
         assert stack is not None, "check() refuses a model without stacks"
-        side.cache, side.past = cache, self.recalled(stack, side, cache)
+        side.cache = cache
+        if stack.segmented:
+            like = self.embed.tokens.weight.new_empty(side.ids.shape[0], self.config.dim)
+            side.segment = begin_segment(stack.config, side, like, training=self.training, wide=wanted.weights)
         if self.front is not None:
             prepend_to_side(self.front, side, self.embed)
-        prepend_global_input(stack.config, side)
-        memory = read_memory(side.inputs) if self.encoder is None else None
+        if "global_input_ids" in side.inputs:
+            prepend_global_input(stack.config, side)
+        memory = None
+        if self.encoder is None and "encoder_hidden_states" in side.inputs:
+            memory = EncoderMemory(side.inputs["encoder_hidden_states"],
+                                   as_boolean_mask(side.inputs.get("encoder_attention_mask")), None)
         simple = self.packs and side.cache is None and not wanted.weights and side.documents is None and stack.packs
-        simple = simple and memory is None
         # published values of choices hold those of padding
-        if simple and choices is None and is_worth_packing(side.mask):
-            side.layout = find_ragged(side.mask) if side.mask is not None else None
+        if simple and memory is None and choices is None and side.mask is not None and is_worth_packing(side.mask):
+            side.layout = find_ragged(side.mask)
         done = self.run(stack, self.embed, side, wanted, memory)
         whole = done.unpacked() if self.mix is None else self.mix(done.states)
         states = tuple(one[:, side.prompt:] for one in done.states or ()) if wanted.hidden else None
@@ -248,7 +260,8 @@ class Transformer(nn.Module):
     def pack_sides(self, source: Side, target: Side, wanted: PassOptions) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""
         simple = target.cache is None and not wanted.weights and source.documents is None and target.documents is None
-        if not simple or not is_worth_packing(source.mask, target.mask):
+        masks = [one.mask for one in (source, target) if one.mask is not None]
+        if not simple or not is_worth_packing(*masks):
             return
         layouts = [find_ragged(torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask)
                    for side in (source, target)]
@@ -258,52 +271,26 @@ class Transformer(nn.Module):
     def run(self, stack: Stack, embed: Embedding, side: Side, wanted: PassOptions,
             memory: EncoderMemory | None = None) -> StackResult:
         """Embed one side and send it through its stack."""
-        refuse_global_mask(stack.config, side.named)
-        refuse_unused_inputs(stack.config, side.inputs.get("perm_mask"), side.inputs.get("target_mapping"))
-        asked = find_query_positions(side.inputs.get("target_mapping"))
-        every = None if asked is None else torch.arange(side.ids.shape[1], device=asked.device).expand(len(asked), -1)
-        span = side.span(every if wanted.weights else asked)
-        context = Context(span, side.packed(side.placed()), side.layout, side.cache, want_weights=wanted.weights,
-                          inputs=side.inputs, rows=side.ids.shape[0], recalled=side.past, asked=asked,
-                          remembered=[] if self.remembers(stack, side) else None)
-        if memory is not None and memory.hidden is not None:
-            context.memory, context.memory_layout = memory.hidden, memory.layout
-            context.memory_span, context.memory_states = memory.span(side), memory.states
+        context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, memory,
+                          want_weights=wanted.weights, inputs=side.inputs, rows=side.ids.shape[0], segment=side.segment)
         record: list[Tensor] | None = [] if wanted.hidden or self.mix is not None else None
         hidden = stack(embed(side), context, record)
         if side.cache is not None:
             side.cache.advance(side.ids.shape[1])
         states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
-        done = StackResult(hidden, side.layout, states, None, None, mems=context.remembered,
-                           routers=tuple(context.router_logits) or None, finals=tuple(context.final_states))
+        segment = side.segment
+        done = StackResult(hidden, side.layout, states, None, None, routers=tuple(context.router_logits) or None,
+                           mems=None if segment is None else segment.remembered, finals=tuple(context.final_states))
         if wanted.weights:
-            done.attentions = tuple(context.attentions) if asked is None else tuple(
+            done.attentions = tuple(context.attentions) if segment is None or not segment.asking else tuple(
                 weights.chunk(2, dim=2) for weights in context.attentions)
             done.cross = tuple(context.cross_attentions)
             done.globals = tuple(context.global_attentions) or None
         return done
 
-    def recalled(self, stack: Stack, side: Side, cache: Cache | None) -> tuple[Tensor, ...] | None:
-        """Return what a stack remembers of earlier segments, [B, M, D] for each block; None where it has no memory."""
-        mems = side.inputs.get("mems")
-        like = self.embed.tokens.weight.new_zeros(self.config.dim)
-        past = recall_memory(stack.config, mems, side.ids.shape[0], like)
-        if past is not None and (cache is not None or side.documents is not None):
-            raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
-                             remedy="give mems alone, and one text a row")
-        return past
-
-    def remembers(self, stack: Stack, side: Side) -> bool:
-        """Say whether a pass gives a memory: as the call says (`use_mems`), or else as the config does."""
-        memory, said = stack.config.memory, side.inputs.get("use_mems")
-        if memory is None:
-            return False
-        return (memory.training if self.training else memory.evaluation) if said is None else said
-
     def finish(self, output: Output, reading: Reading, wanted: PassOptions) -> Output:
         """Apply pooler and head; the pooler of an encoder-decoder reads the encoder."""
-        paired = self.encoder is not None and self.decoder is not None
-        if paired and output.pooler_output is None and c.reads_pooled(self.config):
+        if self.paired and output.pooler_output is None and c.reads_pooled(self.config):
             output.pooler_output = self.pooled(output.encoder_last_hidden_state)
         reading.pooled = output.pooler_output
         if self.head is not None and wanted.logits:

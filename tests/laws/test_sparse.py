@@ -19,6 +19,7 @@ from saucier import config as c
 from saucier.config.questions import counts_repeats, list_terms
 from saucier.config.visibility import build_bigbird_visibility
 from saucier.families.unpublished import FixedFactors, Form, StridedFactors
+from saucier.parts import context as context_module
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.masks import Span, find_ragged
@@ -76,7 +77,7 @@ def drawn_span(chance: random.Random, rows: int) -> Span:
 def attended(config: c.SelfAttention, span: Span, length: int, monkeypatch: pytest.MonkeyPatch,
              dtype: torch.dtype = torch.float32) -> tuple[list[Tensor], bool]:
     """Return what one attention gives at real queries, with the gradients, and whether a plan was used."""
-    monkeypatch.setattr(dispatch, "LEAST_LENGTH", length)
+    monkeypatch.setattr(context_module, "LEAST_LENGTH", length)
     monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
     rows = span.named.shape[0] if span.named is not None else 2
     generator = torch.Generator().manual_seed(span.keys)
@@ -165,7 +166,7 @@ def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, ma
     named[:2, [0, 40]] = True
     found: list[list[Tensor]] = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(context_module, "LEAST_LENGTH", least)
         monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(1, 221, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         context = Context(Span(length, length, 0, x.device, named=named), torch.arange(length)[None], layout=layout,
@@ -185,7 +186,7 @@ def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monke
     attention = scrambled(config, DIM)
     found = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(context_module, "LEAST_LENGTH", least)
         monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         context = Context(Span(333, 333, 0, x.device), torch.arange(333)[None], rows=2)
@@ -210,7 +211,7 @@ def test_added_tokens_in_any_block_read_all_keys(count: int, training: bool, nam
     mask[1, 300] = True
     found = []
     for least in (NEVER, ALWAYS):
-        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(context_module, "LEAST_LENGTH", least)
         monkeypatch.setattr(dispatch, "LARGEST_SHARE", 1e9)
         x = torch.randn(2, 333, DIM, generator=torch.Generator().manual_seed(1)).requires_grad_()
         span = Span(333, 333, 0, x.device, named=mask if named else None)
@@ -308,7 +309,7 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
     for parameter in stack.parameters():
         torch.nn.init.normal_(parameter, std=0.3, generator=generator)
     for least in (NEVER, 512):
-        monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+        monkeypatch.setattr(context_module, "LEAST_LENGTH", least)
         x = torch.randn(1, 2048, 16, generator=torch.Generator().manual_seed(1)).requires_grad_()
         with Largest() as seen:
             output = stack(x, Context(Span(2048, 2048, 0, x.device), torch.arange(2048)[None]))
@@ -321,7 +322,7 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
 
 def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout the mean over many draws is the attention without, and the gradient belongs to the same draw."""
-    monkeypatch.setattr(dispatch, "LEAST_LENGTH", ALWAYS)
+    monkeypatch.setattr(context_module, "LEAST_LENGTH", ALWAYS)
     config = c.SelfAttention(projection=c.Projection(heads=2), visibility=c.Window(5), kernel=c.Softmax(dropout=0.3))
     attention, x = scrambled(config, 8), torch.randn(1, 40, 8, generator=torch.Generator().manual_seed(0))
 
@@ -366,7 +367,7 @@ def test_a_token_from_a_cache_reads_its_window_alone(monkeypatch: pytest.MonkeyP
 
 def test_a_query_that_sees_nothing_gives_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first positions under fixed columns see no key: zeros, and gradients that are finite and zero there."""
-    monkeypatch.setattr(dispatch, "LEAST_LENGTH", ALWAYS)
+    monkeypatch.setattr(context_module, "LEAST_LENGTH", ALWAYS)
     attention = scrambled(c.SelfAttention(projection=c.Projection(heads=2), visibility=FIXED[1]), 8).eval()
     query, key, value = (torch.randn(1, 2, 70, 4, generator=torch.Generator().manual_seed(seed)).requires_grad_()
                          for seed in range(3))

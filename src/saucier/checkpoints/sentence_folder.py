@@ -16,8 +16,7 @@ from saucier.checkpoints.weight_files import Weights, write_tensors
 from saucier.errors import InputError
 from saucier.files import parse_json, read_object
 from saucier.model import Transformer
-from saucier.parts.heads import build_head
-from saucier.parts.pooling import EmbeddingHead
+from saucier.parts.heads import EmbeddingHead, build_head
 
 MODULES = "modules.json"
 POOLINGS: dict[str, c.Pooling] = {

@@ -142,7 +142,7 @@ def right_text_reason(config: c.Transformer) -> Reason:
 
 def left_text_reason(config: c.Transformer) -> Reason:
     """The same, with padding before the text."""
-    reads_first = any(isinstance(pick, c.First | c.Pooled) for pick in pick_positions(config))
+    reads_first = any(pick.kind in ("first", "pooled") for pick in pick_positions(config))
     return "the head reads the first place of a row, padding or not, as published" if reads_first \
         else right_text_reason(config)
 

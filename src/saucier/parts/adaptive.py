@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.embedding import cluster_sizes
 from saucier.parts.linear import Linear, linear
+from saucier.parts.pooling import TokenwiseHead
 
 
 class ClusterTables(nn.Module):
@@ -65,12 +66,13 @@ class Cluster:
         return linear(narrow, torch.cat([self.weight, more[0]]), torch.cat([self.bias, more[1]]))
 
 
-class AdaptiveHead(nn.Module):
-    """Log probabilities of tokens by cluster. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
+class AdaptiveHead(TokenwiseHead):
+    """Log probabilities of tokens by cluster, which are logits too. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
 
-    def __init__(self, config: c.AdaptiveHead, dim: int, vocab: int) -> None:
-        """Build what is not the embedding's; `tie` gives the rest."""
+    def __init__(self, config: c.AdaptiveHead, dim: int, tokens: Any) -> None:
+        """Build what is not the embedding's, whose table counts the tokens; `tie` gives the rest."""
         super().__init__()
+        vocab = tokens.num_embeddings
         self.config, self.vocab = config, vocab
         sizes, widths = cluster_sizes(config.cutoffs, vocab), config.widths()
         self.cluster_weight = nn.Parameter(torch.empty(len(config.cutoffs), config.width))
@@ -149,10 +151,6 @@ class AdaptiveHead(nn.Module):
             within = F.cross_entropy(precise(scores), targets[places] - cluster.start, reduction="none")
             found = found.index_add(0, places, within)
         return found
-
-    def answer(self, reading: object) -> dict[str, Tensor]:
-        """Log probabilities [B, L, V], which are logits too."""
-        return {"logits": self(reading.hidden)}  # type: ignore[attr-defined]  # a Reading; its file imports this one
 
 
 def precise(scores: Tensor) -> Tensor:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.questions import draws_blocks
+from saucier.config.questions import differs_by_head, draws_blocks
 from saucier.parts.attention_slots import MIXERS, POSITIONS
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
-from saucier.parts.hashing import apply_unpacked
 from saucier.parts.kernels import (
     Scores,
     attend,
@@ -34,8 +34,7 @@ from saucier.parts.masks import Draw, Mask, Ragged
 from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
 from saucier.parts.relative_positions import GlobalLocalPositions, ShawPositions
-from saucier.parts.segment_memory import rejoin_streams, split_streams
-from saucier.parts.sparse.dispatch import plan_sparse_work
+from saucier.parts.sparse.dispatch import plan_sparse_work, takes_tiles
 from saucier.parts.sparse.mixing import attend_sparsely
 
 
@@ -52,29 +51,21 @@ def join_heads(x: Tensor) -> Tensor:
 Mix = Callable[[Tensor, Tensor, Tensor, Scores], Tensor]
 
 
-def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged | None,
-                memory_layout: Ragged | None) -> Tensor:
-    """Apply `mix` to query, key and value as they are, or row by row where rows are packed.
+def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, layout: Ragged,
+                memory_layout: Ragged) -> Tensor:
+    """Apply `mix` to query, key and value of packed rows, row by row.
 
     Short packed rows are padded again for the attention alone: many small calls would cost more than the padding.
-    Shapes: query [B, H, Q, E], key and value [B, G, K, E]; B = 1 and all rows one after another when packed.
+    Shapes: query [1, H, Q, E], key and value [1, G, K, E], all rows one after another.
     """
     query, key, value = heads
-    if layout is None or memory_layout is None:
-        return mix(query, key, value, scores)
     if layout.short and memory_layout.short:
-        full = mix(unpack_heads(query, layout), unpack_heads(key, memory_layout), unpack_heads(value, memory_layout),
-                   scores)
-        return layout.pack(full.transpose(1, 2)).transpose(1, 2)
+        return layout.pack_heads(mix(layout.unpack_heads(query), memory_layout.unpack_heads(key),
+                                     memory_layout.unpack_heads(value), scores))
     queries, keys = layout.lengths, memory_layout.lengths
     rows = zip(query.split(queries, dim=2), key.split(keys, dim=2), value.split(keys, dim=2), strict=True)
     return torch.cat([mix(q, k, v, cut_row(scores, row, queries[row], keys[row]))
                       for row, (q, k, v) in enumerate(rows)], dim=2)
-
-
-def unpack_heads(x: Tensor, layout: Ragged) -> Tensor:
-    """Shapes: [1, H, T, E] -> [B, H, L, E], zeros at padding."""
-    return layout.unpack(x.transpose(1, 2)).transpose(1, 2)
 
 
 def cut_row(scores: Scores, row: int, queries: int, keys: int) -> Scores:
@@ -105,19 +96,24 @@ class SelfAttention(nn.Module):
         setattr(self, self.mixer.name, self.mixer.weights(config))
         self.reads_past = True
         """A block's memory stands before the rows that it reads."""
+        self.apart = config.projection.heads if differs_by_head(config.visibility) else 1
+        """Heads that see differently."""
+        self.draws, self.tiled = draws_blocks(config.visibility), takes_tiles(config)
+        self.biased = isinstance(config.positions, c.T5Bias | c.Alibi)
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
         self.scale = config.projection.scale or (terms * self.head_dim)**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        number = context.self_slot()
+        number = context.next_slot("self_attention")
         query_width, key_width, _ = self.widths
         context.maps, read = self.qkv, x if context.read is None else context.read
         rows = self.qkv(read if context.key_rows is None else context.key_rows)
         query, key, value = rows.split([query_width, key_width, key_width], dim=-1)
         query = query if context.key_rows is None else first_outputs(self.qkv, read, query_width)
         query, key, value = (split_heads(part, self.head_dim) for part in (query, key, value))
-        query, key, value = split_streams(query, key, value, context)
+        if context.segment is not None:
+            query, key, value = context.segment.split(query, key, value)
         positions = self.config.positions
         if isinstance(positions, c.Rotary):
             turn = context.once(("rotation", positions, self.head_dim),
@@ -126,7 +122,8 @@ class SelfAttention(nn.Module):
             value = rotate(value, turn) if positions.values else value
         if context.cache is not None and self.config.kernel.caches_keys:
             key, value = context.cache.extend(number, key, value)
-        mixed = join_heads(rejoin_streams(self.attend(query, key, value, context), context))
+        mixed = self.attend(query, key, value, context)
+        mixed = join_heads(mixed if context.segment is None else context.segment.rejoin(mixed))
         if self.global_qkv is not None:
             mixed = attend_globally(self, mixed, x, context)
         if context.want_weights:
@@ -137,21 +134,25 @@ class SelfAttention(nn.Module):
         """Mix the values of packed or plain rows. Shapes: [B, H, L, E] and [B, G, K, E] -> [B, H, L, E]."""
         if (mix := self.mixer.attend) is not None:
             call = KernelCall(self.config, getattr(self, self.mixer.name), self.scale, self.dropout, context)
-            return apply_unpacked(lambda q, k, v: mix(q, k, v, call), (query, key, value), context.layout)
-        draw = self.draw(query.shape[1], context)
-        work = plan_sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
-        if work is not None:
-            keys = (repeat_heads(key, query.shape[1]), repeat_heads(value, query.shape[1])) if work.by_head else (key,
-                                                                                                                  value)
-            return attend_sparsely(query, *keys, work, self.met(query, context))
-        mask, bias = context.mask(self.config.visibility, draw, query.shape[1]), self.bias(query.shape[1], context)
+            return context.unpacked(lambda q, k, v: mix(q, k, v, call), query, key, value)
+        layer = context.slots.get("self_attention", 0) - 1
+        draw = Draw(query.shape[1], layer) if self.training and self.draws else None
+        if self.tiled and context.plans:
+            work = plan_sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
+            if work is not None:
+                key, value = (repeat_heads(one, query.shape[1]) if work.by_head else one for one in (key, value))
+                return attend_sparsely(query, key, value, work, self.met(query, context))
+        mask = context.mask(self.config.visibility, draw, self.apart)
+        bias = self.bias(query.shape[1], context) if self.biased else None
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
         if bias is not None and mask.whole and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, None if draw else context)
         scores = Scores(mask, self.scale, bias, self.dropout)
-        return mix_by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores,
-                           context.layout, context.layout)
+        if context.layout is None:
+            return self.mix(query, key, value, scores, context)
+        return mix_by_rows(partial(self.mix, context=context), (query, key, value), scores, context.layout,
+                           context.layout)
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
@@ -190,21 +191,12 @@ class SelfAttention(nn.Module):
         return mixed + self.positions.mix(dropped, rows), weights
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
-        """Return the relative bias of this attention: the stack's T5 table, ALiBi's slopes, or none."""
-        match self.config.positions:
-            case c.T5Bias():
-                return context.bias
-            case c.Alibi():
-                span = context.span
-                return context.once(("alibi", heads),
-                                    lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
-            case _:
-                return None
-
-    def draw(self, heads: int, context: Context) -> Draw | None:
-        """Return for whom random blocks are drawn; None where there are none, or nothing is learned."""
-        drawn = self.training and draws_blocks(self.config.visibility)
-        return Draw(heads, context.self_attentions - 1) if drawn else None
+        """Return the relative bias of this attention: the stack's T5 table, or ALiBi's slopes."""
+        if isinstance(self.config.positions, c.T5Bias):
+            return context.bias
+        span = context.span
+        return context.once(("alibi", heads),
+                            lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
 
     def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context | None) -> Tensor:
         """Put mask and bias together, once for all layers that have the same, which share a context."""
@@ -242,13 +234,16 @@ class CrossAttention(nn.Module):
         self.scale = config.projection.scale or self.head_dim**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        """Shapes: x [B, L, D], context.memory [B, S, D] -> [B, L, D]."""
+        """Read the memory of the context. Shapes: x [B, L, D] -> [B, L, D]."""
         query = split_heads(self.q(x), self.head_dim)
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
         scores = Scores(context.memory_mask(), self.scale, dropout=rate)
-        mixed = mix_by_rows(lambda q, k, v, s: self.mix(q, k, v, s, context), (query, key, value), scores,
-                            context.layout, context.memory_layout)
+        if context.layout is None or context.memory is None or context.memory.layout is None:
+            mixed = self.mix(query, key, value, scores, context)
+        else:
+            mixed = mix_by_rows(partial(self.mix, context=context), (query, key, value), scores, context.layout,
+                                context.memory.layout)
         return self.out(join_heads(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -257,11 +252,11 @@ class CrossAttention(nn.Module):
         Shapes: -> [B, G, S, E] twice.
         """
         cache = context.cache
-        slot = context.cross_slot() if cache is not None else 0
+        slot = context.next_slot("cross_attention")
         if cache is not None and slot in cache.cross:
             return cache.cross[slot]
         assert context.memory is not None, "cross-attention runs only where the model gave a memory"
-        key, value = (split_heads(part, self.head_dim) for part in self.kv(context.memory).chunk(2, dim=-1))
+        key, value = (split_heads(part, self.head_dim) for part in self.kv(context.memory.hidden).chunk(2, dim=-1))
         if cache is not None:
             key, value = key.contiguous(), value.contiguous()  # read at every step from now on
             cache.cross[slot] = (key, value)

@@ -21,7 +21,6 @@ from saucier.parts.linear import Linear
 from saucier.parts.mixing import FourierMixing
 from saucier.parts.norms import Dropout, build_norm
 from saucier.parts.recurrent import Recurrent
-from saucier.parts.segment_memory import prepend_memory
 
 
 class SplitMaps(nn.Module):
@@ -62,14 +61,9 @@ class Bottleneck(nn.Module):
     def narrow(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the narrow stream, and what the attention reads in its place. Shapes: [B, L, D] -> [B, L, E], ..."""
         stream = self.down_norm(self.down(x))
-        match self.config.reads.kind:
-            case "narrow":
-                return stream, None
-            case "shared":
-                assert self.attention is not None and self.attention_norm is not None, "built in __init__"
-                return stream, torch.cat([self.attention_norm(self.attention(x)), x], dim=-1)
-            case "wide":
-                return stream, torch.cat([x, x], dim=-1)
+        if self.attention is not None and self.attention_norm is not None:
+            return stream, torch.cat([self.attention_norm(self.attention(x)), x], dim=-1)
+        return stream, None if self.config.reads.kind == "narrow" else torch.cat([x, x], dim=-1)
 
     def widen(self, x: Tensor, stream: Tensor) -> Tensor:
         """Shapes: x [B, L, D], stream [B, L, E] -> [B, L, D]."""
@@ -92,13 +86,14 @@ def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
     return SUBLAYERS[type(config)](config, dim)
 
 
-class PreNorm(nn.Module):
-    """`x + dropout(inner(norm(x)))`. Source: Xiong et al. 2020, arXiv:2002.04745."""
+class Residual(nn.Module):
+    """`x + dropout(inner(x))`; those with norms say where these stand. Source: He et al. 2015, arXiv:1512.03385."""
 
-    def __init__(self, config: c.PreNorm, dim: int) -> None:
-        """Build the norm and the sublayer."""
+    def __init__(self, config: c.Residual, dim: int) -> None:
+        """Build the sublayer, and the norm where there is one."""
         super().__init__()
-        self.norm = build_norm(config.norm, dim)
+        norm = getattr(config, "norm", None)
+        self.norm: Any = build_norm(norm, dim) if norm else None
         self.inner = build_sublayer(config.inner, dim)
         self.dropout = Dropout(config.dropout)
 
@@ -108,106 +103,67 @@ class PreNorm(nn.Module):
 
     def change(self, x: Tensor, context: Context) -> Tensor:
         """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.dropout(self.inner(self.norm(prepend_memory(x, self.inner, context)), context))  # type: ignore[no-any-return]
+        read = x if context.segment is None else context.segment.prepend(x, self.inner)
+        return self.dropout(self.inner(read, context))  # type: ignore[no-any-return]
 
 
-class PostNorm(nn.Module):
+class PreNorm(Residual):
+    """`x + dropout(inner(norm(x)))`. Source: Xiong et al. 2020, arXiv:2002.04745."""
+
+    def change(self, x: Tensor, context: Context) -> Tensor:
+        """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
+        read = x if context.segment is None else context.segment.prepend(x, self.inner)
+        return self.dropout(self.inner(self.norm(read), context))  # type: ignore[no-any-return]
+
+
+class PostNorm(Residual):
     """`norm(x + dropout(inner(x)))`. Source: Vaswani et al. 2017, §3.1."""
-
-    def __init__(self, config: c.PostNorm, dim: int) -> None:
-        """Build the sublayer and the norm."""
-        super().__init__()
-        self.norm = build_norm(config.norm, dim)
-        self.inner = build_sublayer(config.inner, dim)
-        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.norm(x + self.dropout(self.inner(prepend_memory(x, self.inner, context), context)))  # type: ignore[no-any-return]
+        return self.norm(x + self.change(x, context))  # type: ignore[no-any-return]
 
 
-class SandwichNorm(nn.Module):
+class SandwichNorm(Residual):
     """`x + dropout(norm_after(inner(norm(x))))`. Source: Ding et al. 2021, §2.4, arXiv:2105.13290."""
 
     def __init__(self, config: c.SandwichNorm, dim: int) -> None:
-        """Build both norms and the sublayer."""
-        super().__init__()
-        self.norm = build_norm(config.norm, dim)
-        self.inner = build_sublayer(config.inner, dim)
+        """Build a second norm too."""
+        super().__init__(config, dim)
         self.norm_after = build_norm(config.norm, dim)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, context: Context) -> Tensor:
-        """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.change(x, context)
 
     def change(self, x: Tensor, context: Context) -> Tensor:
         """What is added to the residual. Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.dropout(self.norm_after(self.inner(self.norm(prepend_memory(x, self.inner, context)), context)))  # type: ignore[no-any-return]
+        read = x if context.segment is None else context.segment.prepend(x, self.inner)
+        return self.dropout(self.norm_after(self.inner(self.norm(read), context)))  # type: ignore[no-any-return]
 
 
-class FromNorm(nn.Module):
+class FromNorm(Residual):
     """`n + dropout(inner(n))` where `n = norm(x)`. Source: Shoeybi et al. 2019, code release, arXiv:1909.08053."""
 
-    def __init__(self, config: c.FromNorm, dim: int) -> None:
-        """Build the norm and the sublayer."""
-        super().__init__()
-        self.norm = build_norm(config.norm, dim)
-        self.inner = build_sublayer(config.inner, dim)
-        self.dropout = Dropout(config.dropout)
-
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        normed = self.norm(x)
-        return normed + self.dropout(self.inner(normed, context))  # type: ignore[no-any-return]
+        return super().forward(self.norm(x), context)
 
 
-class Parallel(nn.Module):
-    """`y + dropout(inner(norm(x)))` next to a pre-norm sublayer. Source: Wang and Komatsuzaki 2021, code release."""
+class Parallel(Residual):
+    """`y + dropout(inner(norm(x)))` next to a pre-norm sublayer, which `apply_parallel` puts together.
 
-    def __init__(self, config: c.Parallel, dim: int) -> None:
-        """Build the sublayer, and the norm where it has its own."""
-        super().__init__()
-        self.norm = build_norm(config.norm, dim) if config.norm else None
-        self.inner = build_sublayer(config.inner, dim)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, normed: Tensor, context: Context) -> Tensor:
-        """What it adds, given what the pre-norm sublayer reads, and that after its norm. Shapes: [B, L, D] each."""
-        return self.dropout(self.inner(normed if self.norm is None else self.norm(x), context))  # type: ignore[no-any-return]
+    Without a norm of its own it reads what that reads. Source: Wang and Komatsuzaki 2021, code release.
+    """
 
 
-class Skip(nn.Module):
-    """`x + dropout(inner(x))`. Source: He et al. 2015, arXiv:1512.03385."""
-
-    def __init__(self, config: c.Skip, dim: int) -> None:
-        """Build the sublayer."""
-        super().__init__()
-        self.inner = build_sublayer(config.inner, dim)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x: Tensor, context: Context) -> Tensor:
-        """Shapes: x [B, L, D] -> [B, L, D]."""
-        return x + self.dropout(self.inner(x, context))  # type: ignore[no-any-return]
-
-
-class Chain(nn.Module):
+class Chain(Residual):
     """`dropout(inner(x))`. Source: Zaremba et al. 2014, §3.1, arXiv:1409.2329."""
 
-    def __init__(self, config: c.Chain, dim: int) -> None:
-        """Build the sublayer."""
-        super().__init__()
-        self.inner = build_sublayer(config.inner, dim)
-        self.dropout = Dropout(config.dropout)
-
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        return self.dropout(self.inner(x, context))  # type: ignore[no-any-return]
+        return self.change(x, context)
 
 
 RESIDUALS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
     c.PreNorm: PreNorm, c.PostNorm: PostNorm, c.SandwichNorm: SandwichNorm, c.Parallel: Parallel, c.FromNorm: FromNorm,
-    c.Skip: Skip, c.Chain: Chain}
+    c.Skip: Residual, c.Chain: Chain}
 """Residual -> what builds it for a width."""
 
 
@@ -246,31 +202,31 @@ class Block(nn.ModuleDict):
             taken = sum(key.split("_")[0] == name.split("_")[0] for key in self)
             self[f"{name}_{taken + 1}" if taken else name] = RESIDUALS[type(residual)](residual, dim)
 
+        self.groups = {True: self.group_parallel(alone=False), False: self.group_parallel(alone=True)}
+        """Whether there is an encoder to read -> the sublayers that are applied."""
+
+    def group_parallel(self, *, alone: bool) -> list[list[str]]:
+        """Put parallel sublayers after the one whose input they read; `alone`: leave cross-attentions out."""
+        found: list[list[str]] = []
+        for name, sublayer in self.items():
+            if isinstance(sublayer, Parallel):
+                found[-1].append(name)
+            elif not (alone and isinstance(sublayer.inner, CrossAttention)):
+                found.append([name])
+        return found
+
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]. A decoder alone that reads no encoder leaves its cross-attentions out."""
-        present = [sublayer for sublayer in self.values()
-                   if context.reads_memory or not isinstance(sublayer.inner, CrossAttention)]
-        for sublayer, *beside in group_parallel(present):
-            x = apply_parallel(x, sublayer, beside, context) if beside else sublayer(x, context)
+        for names in self.groups[context.reads_memory]:
+            first, *parallel = (self._modules[name] for name in names)
+            x = apply_parallel(x, first, parallel, context) if parallel else first(x, context)
         return x
 
 
-def group_parallel(sublayers: list[nn.Module]) -> list[list[nn.Module]]:
-    """Put parallel sublayers after the one whose input they read."""
-    found: list[list[nn.Module]] = []
-    for sublayer in sublayers:
-        if isinstance(sublayer, Parallel):
-            found[-1].append(sublayer)
-        else:
-            found.append([sublayer])
-    return found
-
-
-def apply_parallel(x: Tensor, first: nn.Module, beside: list[nn.Module], context: Context) -> Tensor:
+def apply_parallel(x: Tensor, first: Any, parallel: list[Any], context: Context) -> Tensor:
     """Apply sublayers that read the same. Shapes: x [B, L, D] -> [B, L, D]."""
-    assert isinstance(first, PreNorm), "check() refuses anything else before a parallel sublayer"
-    normed = first.norm(x)
-    total = x + first.dropout(first.inner(normed, context))
-    for sublayer in beside:
-        total = total + sublayer(x, normed, context)
-    return total  # type: ignore[no-any-return]
+    normed, total = first.norm(x), x
+    for one in (first, *parallel):
+        read = normed if one is first or one.norm is None else one.norm(x)
+        total = total + one.dropout(one.inner(read, context))
+    return total

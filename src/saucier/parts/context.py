@@ -7,7 +7,7 @@ Letters: B batch, L length, H heads, E head width, D dim, K mixtures, N longest 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -15,13 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.questions import differs_by_head
-from saucier.parts.inputs import Inputs
+from saucier.parts.inputs import EncoderMemory, Inputs
 from saucier.parts.masks import Draw, Mask, Ragged, Span
 from saucier.parts.output import Cache
+from saucier.parts.segment_memory import Segment
 from saucier.parts.visibility import build_mask
 
 T = TypeVar("T")
+
+LEAST_LENGTH = 512
+"""Keys below which dense attention is taken: its one call costs less there than a plan."""
 
 
 @dataclass(slots=True)
@@ -53,16 +56,12 @@ class Context:
     layout: Ragged | None = None
     """Set when rows are packed: x is then [1, T, D]."""
     cache: Cache | None = None
-    memory: Tensor | None = None
-    """[B, S, D] encoder output, [1, T, D] when packed."""
-    memory_span: Span | None = None
-    memory_layout: Ragged | None = None
-    memory_states: Sequence[tuple[Tensor, ...]] = ()
-    """[B, W] each, in which the encoder's recurrent layers ended."""
+    memory: EncoderMemory | None = None
+    """What an encoder gave, where there is one to read."""
     states_read: int = 0
-    """How many layers' of them have been read."""
+    """Of how many layers the encoder's last states have been read."""
     final_states: list[tuple[Tensor, ...]] = field(default_factory=list)
-    """Likewise of this pass."""
+    """[B, W] each, in which the recurrent layers of this pass ended."""
     shared: Tensor | None = None
     """The table of the positions that the stack's layers share: T5's [N, H], or vectors of distances."""
     bias: Tensor | None = None
@@ -79,14 +78,8 @@ class Context:
     """The biases of Transformer-XL's positions, where the stack's layers share them."""
     mixtures: Mixtures | None = None
     """The map along the text, where the stack's layers share it."""
-    recalled: tuple[Tensor, ...] | None = None
-    """[B, M, D] for each block: the memory of earlier segments."""
-    past: Tensor | None = None
-    """[B, M, D], the memory of the block that runs."""
-    remembered: list[Tensor] | None = None
-    """[M, B, D] for each block: what the next segment is to remember; None where nobody asks."""
-    asked: Tensor | None = None
-    """[B, P], the places that the second stream asks about."""
+    segment: Segment | None = None
+    """The memory of earlier segments and the second stream, where the stack has one of them."""
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name."""
     want_weights: bool = False
@@ -100,29 +93,31 @@ class Context:
     """What published weights of global tokens are padded to a multiple of: the stack's widest window."""
     rows: int = 1
     """Rows of the batch, also where they are packed into one."""
-    self_attentions: int = 0
-    """Self-attentions of this pass so far; a shared block counts each time."""
-    cross_attentions_read: int = 0
-    """Likewise for cross-attention."""
-    recurrent: int = 0
-    """Likewise for recurrent sublayers."""
+    slots: dict[str, int] = field(default_factory=dict)
+    """Kind of sublayer -> how many of it this pass has come by; a shared block counts each time."""
     made: dict[Hashable, object] = field(default_factory=dict)
     choices: Choices | None = None
     """Where choices are kept; None: they are not needed again."""
+    reads_memory: bool = field(init=False)
+    """Whether there is an encoder's output to read, as vectors or in the cache."""
+    plans: bool = field(init=False)
+    """Whether attention may be computed by a plan of tiles (`sparse.dispatch`): the pass is long, and hides no pair."""
+
+    def __post_init__(self) -> None:
+        """See what there is to read, and how long it is; while compiling, an example's length would be compiled in."""
+        self.plans = (not torch.compiler.is_compiling() and not self.want_weights and self.span.keys >= LEAST_LENGTH
+                      and self.span.visible is None and self.span.targets is None)
+        self.reads_memory = self.memory is not None or (self.cache is not None and bool(self.cache.cross))
 
     def copied(self) -> Context:
         """Return a context that goes on from here: what it counts, makes and records does not reach this one."""
-        return replace(self, made=dict(self.made), attentions=[], cross_attentions=[], global_attentions=[],
-                       router_logits=[], final_states=[], remembered=None if self.remembered is None else [])
+        return replace(self, made=dict(self.made), slots=dict(self.slots), attentions=[], cross_attentions=[],
+                       global_attentions=[], router_logits=[], final_states=[],
+                       segment=None if self.segment is None else self.segment.copied())
 
     def choose(self, make: Callable[[], Tensor]) -> Tensor:
         """Return what `make` chooses, kept where this part of the pass is computed again."""
         return make() if self.choices is None else self.choices.choose(make)
-
-    @property
-    def asking(self) -> int:
-        """Rows of the second stream, which come after the text."""
-        return 0 if self.asked is None else self.asked.shape[1]
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` gave the first time this key was used in this pass."""
@@ -132,33 +127,26 @@ class Context:
             self.made[key] = make()
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
-    @property
-    def reads_memory(self) -> bool:
-        """Whether there is an encoder's output to read, as vectors or in the cache."""
-        return self.memory is not None or (self.cache is not None and bool(self.cache.cross))
-
-    def self_slot(self) -> int:
-        """Return the number of the self-attention that asks, in the order of computation: its place in the cache."""
-        self.self_attentions += 1
-        return self.self_attentions - 1
-
-    def cross_slot(self) -> int:
-        """Return the cache's place for the cross-attention that asks."""
-        self.cross_attentions_read += 1
-        return self.cross_attentions_read - 1
-
-    def recurrent_slot(self) -> int:
-        """Return the cache's place for the recurrent sublayer that asks."""
-        self.recurrent += 1
-        return self.recurrent - 1
+    def next_slot(self, kind: str) -> int:
+        """Return the number of the sublayer that asks among those of its kind: its place in the cache."""
+        number = self.slots.get(kind, 0)
+        self.slots[kind] = number + 1
+        return number
 
     def mask(self, visibility: c.Visibility, draw: Draw | None = None, heads: int = 1) -> Mask:
-        """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone."""
-        span = replace(restore_padding(self.span, self.layout), draw=draw,
-                       heads=heads if differs_by_head(visibility) else 1)
-        if draw is not None:
-            return build_mask(visibility, span)
-        return self.once(("mask", visibility, span.heads), lambda: build_mask(visibility, span))
+        """Return the mask of a visibility over this pass's queries and keys; what is drawn is the caller's alone.
+
+        `heads`: those of the attention, where they see differently.
+        """
+        def make() -> Mask:
+            return build_mask(visibility, replace(restore_padding(self.span, self.layout), draw=draw, heads=heads))
+
+        return make() if draw is not None else self.once(("mask", visibility, heads), make)
+
+    def unpacked(self, function: Callable[..., Tensor], *heads: Tensor) -> Tensor:
+        """Apply a function to [B, H, L, E] tensors, packed rows padded again for it. Shapes: -> as the first."""
+        layout = self.layout
+        return function(*heads) if layout is None else layout.pack_heads(function(*map(layout.unpack_heads, heads)))
 
     def real_keys(self) -> Tensor | None:
         """Return which keys are no padding, packed away or not; None when all are. Shapes: -> [B, K]."""
@@ -166,9 +154,10 @@ class Context:
 
     def memory_mask(self) -> Mask:
         """Return the mask of the encoder output for the decoder's queries."""
-        span = self.memory_span
-        assert span is not None, "cross-attention runs only where the model gave a memory"
-        return self.once("memory_mask", lambda: build_mask(c.Full(), restore_padding(span, self.memory_layout)))
+        memory = self.memory
+        assert memory is not None, "cross-attention runs only where the model gave a memory"
+        return self.once("memory_mask", lambda: build_mask(c.Full(), restore_padding(memory.span(self.span),
+                                                                                     memory.layout)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ Letters: B batch, L length, D dim, T tokens, C characters of a token, E width of
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -97,13 +100,19 @@ def encode_ids_by_digits(vocab: int, longest: int) -> Tensor:
     return torch.from_numpy(found)
 
 
+AFTER_SUM: Mapping[str, tuple[str, ...]] = {
+    "sum": ("project", "norm", "dropout"), "undropped": ("norm", "project", "dropout"),
+    "normed": ("norm", "dropout", "project")}
+"""Kind of projection -> what follows the sum of tokens, positions and segments, where the projection is among it."""
+
+
 class Embedding(nn.Module):
     """Token table, projection, positions, segments, norm, dropout: those that the config has."""
 
     def __init__(self, config: c.Embedding, dim: int) -> None:
         """Build the tables."""
         super().__init__()
-        self.config, self.scale = config, config.scale
+        self.config, self.scale, self.first_position = config, config.scale, config.first_position
         narrow, width = config.widths(dim)
         self.dim = dim
         clusters = config.projection if isinstance(config.projection, c.ProjectClusters) else None
@@ -111,7 +120,7 @@ class Embedding(nn.Module):
             CharacterTokens(config.characters, config.vocab, narrow) if config.characters else \
             Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
-        self.segments: nn.Embedding | None = None
+        self.segments: Any = None
         if isinstance(config.segments, c.SegmentTable | c.FirstSegment):
             self.segments = Table(config.segments.count, width)
         self.languages = nn.Embedding(config.languages.count, width) if config.languages else None
@@ -121,35 +130,37 @@ class Embedding(nn.Module):
             self.project = Linear(taken * narrow, dim, bias=config.projection.bias)
         self.norm = build_norm(config.norm, config.norm_width(dim)) if config.norm else None
         self.dropout = Dropout(config.dropout)
+        steps = AFTER_SUM.get(config.projection.kind if config.projection else "", ("norm", "dropout"))
+        self.after_sum = [name for name in steps if getattr(self, name) is not None]
 
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
         ids = side.packed(side.ids)
-        if self.config.projection is not None and self.config.projection.kind == "trigram":
-            x = self.trigrams(side)
-        else:
-            x = self.scaled(self.looked_up(ids, side)) if side.vectors is None else side.packed(side.vectors)
-        x = self.summed(self.projected(x, "tokens"), ids, side)
-        x = self.projected(x, "sum")
-        if self.norm is not None:
-            x = self.norm(x)
-        x = self.projected(self.dropout(self.projected(x, "undropped")), "normed")
+        x = self.summed(self.vectors(ids, side), ids, side)
+        for name in self.after_sum:
+            x = self._modules[name](x)  # type: ignore[misc]  # those that there are
         return torch.cat([x, x], dim=-1) if isinstance(self.config.projection, c.ProjectTwice) else x
 
-    def looked_up(self, ids: Tensor, side: Side) -> Tensor:
-        """The vectors of tokens, by their ids or by the characters that the batch gives. Shapes: -> [B, L, D]."""
-        characters = side.inputs.get("characters")
-        if characters is None:
-            return self.tokens(ids)  # type: ignore[no-any-return]
+    def vectors(self, ids: Tensor, side: Side) -> Tensor:
+        """The vectors of tokens, by their ids or by the characters that the batch gives. Shapes: -> [B, L, D].
+
+        Trigrams are each token with the next and the one before; padding is dropped only then.
+        """
+        if self.config.projection is not None and self.config.projection.kind == "trigram":
+            x = self.scaled(self.tokens(side.ids)) if side.vectors is None else side.vectors
+            x = side.packed(gather_neighbours(x, 1, side.documents).flip(2).flatten(2))
+        elif side.vectors is not None:
+            x = side.packed(side.vectors)
+        else:
+            characters = side.inputs.get("characters")
+            x = self.scaled(self.tokens(ids) if characters is None else self.read_characters(side.packed(characters)))
+        return self.widened(x)
+
+    def read_characters(self, characters: Tensor) -> Tensor:
+        """The vectors of tokens that are given by their characters. Shapes: [B, L, C] -> [B, L, D]."""
         if not isinstance(self.tokens, CharacterTokens):
             raise InputError("this model reads no characters", where="characters", remedy="leave them out")
-        return self.tokens.read(side.packed(characters))
-
-    def trigrams(self, side: Side) -> Tensor:
-        """Each token with the next and the one before, widened; padding is dropped only then."""
-        x = self.scaled(self.tokens(side.ids)) if side.vectors is None else side.vectors
-        around = gather_neighbours(x, 1, side.documents).flip(2).flatten(2)
-        return self.projected(side.packed(around), "trigram")
+        return self.tokens.read(characters)
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
         """Add what stands for the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
@@ -157,53 +168,38 @@ class Embedding(nn.Module):
         if self.positions is not None and not isinstance(positions, c.NoPositions):
             rows: Tensor = self.positions(side.packed(side.rows(positions.places)))
             x = x + rows.to(x.dtype)
-        x = self.add_languages(x, side)
+        if (languages := side.inputs.get("langs")) is not None:
+            if self.languages is not None:
+                x = x + self.languages(side.packed(languages))
+            else:
+                refuse_numbers(languages, "langs", "languages")
         segments = None if side.segments is None else side.packed(side.segments)
         match self.config.segments:
             case c.SegmentTable(otherwise=otherwise):
-                assert self.segments is not None, "built in __init__"
-                table: Tensor = self.segments(default_segments(otherwise, side) if segments is None else segments)
-                return x + table
+                return x + self.segments(default_segments(otherwise, side) if segments is None else segments)  # type: ignore[no-any-return]
             case c.FirstSegment():
-                assert self.segments is not None, "likewise"
-                first: Tensor = self.segments(torch.zeros_like(ids))
-                return x + first
-            case c.TablelessSegments(kind="tokens"):
-                return x if segments is None else x + self.segment_tokens(segments)
-            case c.TablelessSegments():
-                return x
-            case _:
-                if segments is not None and not torch.compiler.is_compiling() and bool(segments.any()):
-                    raise InputError("this model knows no segments", where="token_type_ids", remedy="leave them out")
-                return x
-
-    def add_languages(self, x: Tensor, side: Side) -> Tensor:
-        """Add the vectors of the languages that the batch names. Shapes: x [B, L, D] -> the same."""
-        languages = side.inputs.get("langs")
-        if languages is None:
-            return x
-        if self.languages is None:
-            if not torch.compiler.is_compiling() and bool(languages.any()):
-                raise InputError("this model knows no languages", where="langs", remedy="leave them out")
-            return x
-        return x + self.languages(side.packed(languages))  # type: ignore[no-any-return]
+                return x + self.segments(torch.zeros_like(ids))  # type: ignore[no-any-return]
+            case c.TablelessSegments(kind="tokens") if segments is not None:
+                return x + self.widened(self.scaled(self.tokens(segments)))
+            case None if segments is not None:
+                refuse_numbers(segments, "token_type_ids", "segments")
+        return x
 
     def scaled(self, vectors: Tensor) -> Tensor:
         """Token vectors times the config's factor."""
         return vectors if self.scale == 1.0 else vectors * self.scale
 
-    def segment_tokens(self, segments: Tensor) -> Tensor:
-        """The token vectors of segment ids, scaled as those of tokens are. Shapes: [B, L] -> [B, L, D]."""
-        vectors: Tensor = self.tokens(segments)
-        if self.scale != 1.0:
-            vectors = vectors * self.scale
-        return self.projected(vectors, "tokens")
-
-    def projected(self, x: Tensor, where: str) -> Tensor:
-        """Widen to the model's `dim`, where the projection stands here."""
-        if self.project is None or self.config.projection is None or self.config.projection.kind != where:
+    def widened(self, x: Tensor) -> Tensor:
+        """Widen token vectors to the model's `dim`, where the projection comes before the sum."""
+        if self.project is None or "project" in self.after_sum:
             return x
         return self.project(x)  # type: ignore[no-any-return]
+
+
+def refuse_numbers(numbers: Tensor, name: str, what: str) -> None:
+    """Raise `InputError` for segments or languages other than 0 where a model knows none."""
+    if not torch.compiler.is_compiling() and bool(numbers.any()):
+        raise InputError(f"this model knows no {what}", where=name, remedy="leave them out")
 
 
 def default_segments(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tensor:

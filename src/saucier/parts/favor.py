@@ -128,7 +128,7 @@ def attend_by_features(query: Tensor, key: Tensor, value: Tensor, call: KernelCa
     real = find_key_positions(context, start + length).real
     with torch.autocast(query.device.type, enabled=False):
         query, key, value_ = (widen_format(x) for x in (query * call.scale**0.5, key * call.scale**0.5, value))
-        drawn = draw_directions(kernel, query.shape[-1], context.self_attentions - 1)
+        drawn = draw_directions(kernel, query.shape[-1], context.slots.get("self_attention", 0) - 1)
         ways = torch.from_numpy(drawn).to(query.device, query.dtype)
         rows = FeatureRows(query, repeat_heads(key, heads), repeat_heads(F.pad(value_, (0, 1), value=1.0), heads),
                            None if real is None else real[..., start:], ways)
@@ -176,16 +176,16 @@ def split_into_blocks(size: int, *parts: Tensor) -> list[Tensor]:
 
 def read_sums(rows: FeatureRows, context: Context) -> Tensor:
     """Return the sums over the keys that a cache has seen, or zeros. Shapes: -> [B, H, M, E + 1]."""
-    cache, (batch, heads, _, values) = context.cache, rows.value.shape
-    if cache is not None and context.recurrent in cache.states:
-        return cache.states[context.recurrent][0]
+    (batch, heads, _, values), slot = rows.value.shape, context.slots.get("recurrent", 0)
+    if context.cache is not None and slot in context.cache.states:
+        return context.cache.states[slot][0]
     return rows.value.new_zeros(batch, heads, len(rows.ways), values)
 
 
 def store_sums(sums: Tensor, context: Context) -> None:
     """Let a cache hold the sums over all keys so far. Shapes: sums [B, H, M, E + 1]."""
     if context.cache is not None:
-        context.cache.states[context.recurrent_slot()] = (sums,)
+        context.cache.states[context.next_slot("recurrent")] = (sums,)
 
 
 def invert_sums(total: Tensor) -> Tensor:

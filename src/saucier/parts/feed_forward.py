@@ -7,6 +7,8 @@ Letters: B batch, L length, D dim, E experts, K experts of a token, T tokens of 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -20,12 +22,15 @@ from saucier.parts.norms import Dropout
 class FeedForward(nn.Module):
     """`down(activation(up(x)))`. Source: Vaswani et al. 2017, §3.3."""
 
-    def __init__(self, config: c.FeedForward, dim: int) -> None:
+    parts: ClassVar[int] = 1
+    """Vectors of the hidden width that `up` gives."""
+
+    def __init__(self, config: c.FeedForward | c.GatedFeedForward, dim: int) -> None:
         """Build both maps for a residual of width `dim`."""
         super().__init__()
-        self.up = Linear(dim, config.hidden, bias=config.bias)
+        self.up = Linear(dim, self.parts * config.hidden, bias=config.bias)
         self.down = Linear(config.hidden, dim, bias=config.bias)
-        self.activation = config.activation
+        self.activation: c.Activation = config.activation
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
@@ -33,21 +38,18 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(linear_activation(self.up, x, self.activation)))  # type: ignore[no-any-return]
 
 
-class GatedFeedForward(nn.Module):
-    """`down(activation(gate(x)) * value(x))`, gate and value as one map. Source: Shazeer 2020, arXiv:2002.05202."""
+class GatedFeedForward(FeedForward):
+    """`down(activation(gate(x)) * value(x))`; the rows of `up` are the gate's, then the value's.
 
-    def __init__(self, config: c.GatedFeedForward, dim: int) -> None:
-        """Build the maps; the rows of `up` are the gate's, then the value's."""
-        super().__init__()
-        self.up = Linear(dim, 2 * config.hidden, bias=config.bias)
-        self.down = Linear(config.hidden, dim, bias=config.bias)
-        self.activation = ACTIVATIONS[config.activation]
-        self.dropout = Dropout(config.dropout)
+    Source: Shazeer 2020, arXiv:2002.05202.
+    """
+
+    parts = 2
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
         gate, value = self.up(x).chunk(2, dim=-1)
-        return self.down(self.dropout(self.activation(gate) * value))  # type: ignore[no-any-return]
+        return self.down(self.dropout(ACTIVATIONS[self.activation](gate) * value))  # type: ignore[no-any-return]
 
 
 class Router(nn.Module):
@@ -88,7 +90,8 @@ class Experts(nn.Module):
         super().__init__()
         self.config = config
         self.router = Router(config, dim)
-        self.experts = nn.ModuleList(build_expert(config.inner, dim) for _ in range(config.count))
+        build = GatedFeedForward if isinstance(config.inner, c.GatedFeedForward) else FeedForward
+        self.experts = nn.ModuleList(build(config.inner, dim) for _ in range(config.count))
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
@@ -120,15 +123,6 @@ class Experts(nn.Module):
         weighted = given * weights.flatten()[order][:, None].to(given.dtype)
         return weighted.new_zeros(tokens * width, x.shape[1]).index_copy(0, order, weighted).view(
             tokens, width, -1).sum(1)  # no place is written twice, so that the sum is the same every time
-
-
-def build_expert(config: c.FeedForward | c.GatedFeedForward, dim: int) -> nn.Module:
-    """Return the module of one expert."""
-    match config:
-        case c.FeedForward():
-            return FeedForward(config, dim)
-        case c.GatedFeedForward():
-            return GatedFeedForward(config, dim)
 
 
 def number_sequences(context: Context, width: int) -> Tensor:

@@ -8,7 +8,6 @@ window to a side.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +19,6 @@ from saucier.parts.context import Context
 from saucier.parts.inputs import Side
 from saucier.parts.masks import Mask, Span, within_documents
 from saucier.parts.visibility import allowed_pairs, find_global_tokens
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)
@@ -111,23 +107,13 @@ def take_band(dense: Tensor, reach: int) -> Tensor:
     return F.pad(dense, (reach, reach)).gather(-1, places.expand(*dense.shape[:2], -1, -1))
 
 
-def refuse_global_mask(stack: c.Stack, named: Tensor | None) -> None:
-    """Raise `InputError` where the batch names global tokens, and no layer would treat them so."""
-    if named is None:
-        return
-    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    if not any(c.global_terms(part.visibility) for part in inner if isinstance(part, c.SelfAttention)):
-        raise InputError("this model has no global tokens", where="global_attention_mask", remedy="leave it out")
-
-
 def prepend_global_input(stack: c.Stack, side: Side) -> None:
     """Put `global_input_ids` [B, G] before the text of one side; what the model gives is that of the text.
 
     Without them the first tokens of the text are global. Raises `InputError` where they do not fit the model.
     """
-    given = side.inputs.get("global_input_ids")
-    if given is None:
-        return
+    given = side.inputs["global_input_ids"]
+    assert given is not None, "called where the batch has them"
     named = {term.otherwise for part in stack.attentions() for term in c.global_terms(part.visibility)}
     counts = {one.count for one in named if isinstance(one, c.FirstTokens)}
     if counts != {given.shape[1]} or given.shape[0] != len(side.ids):

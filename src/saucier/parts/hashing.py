@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.linear import Linear
-from saucier.parts.masks import Ragged, intersect
+from saucier.parts.masks import intersect
 from saucier.parts.norms import dropout
 
 
@@ -124,14 +124,6 @@ def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall
     return mixed if mixed.dim() == 4 else mixed.flatten(2, 3)[:, :, :length]
 
 
-def apply_unpacked(mix: Callable[..., Tensor], tensors: tuple[Tensor, ...], layout: Ragged | None) -> Tensor:
-    """Apply `mix` to [B, H, L, E] tensors, packed rows padded again for it. Shapes: -> as the first."""
-    if layout is None:
-        return mix(*tensors)
-    rows = (layout.unpack(x.transpose(1, 2)).transpose(1, 2) for x in tensors)
-    return layout.pack(mix(*rows).transpose(1, 2)).transpose(1, 2)
-
-
 SELF, HIDDEN = -1e5, -1e9
 """Scores of a position for itself, which it sees only where nothing else is visible, and of what it may not see."""
 
@@ -206,7 +198,7 @@ class HashedAttention(nn.Module):
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D] -> [B, L, D]."""
-        number = context.self_slot()
+        number = context.next_slot("self_attention")
         vectors, value = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
                           for part in self.qkv(x).split(self.width, dim=-1))
         if context.cache is not None and context.span.start:
@@ -216,7 +208,7 @@ class HashedAttention(nn.Module):
         else:
             if context.cache is not None:
                 context.cache.extend(number, vectors, value)
-            mixed = apply_unpacked(partial(self.whole, context=context), (vectors, value), context.layout)
+            mixed = context.unpacked(partial(self.whole, context=context), vectors, value)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     @property

@@ -5,7 +5,11 @@ Letters: B batch (of texts, choices flattened), L length, D dim, V vocab, C clas
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
@@ -14,7 +18,7 @@ from saucier.parts.embedding import CharacterTokens
 from saucier.parts.inputs import find_question
 from saucier.parts.linear import ACTIVATIONS, Linear, linear
 from saucier.parts.norms import Dropout, build_norm
-from saucier.parts.pooling import EmbeddingHead, Reading, pick_vector
+from saucier.parts.pooling import Reading, TokenwiseHead, pick_vector, pool_vectors
 
 
 class Transform(nn.Module):
@@ -39,7 +43,7 @@ Tokens = nn.Embedding | ClusterTables | CharacterTokens
 """What gives token vectors; a head may be tied to an embedding."""
 
 
-class LanguageHead(nn.Module):
+class LanguageHead(TokenwiseHead):
     """Hidden vectors to logits over the vocabulary; `weight` is the token table itself when tied."""
 
     def __init__(self, config: c.LanguageHead, dim: int, tokens: Tokens) -> None:
@@ -67,42 +71,41 @@ class LanguageHead(nn.Module):
         """Shapes: [..., D] -> [..., V]."""
         return linear(self.prepare(hidden), self.matrix, self.bias)
 
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Token logits [B, L, V]."""
-        return {"logits": self(reading.hidden)}
+
+class AroundLanguage(nn.Module):
+    """A language head with something next to it; called as a whole, it gives the token logits."""
+
+    def __init__(self, config: c.PretrainingHead | c.LengthHead | c.DoubleHead, dim: int, tokens: Tokens) -> None:
+        """Build the language head."""
+        super().__init__()
+        self.language = LanguageHead(config.language, dim, tokens)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Token logits. Shapes: [..., D] -> [..., V]."""
+        return self.language(hidden)  # type: ignore[no-any-return]
 
 
-class PretrainingHead(nn.Module):
+class PretrainingHead(AroundLanguage):
     """A language head, and a classifier of the pooled first token. Source: Devlin et al. 2019, §3.1."""
 
     def __init__(self, config: c.PretrainingHead, dim: int, tokens: Tokens) -> None:
         """Build both heads."""
-        super().__init__()
-        self.language = LanguageHead(config.language, dim, tokens)
+        super().__init__(config, dim, tokens)
         self.dropout = Dropout(config.dropout)
         self.sentence = Linear(dim, config.classes)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Token logits; the sentence logits are `sentence(pooled)`. Shapes: [..., D] -> [..., V]."""
-        return self.language(hidden)  # type: ignore[no-any-return]
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Token logits [B, L, V] and sentence logits [B, C]."""
         return {"logits": self(reading.hidden), "sentence_logits": self.sentence(self.dropout(reading.pooled))}
 
 
-class LengthHead(nn.Module):
+class LengthHead(AroundLanguage):
     """A language head, and a classifier of the target's length. Source: Ghazvininejad et al. 2019, §3.1."""
 
     def __init__(self, config: c.LengthHead, dim: int, tokens: Tokens) -> None:
         """Build both maps."""
-        super().__init__()
-        self.language = LanguageHead(config.language, dim, tokens)
+        super().__init__(config, dim, tokens)
         self.lengths = Linear(dim, config.longest + 1)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Token logits; the length's are `lengths(pooled)`. Shapes: [..., D] -> [..., V]."""
-        return self.language(hidden)  # type: ignore[no-any-return]
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Token logits [B, L, V] and one logit for each length [B, longest + 1]."""
@@ -112,14 +115,17 @@ class LengthHead(nn.Module):
 class Labels(nn.Module):
     """Transform, dropout and one output map: what all heads without a vocabulary have in common."""
 
-    def __init__(self, config: c.ClassificationHead | c.ChoiceHead | c.TokenHead | c.SpanHead, dim: int,
-                 classes: int) -> None:
+    outputs: ClassVar[int] = 1
+    """Scores of a vector, where the config counts no classes."""
+
+    def __init__(self, config: Any, dim: int, tokens: Tokens) -> None:
         """Build the maps for hidden vectors of width `dim`."""
         super().__init__()
+        self.config = config
         self.transform = Transform(config.transform, dim) if config.transform else None
         width = dim if self.transform is None else self.transform.width
         self.dropout = Dropout(config.dropout)
-        self.output = Linear(width, classes, bias=config.bias)
+        self.output = Linear(width, getattr(config, "classes", self.outputs), bias=config.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., C]."""
@@ -131,57 +137,42 @@ class Labels(nn.Module):
 class ClassificationHead(Labels):
     """Logits of a whole text's labels. Source: Devlin et al. 2019, §4.1."""
 
-    def __init__(self, config: c.ClassificationHead, dim: int) -> None:
-        """Build the maps."""
-        super().__init__(config, dim, config.classes)
-        self.pick = config.pick
-
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Logits [B, C]; of several readings of one text ([B / N, C]) the vectors are added.
 
         Source: Radford et al. 2018, §3.3 (similarity).
         """
-        vectors = pick_vector(self.pick, reading)
+        vectors = pick_vector(self.config.pick, reading)
         return {"logits": self(vectors if reading.choices is None else
                                vectors.unflatten(0, (-1, reading.choices)).sum(1))}
 
 
-class TokenHead(Labels):
+class TokenHead(Labels, TokenwiseHead):
     """Logits of every token's labels. Source: Devlin et al. 2019, §5.3."""
-
-    def __init__(self, config: c.TokenHead, dim: int) -> None:
-        """Build the maps."""
-        super().__init__(config, dim, config.classes)
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Logits [B, L, C]."""
-        return {"logits": self(reading.hidden)}
 
 
 class SpanHead(Labels):
     """Logits of where an answer starts and ends. Source: Devlin et al. 2019, §4.2."""
 
-    def __init__(self, config: c.SpanHead, dim: int) -> None:
-        """Build the maps."""
-        super().__init__(config, dim, 2)
+    outputs = 2
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Two times [B, L]."""
-        start, end = self(reading.hidden).unbind(-1)
-        return {"start_logits": start.contiguous(), "end_logits": end.contiguous()}
+        return split_span(self(reading.hidden))
+
+
+def split_span(logits: Tensor) -> dict[str, Tensor]:
+    """Return the logits of the start and of the end. Shapes: [B, L, 2] -> [B, L] twice."""
+    start, end = logits.unbind(-1)
+    return {"start_logits": start.contiguous(), "end_logits": end.contiguous()}
 
 
 class ChoiceHead(Labels):
     """One logit a text, compared with those of the other choices. Source: Radford et al. 2018, §3.3."""
 
-    def __init__(self, config: c.ChoiceHead, dim: int) -> None:
-        """Build the maps."""
-        super().__init__(config, dim, 1)
-        self.pick, self.activation = config.pick, ACTIVATIONS[config.activation]
-
     def scores(self, reading: Reading) -> Tensor:
         """Shapes: -> [B / N, N], or [B] for ids without choices."""
-        scores = self.activation(self(pick_vector(self.pick, reading))[..., 0])
+        scores = ACTIVATIONS[self.config.activation](self(pick_vector(self.config.pick, reading))[..., 0])
         return scores if reading.choices is None else scores.view(-1, reading.choices)
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
@@ -189,10 +180,10 @@ class ChoiceHead(Labels):
         return {"logits": self.scores(reading)}
 
 
-class ReplacedTokenHead(nn.Module):
+class ReplacedTokenHead(TokenwiseHead):
     """Logits of a token having been replaced. Source: Clark et al. 2020, §3.1, arXiv:2003.10555."""
 
-    def __init__(self, config: c.ReplacedTokenHead, dim: int) -> None:
+    def __init__(self, config: c.ReplacedTokenHead, dim: int, tokens: Tokens) -> None:
         """Build the maps."""
         super().__init__()
         self.transform = Transform(config.transform, dim) if config.transform else None
@@ -202,10 +193,6 @@ class ReplacedTokenHead(nn.Module):
         """Shapes: [..., D] -> [...]."""
         scores: Tensor = self.output(hidden if self.transform is None else self.transform(hidden))
         return scores[..., 0]
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Logits [B, L]."""
-        return {"logits": self(reading.hidden)}
 
 
 class BidirectionalHead(nn.Module):
@@ -226,18 +213,13 @@ class BidirectionalHead(nn.Module):
         return {"logits": self.language(ahead), "backward_logits": self.language(back)}
 
 
-class DoubleHead(nn.Module):
+class DoubleHead(AroundLanguage):
     """A language head and a choice head. Source: Radford et al. 2018, §3.2, eq 5."""
 
     def __init__(self, config: c.DoubleHead, dim: int, tokens: Tokens) -> None:
         """Build both heads."""
-        super().__init__()
-        self.language = LanguageHead(config.language, dim, tokens)
-        self.choice = ChoiceHead(config.choice, dim)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Token logits. Shapes: [..., D] -> [..., V]."""
-        return self.language(hidden)  # type: ignore[no-any-return]
+        super().__init__(config, dim, tokens)
+        self.choice = ChoiceHead(config.choice, dim, tokens)
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Token logits [B / N, N, L, V] and choice logits [B / N, N]."""
@@ -250,7 +232,7 @@ class DoubleHead(nn.Module):
 class ReaderHead(nn.Module):
     """Logits of where an answer starts and ends, and of the text holding it. Source: Karpukhin et al. 2020, §6.1."""
 
-    def __init__(self, config: c.ReaderHead, dim: int) -> None:
+    def __init__(self, config: c.ReaderHead, dim: int, tokens: Tokens) -> None:
         """Build both maps."""
         super().__init__()
         self.pick = config.pick
@@ -262,44 +244,35 @@ class ReaderHead(nn.Module):
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Two times [B, L], and [B]."""
-        start, end = self(reading.hidden).unbind(-1)
         relevance: Tensor = self.relevance(pick_vector(self.pick, reading))
-        return {"start_logits": start.contiguous(), "end_logits": end.contiguous(),
-                "relevance_logits": relevance[..., 0]}
+        return {**split_span(self(reading.hidden)), "relevance_logits": relevance[..., 0]}
 
 
-def build_head(config: c.Head, dim: int, tokens: Tokens) -> nn.Module:
-    """Return the module for a head config."""
-    match config:
-        case c.AdaptiveHead():
-            return AdaptiveHead(config, dim, tokens.num_embeddings)
-        case c.LanguageHead():
-            return LanguageHead(config, dim, tokens)
-        case c.PretrainingHead():
-            return PretrainingHead(config, dim, tokens)
-        case c.BidirectionalHead():
-            return BidirectionalHead(config, dim, tokens)
-        case c.LengthHead():
-            return LengthHead(config, dim, tokens)
-        case c.ClassificationHead():
-            return ClassificationHead(config, dim)
-        case c.TokenHead():
-            return TokenHead(config, dim)
-        case c.SpanHead():
-            return SpanHead(config, dim)
-        case c.ChoiceHead():
-            return ChoiceHead(config, dim)
-        case c.QuestionSpanHead():
-            return QuestionSpanHead(config, dim)
-        case c.ReplacedTokenHead():
-            return ReplacedTokenHead(config, dim)
-        case c.DoubleHead():
-            return DoubleHead(config, dim, tokens)
-        case c.EmbeddingHead():
-            beside = LanguageHead(config.language, dim, tokens) if config.language else None
-            return EmbeddingHead(config, dim, beside)
-        case c.ReaderHead():
-            return ReaderHead(config, dim)
+class EmbeddingHead(nn.Module):
+    """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
+
+    def __init__(self, config: c.EmbeddingHead, dim: int, tokens: Tokens) -> None:
+        """Build the maps and the norm, with the language head next to them, if there is one."""
+        super().__init__()
+        self.config = config
+        widths = config.widths(dim)
+        self.maps = nn.ModuleList(Linear(width, one.width, bias=one.bias)
+                                  for one, width in zip(config.maps, widths, strict=False))
+        self.norm = build_norm(config.norm, widths[-1]) if config.norm else None
+        self.language = LanguageHead(config.language, dim, tokens) if config.language else None
+
+    def forward(self, reading: Reading) -> Tensor:
+        """Shapes: hidden [B, L, D], mask [B, L] -> [B, E]."""
+        vector = torch.cat([pool_vectors(one, reading) for one in self.config.pooling], -1)
+        for one, map_ in zip(self.config.maps, self.maps, strict=True):
+            vector = ACTIVATIONS[one.activation](map_(vector))
+        vector = vector if self.norm is None else self.norm(vector)
+        return F.normalize(vector, dim=-1) if self.config.normalize else vector
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """The vectors [B, E], which stand for the pooler's where there is none."""
+        vector = self(reading)
+        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
 
 
 FORBIDDEN_LOGIT = 1e6
@@ -309,7 +282,7 @@ FORBIDDEN_LOGIT = 1e6
 class QuestionSpanHead(nn.Module):
     """Logits of where an answer starts and ends. Source: Zaheer et al. 2020, appendix E.2, arXiv:2007.14062."""
 
-    def __init__(self, config: c.QuestionSpanHead, dim: int) -> None:
+    def __init__(self, config: c.QuestionSpanHead, dim: int, tokens: Tokens) -> None:
         """Build the feed-forward with its norm, and the output map."""
         super().__init__()
         self.separator = config.separator
@@ -331,5 +304,18 @@ class QuestionSpanHead(nn.Module):
         if question is not None:
             barred = question & (torch.arange(question.shape[1], device=question.device) > 0)
             logits = logits - barred[..., None] * FORBIDDEN_LOGIT
-        start, end = logits.unbind(-1)
-        return {"start_logits": start.contiguous(), "end_logits": end.contiguous()}
+        return split_span(logits)
+
+
+HEADS: Mapping[type[c.Config], Callable[[Any, int, Tokens], nn.Module]] = {
+    c.AdaptiveHead: AdaptiveHead, c.LanguageHead: LanguageHead, c.PretrainingHead: PretrainingHead,
+    c.BidirectionalHead: BidirectionalHead, c.LengthHead: LengthHead, c.ClassificationHead: ClassificationHead,
+    c.TokenHead: TokenHead, c.SpanHead: SpanHead, c.ChoiceHead: ChoiceHead, c.QuestionSpanHead: QuestionSpanHead,
+    c.ReplacedTokenHead: ReplacedTokenHead, c.DoubleHead: DoubleHead, c.EmbeddingHead: EmbeddingHead,
+    c.ReaderHead: ReaderHead}
+"""Head -> what builds it for a width and the embedding's table, which heads over a vocabulary may share."""
+
+
+def build_head(config: c.Head, dim: int, tokens: Tokens) -> nn.Module:
+    """Return the module for a head config; its `answer` gives the fields of `Output` that it fills."""
+    return HEADS[type(config)](config, dim, tokens)

@@ -46,38 +46,72 @@ def check_build(config: object, seed: object, dtype: object, device: str | torch
     return choose_device("cpu" if device is None else device)
 
 
-def check_inputs(config: c.Transformer, ids: Tensor | None, mask: Tensor | None, inputs: Inputs, *,
-                 cache: Cache | None = None, front: VirtualTokens | None = None) -> None:
+UNREAD = {"mems": ("this model has no memory", "leave it out"),
+          "global_attention_mask": ("this model has no global tokens", "leave it out"),
+          "perm_mask": ("no attention of this model hides keys from single queries",
+                        "leave it out, or use a model with kind: permutation"),
+          "target_mapping": ("this model has no second stream to ask with",
+                             "leave it out, or use a model with queries")}
+"""Inputs that few models read -> why a model does not, and what to do."""
+
+
+def refuse_unread_inputs(config: c.Transformer, inputs: Inputs) -> None:
+    """Raise `InputError` for inputs that no part of the model reads, and that would be dropped without a word."""
+    for name in UNREAD.keys() & inputs.keys():
+        if not reads_input(config, name):
+            reason, remedy = UNREAD[name]
+            raise InputError(reason, where=name, remedy=remedy)
+
+
+def reads_input(config: c.Transformer, name: str) -> bool:
+    """Say whether a model reads one of `UNREAD`."""
+    stacks = [stack for stack in (config.encoder, config.decoder) if stack is not None]
+    seen = [[one.visibility for one in stack.attentions()] for stack in stacks]
+    match name:
+        case "mems":
+            return stacks[0].memory is not None or len(stacks) > 1
+        case "target_mapping":
+            return stacks[0].queries is not None
+        case "perm_mask":
+            return all(any(c.hides_keys(one) for one in of_stack) for of_stack in seen)
+    return any(c.global_terms(one) for one in seen[0])
+
+
+def check_inputs(tables: tuple[c.Embedding, c.Embedding], ids: Tensor | None, mask: Tensor | None, inputs: Inputs, *,
+                 pair: bool, cache: Cache | None = None, front: VirtualTokens | None = None) -> None:
     """Raise `InputError` for inputs that do not go together, or that the model's tables do not have.
 
-    `front`: a prefix or a prompt, whose places in the cache and in the encoder's output masks leave out.
+    `tables`: what ids are looked up in, read and written ones; `pair`: there is an encoder and a decoder; `front`: a
+    prefix or a prompt, whose places in the cache and in the encoder's output masks leave out.
     """
     if torch.compiler.is_compiling():
         return
     given: dict[str, Any] = {"input_ids": ids, **inputs}
-    pair = config.encoder is not None and config.decoder is not None
-    read, written = positions_ahead(front, pair)
+    read, written = (0, 0) if front is None else positions_ahead(front, pair)
     past = 0 if cache is None else cache.length
     if ids is not None:
-        check_ids("input_ids", ids, config.input_embed.vocab, cache, read=given.get("inputs_embeds") is None)
+        check_ids("input_ids", ids, tables[0].vocab, cache, read="inputs_embeds" not in given)
     first = next((name for name in ("input_ids", "inputs_embeds", *(("encoder_output",) if pair else ()))
                   if given.get(name) is not None), None)
     if first is not None:
         like = expect_tensor(first, given[first])
-        check_mask(mask, first, like, 0 if pair else past, read)
+        if mask is not None:
+            check_mask(mask, first, like, 0 if pair else past, read)
         for name in FIRST_INPUTS.keys() & given.keys() - {first}:
             check_shape(name, given[name], first, like, FIRST_INPUTS[name])
-        check_segments(config.input_embed, inputs.get("token_type_ids"), cache)
-    if given.get("encoder_hidden_states") is not None:
-        check_shape("encoder_attention_mask", given.get("encoder_attention_mask"), "encoder_hidden_states",
+        if "token_type_ids" in given:
+            check_segments(tables[0], given["token_type_ids"], cache)
+    if "encoder_hidden_states" in given and "encoder_attention_mask" in given:
+        check_shape("encoder_attention_mask", given["encoder_attention_mask"], "encoder_hidden_states",
                     expect_tensor("encoder_hidden_states", given["encoder_hidden_states"]), TEXT)
-    if pair and given.get("decoder_input_ids") is not None:
+    if pair and "decoder_input_ids" in given:
         target = given["decoder_input_ids"]
-        check_ids("decoder_input_ids", target, config.output_embed.vocab, cache)
+        check_ids("decoder_input_ids", target, tables[1].vocab, cache)
         if first is not None and len(like) != len(target):
             raise InputError(f"{len(target)} rows do not go with {first} of {list(like.shape)}",
                              where="decoder_input_ids", remedy="give as many rows on both sides")
-        check_mask(given.get("decoder_attention_mask"), "decoder_input_ids", target, past, written)
+        if "decoder_attention_mask" in given:
+            check_mask(given["decoder_attention_mask"], "decoder_input_ids", target, past, written)
         for name in SECOND_INPUTS.keys() & given.keys():
             check_shape(name, given[name], "decoder_input_ids", target, SECOND_INPUTS[name])
 
@@ -104,9 +138,9 @@ def check_ids(name: str, ids: Any, vocab: int, cache: Cache | None, *, read: boo
                          remedy="use the model's own tokenizer")
 
 
-def check_segments(embed: c.Embedding, segments: Tensor | None, cache: Cache | None) -> None:
+def check_segments(embed: c.Embedding, segments: Tensor, cache: Cache | None) -> None:
     """Refuse segments that the table does not have."""
-    if segments is None or not isinstance(embed.segments, c.SegmentTable):
+    if not isinstance(embed.segments, c.SegmentTable):
         return
     if segments.dtype not in ID_FORMATS:
         raise InputError(f"of type {str(segments.dtype).removeprefix('torch.')}", where="token_type_ids",
@@ -127,8 +161,6 @@ def find_outside_id(ids: Tensor, count: int, cache: Cache | None) -> int | None:
 
 def check_mask(mask: Any, other: str, like: Tensor, past: int, ahead: int) -> None:
     """Refuse a mask that has not one number for each token, those that the cache holds included."""
-    if mask is None:
-        return
     name = "decoder_attention_mask" if other == "decoder_input_ids" else "attention_mask"
     *rows, length = like.shape if other.endswith("ids") else like.shape[:2]
     wanted = [[*rows, length + past], [*rows, length + past - ahead]]
@@ -138,8 +170,6 @@ def check_mask(mask: Any, other: str, like: Tensor, past: int, ahead: int) -> No
 
 def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tuple[str, ...]) -> None:
     """Refuse a tensor whose dimensions are not those of the ids. Of choices all rows may stand under one another."""
-    if value is None:
-        return
     shape = list(expect_tensor(name, value).shape)
     if like.dim() == 3 and other == "input_ids":
         if LENGTH not in dimensions[1:2] or shape[:3] == list(like.shape):

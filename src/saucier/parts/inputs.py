@@ -19,6 +19,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.masks import ANY_DOCUMENT, Ragged, Span
 from saucier.parts.output import Cache
+from saucier.parts.segment_memory import Segment
 
 
 class Inputs(TypedDict, total=False):
@@ -119,8 +120,8 @@ class Side:
     prefix: Tensor | None = None
     cache: Cache | None = None
     layout: Ragged | None = None
-    past: tuple[Tensor, ...] | None = None
-    """[B, M, D] for each block, from earlier segments."""
+    segment: Segment | None = None
+    """The memory of earlier segments and the second stream, where the stack has one of them."""
     vectors: Tensor | None = None
     """[B, L, width] in place of the token vectors of `ids`."""
     inputs: Inputs = field(default_factory=Inputs)
@@ -139,7 +140,7 @@ class Side:
     @property
     def memory(self) -> int:
         """Positions that earlier segments left in the memory."""
-        return 0 if not self.past else self.past[0].shape[1]
+        return 0 if self.segment is None else self.segment.length
 
     @property
     def text_mask(self) -> Tensor | None:
@@ -151,11 +152,8 @@ class Side:
         """Positions that the cache or the memory holds already."""
         return self.cache.length if self.cache is not None else self.memory
 
-    def span(self, asked: Tensor | None = None) -> Span:
-        """Say where queries and keys stand; packed rows have no padding left to mask.
-
-        `asked` [B, P] are the places of rows behind the queries.
-        """
+    def span(self) -> Span:
+        """Say where queries and keys stand; packed rows have no padding left to mask."""
         length, hidden = self.ids.shape[1], self.inputs.get("perm_mask")
         padding = None if self.layout is not None else self.mask
         if padding is not None and self.memory:
@@ -164,15 +162,15 @@ class Side:
         known = F.pad(known, (self.before, 0), value=ANY_DOCUMENT) if known is not None and self.before else known
         return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, known,
                     self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
-                    visible=None if hidden is None else hidden == 0, targets=asked)
-
-    def in_order(self) -> Tensor:
-        """Positions [1, L] counted from the cache's end."""
-        return torch.arange(self.start, self.start + self.ids.shape[1], device=self.ids.device)[None]
+                    visible=None if hidden is None else hidden == 0,
+                    targets=None if self.segment is None else self.segment.targets(length))
 
     def placed(self) -> Tensor:
-        """Return the positions [B or 1, L] that rotations read."""
-        return self.in_order() if self.positions is None else self.positions
+        """Return the positions [B or 1, L] that rotations read: those given, or counted from the cache's end."""
+        if self.positions is not None:
+            return self.positions
+        start = self.start
+        return torch.arange(start, start + self.ids.shape[1], device=self.ids.device)[None]
 
     def rows(self, places: c.Places) -> Tensor:
         """Return the rows [B or 1, L] of a position table."""
@@ -187,7 +185,7 @@ class Side:
     def positions_after_padding(self, padding: int) -> Tensor:
         """Count the tokens that are not padding. Source: Liu et al. 2019, code release. Shapes: -> [B or 1, L]."""
         if self.vectors is not None:
-            return self.in_order() + padding + 1
+            return self.placed() + padding + 1
         real = self.ids != padding
         return (real.cumsum(1) + self.start) * real + padding
 
@@ -242,19 +240,18 @@ class EncoderMemory:
         if self.documents is not None:
             self.documents = F.pad(self.documents, (length, 0), value=ANY_DOCUMENT)
 
-    def span(self, target: Side) -> Span:
-        """Say which of the encoder's tokens the decoder's queries may see."""
+    @property
+    def vectors(self) -> Tensor:
+        """The hidden vectors without packing, [B, S, D]."""
         assert self.hidden is not None, "two_stacks fills it"
+        return self.hidden if self.layout is None else self.layout.unpack(self.hidden)
+
+    def span(self, target: Span) -> Span:
+        """Say which of the encoder's tokens the decoder's queries may see."""
+        assert self.hidden is not None, "likewise"
         keys = self.hidden.shape[1] if self.layout is None else self.layout.shape[1]
         padding = None if self.layout is not None else self.mask
-        return Span(target.ids.shape[1], keys, 0, target.ids.device, padding, target.documents, self.documents)
-
-
-def read_memory(inputs: Inputs) -> EncoderMemory | None:
-    """Return the output of an encoder that is not part of the model, where a decoder alone is given one."""
-    hidden = inputs.get("encoder_hidden_states")
-    return None if hidden is None else EncoderMemory(hidden, as_boolean_mask(inputs.get("encoder_attention_mask")),
-                                                     None)
+        return Span(target.queries, keys, 0, target.device, padding, target.query_documents, self.documents)
 
 
 def derive_target(target: c.ShiftedSource | c.RotatedSource, source: Tensor) -> Tensor:

@@ -54,6 +54,14 @@ class Ragged:
         full = x.new_zeros(rows * length, *x.shape[2:])
         return full.index_copy(0, self.index, x[0]).view(rows, length, *x.shape[2:])
 
+    def pack_heads(self, x: Tensor) -> Tensor:
+        """Shapes: [B, H, L, E] -> [1, H, T, E]."""
+        return self.pack(x.transpose(1, 2)).transpose(1, 2)
+
+    def unpack_heads(self, x: Tensor) -> Tensor:
+        """Shapes: [1, H, T, E] -> [B, H, L, E], zeros at padding."""
+        return self.unpack(x.transpose(1, 2)).transpose(1, 2)
+
 
 def find_ragged(mask: Tensor) -> Ragged | None:
     """Return the layout of a right-padded mask [B, L]; None where a row is empty or padding precedes real tokens."""
@@ -64,12 +72,11 @@ def find_ragged(mask: Tensor) -> Ragged | None:
     return Ragged(lengths.tolist(), mask.flatten().nonzero()[:, 0], mask.bool())
 
 
-def is_worth_packing(*masks: Tensor | None) -> bool:
+def is_worth_packing(*masks: Tensor) -> bool:
     """Say whether these batches hold enough padding for packing to pay."""
     if torch.compiler.is_compiling():  # a compiled model keeps its shapes
         return False
-    real = sum(int(mask.sum()) for mask in masks if mask is not None)
-    return real < MOST_REAL * sum(mask.numel() for mask in masks if mask is not None)
+    return sum(int(mask.sum()) for mask in masks) < MOST_REAL * sum(mask.numel() for mask in masks)
 
 
 def refuse_split_documents(document: Tensor) -> None:

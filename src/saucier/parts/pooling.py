@@ -5,9 +5,8 @@ Letters: B batch, L length, D dim, E width of the vector, J layers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.inputs import Inputs
-from saucier.parts.linear import ACTIVATIONS, Linear
+from saucier.parts.linear import ACTIVATIONS, Linear, identity
 from saucier.parts.norms import Dropout, build_norm
 
 
@@ -39,12 +38,12 @@ class Reading:
     """Number of texts in each group of choices; None where the ids were [B, L]."""
 
 
-class Head(Protocol):
-    """Anything that stands on a body."""
+class TokenwiseHead(nn.Module):
+    """A head whose `forward` gives what is asked of every token."""
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Return the fields of `Output` that this head fills."""
-        ...
+        """Logits [B, L, ...]."""
+        return {"logits": self(reading.hidden)}
 
 
 class Pooler(nn.Module):
@@ -76,7 +75,8 @@ def pick_vector(pick: c.Pick, reading: Reading) -> Tensor:
         case "last":
             return hidden[:, -1]
         case "last_token":
-            return last_token_vector(hidden, reading.ids, pick.padding)
+            known = pick.padding is not None and reading.ids is not None
+            return take_last(hidden, reading.ids != pick.padding) if known else hidden[:, -1]  # type: ignore[arg-type]
         case "end_token":
             return end_token_vector(hidden, reading.ids if reading.source is None else reading.source, pick.token)
         case "mean":
@@ -93,12 +93,9 @@ def take_positions(hidden: Tensor, places: Tensor) -> Tensor:
     return hidden[torch.arange(len(hidden), device=hidden.device), places]
 
 
-def last_token_vector(hidden: Tensor, ids: Tensor | None, padding: int | None) -> Tensor:
-    """The last position that is not padding; the last of all where the ids are not known. Shapes: -> [B, D]."""
-    if padding is None or ids is None:
-        return hidden[:, -1]
-    places = torch.arange(ids.shape[1], device=ids.device)
-    return take_positions(hidden, (places * (ids != padding)).argmax(-1))
+def take_last(hidden: Tensor, chosen: Tensor) -> Tensor:
+    """The last of the chosen positions. Shapes: hidden [B, L, D], chosen [B, L] -> [B, D]."""
+    return take_positions(hidden, (torch.arange(chosen.shape[1], device=chosen.device) * chosen).argmax(-1))
 
 
 def end_token_vector(hidden: Tensor, ids: Tensor | None, token: int) -> Tensor:
@@ -113,43 +110,12 @@ def end_token_vector(hidden: Tensor, ids: Tensor | None, token: int) -> Tensor:
     if bool((found != found[0]).any()) or int(found[0]) == 0:
         raise InputError(f"rows hold {found.tolist()} end tokens (id {token})", where="input_ids",
                          remedy="give every row equally many, at least one")
-    places = torch.arange(ids.shape[1], device=ids.device)
-    return take_positions(hidden, (places * (ids == token)).argmax(-1))
+    return take_last(hidden, ids == token)
 
 
 def mean_vector(hidden: Tensor, mask: Tensor | None) -> Tensor:
     """The mean over real tokens. Shapes: hidden [B, L, D], mask [B, L] -> [B, D]."""
-    if mask is None:
-        return hidden.mean(1)
-    kept = mask[..., None].to(hidden.dtype)
-    return (hidden * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
-
-
-class EmbeddingHead(nn.Module):
-    """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
-
-    def __init__(self, config: c.EmbeddingHead, dim: int, language: nn.Module | None = None) -> None:
-        """Build the maps and the norm, with the language head next to them."""
-        super().__init__()
-        self.config = config
-        widths = config.widths(dim)
-        self.maps = nn.ModuleList(Linear(width, one.width, bias=one.bias)
-                                  for one, width in zip(config.maps, widths, strict=False))
-        self.norm = build_norm(config.norm, widths[-1]) if config.norm else None
-        self.language = language
-
-    def forward(self, reading: Reading) -> Tensor:
-        """Shapes: hidden [B, L, D], mask [B, L] -> [B, E]."""
-        vector = torch.cat([pool_vectors(one, reading) for one in self.config.pooling], -1)
-        for one, map_ in zip(self.config.maps, self.maps, strict=True):
-            vector = ACTIVATIONS[one.activation](map_(vector))
-        vector = vector if self.norm is None else self.norm(vector)
-        return nn.functional.normalize(vector, dim=-1) if self.config.normalize else vector
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """The vectors [B, E], which stand for the pooler's where there is none."""
-        vector = self(reading)
-        return {"embeddings": vector} if reading.pooled is not None else {"embeddings": vector, "pooler_output": vector}
+    return hidden.mean(1) if mask is None else weighted_mean(hidden, mask.to(hidden.dtype))
 
 
 def pool_vectors(pooling: c.Pooling, reading: Reading) -> Tensor:
@@ -162,26 +128,21 @@ def pool_vectors(pooling: c.Pooling, reading: Reading) -> Tensor:
         case "cls":
             return take_positions(hidden, kept.argmax(-1))
         case "last":
-            return take_positions(hidden, (kept * torch.arange(kept.shape[1], device=kept.device)).argmax(-1))
+            return take_last(hidden, kept)
         case "max":
             return hidden.masked_fill(kept[..., None] == 0, -1e9).amax(1)
         case "mean":
-            return weighted_sum(hidden, kept) / sum_weights(kept)
+            return weighted_mean(hidden, kept)
         case "mean_sqrt_len":
-            return weighted_sum(hidden, kept) / sum_weights(kept).sqrt()
-        case "weighted_mean":
-            weights = kept * kept.cumsum(-1)  # a token's place among the real ones, so that padding changes nothing
-            return weighted_sum(hidden, weights) / sum_weights(weights)
+            return weighted_mean(hidden, kept, torch.sqrt)
+        case "weighted_mean":  # by a token's place among the real ones, so that padding changes nothing
+            return weighted_mean(hidden, kept * kept.cumsum(-1))
 
 
-def weighted_sum(hidden: Tensor, weights: Tensor) -> Tensor:
-    """Shapes: hidden [B, L, D], weights [B, L] -> [B, D]."""
-    return (hidden * weights[..., None].to(hidden.dtype)).sum(1)
-
-
-def sum_weights(weights: Tensor) -> Tensor:
-    """Shapes: weights [B, L] -> [B, 1], their sum."""
-    return weights.sum(1, keepdim=True).clamp(min=1e-9)
+def weighted_mean(hidden: Tensor, weights: Tensor, damped: Callable[[Tensor], Tensor] = identity) -> Tensor:
+    """The weighted sum, divided by the weights' sum, damped. Shapes: hidden [B, L, D], weights [B, L] -> [B, D]."""
+    total = weights.sum(1, keepdim=True).clamp(min=1)  # weights are whole numbers
+    return (hidden * weights[..., None]).sum(1) / damped(total)
 
 
 class LayerMix(nn.Module):

@@ -156,7 +156,7 @@ class ReversibleRun:
     def beside(self) -> list[Tensor]:
         """Return those of them that are no sublayer's own."""
         weights = [weight for part in self.shared for weight in part.parameters()]
-        return list_distinct([self.context.memory, self.context.shared, self.context.bias, *weights])
+        return list_distinct([*read_tensors(self.context), *weights])
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
@@ -173,8 +173,9 @@ class ReversibleRun:
     def again(self, number: int, read: Tensor, stand_ins: dict[int, Tensor]) -> Tensor:
         """Apply one of them as it was applied, with a graph behind it. Shapes: [B, L, D] -> [B, L, D]."""
         turn = self.turns[number]
-        memory, shared, bias = (None if one is None else stand_ins.get(id(one), one)
-                                for one in (turn.context.memory, turn.context.shared, turn.context.bias))
+        hidden, shared, bias = (None if one is None else stand_ins.get(id(one), one)
+                                for one in read_tensors(turn.context))
+        memory = turn.context.memory and replace(turn.context.memory, hidden=hidden)
         made = {} if shared is not None and shared.requires_grad else self.context.made  # made of it, without a graph
         context = replace(turn.context.copied(), memory=memory, shared=shared, bias=bias, made=made,
                           choices=turn.choices.again())
@@ -208,6 +209,11 @@ class ReversibleFunction(torch.autograd.Function):
             gradients[reads] = gradients[reads] + found
             streams[changes] = streams[changes] - change.detach()
         return None, gradients[0] + gradients[1], *sums.totals()
+
+
+def read_tensors(context: Context) -> tuple[Tensor | None, ...]:
+    """Return what sublayers read of a pass: the encoder's output, the positions' table and their bias."""
+    return None if context.memory is None else context.memory.hidden, context.shared, context.bias
 
 
 def list_distinct(tensors: Sequence[Tensor | None]) -> list[Tensor]:

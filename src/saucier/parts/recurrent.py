@@ -7,8 +7,9 @@ Letters: B batch, L length, S source length, D dim, G gates, W width of a state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,9 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.context import Context
+from saucier.parts.inputs import EncoderMemory
 from saucier.parts.linear import Linear
+from saucier.parts.pooling import mean_vector
 from saucier.parts.recurrent_cells import AlignedSource, Alignment, Layers, State, Steps, find_steps
 
 
@@ -122,13 +125,8 @@ def run_steps(one: Step, layers: Layers, states: State, target: TargetText) -> t
     return [torch.stack(part, dim=1) for part in zip(*made, strict=True)], states
 
 
-def build_alignment(config: c.Bahdanau | c.Luong, dim: int) -> Bahdanau | Luong:
-    """Return the module for an attention inside a recurrence."""
-    match config:
-        case c.Bahdanau():
-            return Bahdanau(config, dim)
-        case c.Luong():
-            return Luong(config, dim)
+ALIGNMENTS: Mapping[type[c.Config], Callable[[Any, int], Bahdanau | Luong]] = {c.Bahdanau: Bahdanau, c.Luong: Luong}
+"""Attention inside a recurrence -> what builds it for a width."""
 
 
 class Recurrent(nn.Module):
@@ -141,7 +139,7 @@ class Recurrent(nn.Module):
         self.layers = Layers(config, dim)
         mapped = config.start.kind in ("last_layer", "mean")
         self.begin = Linear(dim, sum(config.all_states(dim))) if mapped else None
-        self.looking = build_alignment(config.attention, dim) if config.attention else None
+        self.looking = ALIGNMENTS[type(config.attention)](config.attention, dim) if config.attention else None
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
         """Shapes: x [B, L, D], or [1, T, D] when packed -> the same."""
@@ -153,7 +151,7 @@ class Recurrent(nn.Module):
         real = context.real_keys()
         steps = find_steps(None if real is None else real[:, real.shape[1] - x.shape[1]:],
                            context.span.query_documents)
-        cache, slot = context.cache, context.recurrent_slot()
+        cache, slot = context.cache, context.next_slot("recurrent")
         states = self.first(x, context) if cache is None or slot not in cache.states else cache.states[slot]
         if self.looking is None:
             x, states = self.layers(x, states, steps)
@@ -175,7 +173,7 @@ class Recurrent(nn.Module):
         if cache is not None and slot in cache.source:
             kept = cache.source[slot]
             return AlignedSource(kept[0], kept[-1], visible_source(context))
-        vectors = unpack_encoder_output(context)
+        vectors = encoder_memory(context).vectors
         keys = score.keys(vectors)
         if cache is not None:
             cache.source[slot] = (vectors,) if keys is vectors else (vectors, keys)
@@ -198,14 +196,17 @@ class Recurrent(nn.Module):
     def begun(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if self.config.start.kind == "mean":
-            return self.mapped(mean_of_visible(unpack_encoder_output(context), visible_source(context)))
-        if not context.memory_states:
+            visible = visible_source(context)
+            return self.mapped(mean_vector(encoder_memory(context).vectors,
+                                           None if visible is None else visible[:, 0]))
+        states = encoder_memory(context).states
+        if not states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
                              where="encoder_states", remedy="give input_ids, or encoder_states beside encoder_output")
         if self.config.start.kind == "last_layer":
-            return self.mapped(context.memory_states[-1][0])
+            return self.mapped(states[-1][0])
         begin, context.states_read = context.states_read, context.states_read + self.config.layers
-        return tuple(part for state in context.memory_states[begin:context.states_read] for part in state)
+        return tuple(part for state in states[begin:context.states_read] for part in state)
 
     def mapped(self, vector: Tensor) -> State:
         """Return all states as maps of one vector. Shapes: [B, D] -> [B, W] each."""
@@ -235,27 +236,19 @@ def find_text_positions(x: Tensor, context: Context, steps: Steps) -> Tensor:
     return places - torch.where(steps.begins, places, 0).cummax(1).values
 
 
-def unpack_encoder_output(context: Context) -> Tensor:
-    """Return the encoder's vectors without packing. Shapes: -> [B, S, D]."""
+def encoder_memory(context: Context) -> EncoderMemory:
+    """Return what the encoder gave."""
     assert context.memory is not None, "check() refuses such a decoder without an encoder"
-    return context.memory if context.memory_layout is None else context.memory_layout.unpack(context.memory)
+    return context.memory
 
 
 def visible_source(context: Context) -> Tensor | None:
     """Return which of the encoder's vectors each token may see. Shapes: -> [B, 1 or L, S]; None: all of them."""
-    span, layout = context.memory_span, context.memory_layout
-    assert span is not None, "likewise"
+    memory = encoder_memory(context)
+    span, layout = memory.span(context.span), memory.layout
     real = span.padding if layout is None else layout.mask
     visible = None if real is None else real[:, None]
     if span.query_documents is None or span.key_documents is None:
         return visible
     same = span.query_documents[:, :, None] == span.key_documents[:, None]
     return same if visible is None else same & visible
-
-
-def mean_of_visible(vectors: Tensor, visible: Tensor | None) -> Tensor:
-    """Return the mean of the visible vectors. Shapes: [B, S, D], [B, 1, S] -> [B, D]."""
-    if visible is None:
-        return vectors.mean(1)
-    real = visible[:, 0, :, None].to(vectors.dtype)
-    return (vectors * real).sum(1) / real.sum(1).clamp(min=1)

@@ -215,22 +215,13 @@ class AlignedSource:
         return (self.visible.cumsum(-1) - 1).float(), self.visible.sum(-1, keepdim=True).float()
 
 
-def build_score(config: c.InnerProduct | c.ConcatScore, dim: int) -> ProductScore | AdditiveScore:
-    """Return the module for a score."""
-    match config:
-        case c.InnerProduct():
-            return ProductScore(Linear(dim, dim, bias=False) if config.kind == "general" else None)
-        case c.ConcatScore(width=width):
-            return AdditiveScore(dim, width or dim)
-
-
 class ProductScore(nn.Module):
     """Inner products, with a matrix between or without. Source: Luong et al. 2015, §3.1, eq 8, arXiv:1508.04025."""
 
-    def __init__(self, between: Linear | None) -> None:
-        """Keep the matrix, which turns the query."""
+    def __init__(self, config: c.InnerProduct, dim: int) -> None:
+        """Build the matrix, which turns the query."""
         super().__init__()
-        self.query = between
+        self.query = Linear(dim, dim, bias=False) if config.kind == "general" else None
 
     def keys(self, vectors: Tensor) -> Tensor:
         """Return what is made of the source once: nothing. Shapes: [B, S, D] -> the same."""
@@ -244,9 +235,10 @@ class ProductScore(nn.Module):
 class AdditiveScore(nn.Module):
     """`v tanh(W h + U s)`. Source: Bahdanau et al. 2015, A.1.2, arXiv:1409.0473; Luong's `concat` is the same map."""
 
-    def __init__(self, dim: int, width: int) -> None:
+    def __init__(self, config: c.ConcatScore, dim: int) -> None:
         """Build the three maps."""
         super().__init__()
+        width = config.width or dim
         self.query, self.source = Linear(dim, width, bias=False), Linear(dim, width, bias=False)
         self.weigh = nn.Parameter(torch.empty(1, width))
 
@@ -266,7 +258,9 @@ class Alignment(nn.Module):
     def __init__(self, config: c.Bahdanau | c.Luong, dim: int) -> None:
         """Build the score, and what predicts a place."""
         super().__init__()
-        self.score: ProductScore | AdditiveScore = build_score(config.score, dim)
+        self.score: ProductScore | AdditiveScore = (
+            AdditiveScore(config.score, dim) if isinstance(config.score, c.ConcatScore)
+            else ProductScore(config.score, dim))
         self.reach: c.GlobalReach | c.LocalMonotonic | c.LocalPredictive = (
             config.reach if isinstance(config, c.Luong) else c.GlobalReach())
         self.centre = PredictedCentre(self.reach, dim) if isinstance(self.reach, c.LocalPredictive) else None

@@ -1,7 +1,6 @@
 """The memory from one segment to the next (Transformer-XL), and the second stream of queries (XLNet).
 
-Rows of a stack are [memory; text; queries]. Only text has residuals and queries of its own; memory and text give
-keys
+Rows of a stack are [memory; text; queries]. Only text has residuals and queries of its own; memory and text give keys
 and values; queries only ask.
 
 Letters: B batch, M memory, L length, P queries, H heads, E head width, D dim.
@@ -10,37 +9,122 @@ Letters: B batch, M memory, L length, P queries, H heads, E head width, D dim.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.context import Context
 from saucier.parts.norms import dropout
 
+if TYPE_CHECKING:
+    from saucier.parts.inputs import Side
 
-def recall_memory(stack: c.Stack, mems: Sequence[Tensor] | None, rows: int, like: Tensor) -> tuple[Tensor, ...] | None:
-    """Return what each block remembers before this segment, [B, M, D]; `like` [D] has the right format and place.
 
-    Raises `InputError` for a memory that is not this model's.
+@dataclass(slots=True)
+class Segment:
+    """What a pass holds in addition where its stack has a memory or a second stream."""
+
+    memory: c.SegmentMemory | None
+    recalled: tuple[Tensor, ...] | None
+    """[B, M, D] for each block: the memory of earlier segments."""
+    remembered: list[Tensor] | None
+    """[M, B, D] for each block: what the next segment is to remember; None where nobody asks."""
+    asked: Tensor | None
+    """[B, P], the places that the second stream asks about."""
+    wide: bool
+    """Whether the second stream asks about every place, so that there are weights of all: attention is recorded."""
+    past: Tensor | None = None
+    """[B, M, D], the memory of the block that runs."""
+
+    def copied(self) -> Segment:
+        """Return the same, to remember apart."""
+        return replace(self, remembered=None if self.remembered is None else [])
+
+    @property
+    def length(self) -> int:
+        """Positions that earlier segments left in the memory."""
+        return 0 if not self.recalled else self.recalled[0].shape[1]
+
+    @property
+    def asking(self) -> int:
+        """Rows of the second stream, which come after the text."""
+        return 0 if self.asked is None else self.asked.shape[1]
+
+    def targets(self, length: int) -> Tensor | None:
+        """Return the places that masks and positions of the second stream are made for. Shapes: -> [B, P or L]."""
+        if self.asked is None or not self.wide:
+            return self.asked
+        return torch.arange(length, device=self.asked.device).expand(len(self.asked), -1)
+
+    def streams(self, x: Tensor) -> list[Tensor]:
+        """Return the rows of the text, and those of a second stream. Shapes: x [B, L + P, D]."""
+        return list(x.split([x.shape[1] - self.asking, self.asking], dim=1)) if self.asking else [x]
+
+    def enter(self, number: int, x: Tensor) -> None:
+        """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
+        self.past = None if self.recalled is None else self.recalled[number]
+        if self.remembered is not None and self.memory is not None:
+            self.remembered.append(next_memory(self.memory, self.past, self.streams(x)[0]))
+
+    def prepend(self, x: Tensor, inner: nn.Module) -> Tensor:
+        """Put a block's memory before the rows that its attention reads. Shapes: x [B, L, D] -> [B, M + L, D]."""
+        if self.past is None or not getattr(inner, "reads_past", False):
+            return x
+        return torch.cat([self.past, x], dim=1)
+
+    def split(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Leave each row what its part has: no queries for the memory, no keys and values for the second stream.
+
+        Shapes: each [B, H, M + L + P, E] -> queries [B, H, L + P, E], keys and values [B, G, M + L, E].
+        """
+        past = 0 if self.past is None else self.past.shape[1]
+        rows, end = query.shape[2] - self.asking, key.shape[2] - self.asking
+        query, key, value = query[:, :, past:], key[:, :, :end], value[:, :, :end]
+        if self.asked is None or not self.wide:
+            return query, key, value
+        text, asking = query.split([rows - past, self.asking], dim=2)
+        at = self.asked[:, None, :, None].expand_as(asking)
+        return torch.cat([text, torch.zeros_like(text).scatter(2, at, asking)], dim=2), key, value
+
+    def rejoin(self, mixed: Tensor) -> Tensor:
+        """Undo the widening of `split`, made for weights of every place. Shapes: [B, H, 2·L, E] -> [B, H, L + P, E]."""
+        if self.asked is None or not self.wide:
+            return mixed
+        text, places = mixed.chunk(2, dim=2)
+        return torch.cat([text, places.take_along_dim(self.asked[:, None, :, None], 2)], dim=2)
+
+
+def begin_segment(stack: c.Stack, side: Side, like: Tensor, *, training: bool, wide: bool) -> Segment:
+    """Return what a pass over texts has of the stack's memory and second stream. Shapes: like [B, D].
+
+    A memory is given where the call says so (`use_mems`), or else the config. Raises `InputError` for a memory that is
+    not this model's or goes with a cache or packed documents, and for places that are none.
     """
-    memory, layers = stack.memory, len(stack.blocks())
-    if memory is None:
-        if mems is not None:
-            raise InputError("this model has no memory", where="mems", remedy="leave it out")
-        return None
+    memory, inputs = stack.memory, side.inputs
+    recalled = None if memory is None else recall_memory(stack, memory, inputs.get("mems"), like)
+    if recalled is not None and (side.cache is not None or side.documents is not None):
+        raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
+                         remedy="give mems alone, and one text a row")
+    kept = memory is not None and inputs.get("use_mems", memory.training if training else memory.evaluation)
+    return Segment(memory, recalled, [] if kept else None, find_query_positions(inputs.get("target_mapping")), wide)
+
+
+def recall_memory(stack: c.Stack, memory: c.SegmentMemory, mems: Sequence[Tensor] | None,
+                  like: Tensor) -> tuple[Tensor, ...] | None:
+    """Return what each block remembers before this segment, [B, M, D]; `like` [B, D] has the right format and place."""
+    layers, (rows, dim) = len(stack.blocks()), like.shape
     if mems is not None:
-        if len(mems) != layers or any(past.dim() != 3 or past.shape[1:] != (rows, like.shape[-1]) for past in mems):
+        if len(mems) != layers or any(past.dim() != 3 or past.shape[1:] != (rows, dim) for past in mems):
             raise InputError(f"{len(mems)} tensors of shapes {sorted({tuple(past.shape) for past in mems})}",
-                             where="mems", remedy=f"give {layers} of [memory, {rows}, {like.shape[-1]}]")
+                             where="mems", remedy=f"give {layers} of [memory, {rows}, {dim}]")
         return tuple(past.transpose(0, 1).to(like.dtype) for past in mems)
-    match memory.start.kind:
-        case "zeros":
-            assert memory.length is not None, "check() refuses zeros without a length"
-            return (like.new_zeros(rows, memory.length, like.shape[-1]),) * layers
-        case "nothing":
-            return None
+    if memory.start.kind == "nothing":
+        return None
+    assert memory.length is not None, "check() refuses zeros without a length"
+    return (like.new_zeros(rows, memory.length, dim),) * layers
 
 
 def next_memory(memory: c.SegmentMemory, past: Tensor | None, x: Tensor) -> Tensor:
@@ -48,39 +132,6 @@ def next_memory(memory: c.SegmentMemory, past: Tensor | None, x: Tensor) -> Tens
     new = x if memory.reuse is None else x[:, :memory.reuse]
     joined = new if past is None else torch.cat([past, new], dim=1)
     return (joined if memory.length is None else joined[:, -memory.length:]).detach().transpose(0, 1)
-
-
-def prepend_memory(x: Tensor, inner: nn.Module, context: Context) -> Tensor:
-    """Put a block's memory before the rows that its attention reads. Shapes: x [B, L, D] -> [B, M + L, D]."""
-    if context.past is None or not getattr(inner, "reads_past", False):
-        return x
-    return torch.cat([context.past, x], dim=1)
-
-
-def split_streams(query: Tensor, key: Tensor, value: Tensor, context: Context) -> tuple[Tensor, Tensor, Tensor]:
-    """Leave each row what its part has: no queries for the memory, no keys and values for the second stream.
-
-    Shapes: each [B, H, M + L + P, E] -> queries [B, H, L + P, E], keys and values [B, G, M + L, E].
-    """
-    past = 0 if context.past is None else context.past.shape[1]
-    rows, end = query.shape[2] - context.asking, key.shape[2] - context.asking
-    query, key, value = query[:, :, past:], key[:, :, :end], value[:, :, :end]
-    if context.asked is None or not context.want_weights:
-        return query, key, value
-    text, asking = query.split([rows - past, context.asking], dim=2)
-    at = context.asked[:, None, :, None].expand_as(asking)
-    return torch.cat([text, torch.zeros_like(text).scatter(2, at, asking)], dim=2), key, value
-
-
-def rejoin_streams(mixed: Tensor, context: Context) -> Tensor:
-    """Undo the widening of `split_streams`, made to give weights of every place.
-
-    Shapes: [B, H, 2·L, E] -> [B, H, L + P, E].
-    """
-    if context.asked is None or not context.want_weights:
-        return mixed
-    text, places = mixed.chunk(2, dim=2)
-    return torch.cat([text, places.take_along_dim(context.asked[:, None, :, None], 2)], dim=2)
 
 
 class QueryVector(nn.Module):
@@ -96,18 +147,6 @@ class QueryVector(nn.Module):
         """Put this number of rows after the text. Shapes: x [B, L, D] -> [B, L + P, D]."""
         rows = self.weight.to(x.dtype).expand(len(x), count, -1)
         return torch.cat([x, dropout(rows, self.rate) if self.training else rows], dim=1)
-
-
-def refuse_unused_inputs(stack: c.Stack, hidden: Tensor | None, mapping: Tensor | None) -> None:
-    """Raise `InputError` for hidden keys or queried places that no part of the stack reads."""
-    inner = [residual.inner for block in stack.blocks() for residual in block.sublayers]
-    if hidden is not None and not any(isinstance(part, c.SelfAttention) and c.hides_keys(part.visibility)
-                                      for part in inner):
-        raise InputError("no attention of this model hides keys from single queries", where="perm_mask",
-                         remedy="leave it out, or use a model with kind: permutation")
-    if mapping is not None and stack.queries is None:
-        raise InputError("this model has no second stream to ask with", where="target_mapping",
-                         remedy="leave it out, or use a model with queries")
 
 
 def find_query_positions(mapping: Tensor | None) -> Tensor | None:

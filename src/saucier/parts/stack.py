@@ -22,8 +22,8 @@ from saucier.parts.norms import Dropout, build_norm
 from saucier.parts.positions import LearnedPositions, T5BiasTable
 from saucier.parts.recomputation import is_reversible_pass, recompute_block, run_reversible, run_two_streams
 from saucier.parts.relative_positions import DistanceTable
-from saucier.parts.segment_memory import QueryVector, next_memory
-from saucier.parts.sparse.dispatch import PLACED_POSITIONS, is_worth_planning
+from saucier.parts.segment_memory import QueryVector
+from saucier.parts.sparse.dispatch import is_worth_planning, takes_tiles
 
 
 def build_shared_positions(config: c.Stack, dim: int) -> nn.Module | None:
@@ -47,13 +47,15 @@ class Stack(nn.Module):
         windows = [2 * reach for one in attentions if (reach := c.sliding_reach(one.visibility))]
         self.multiple = max(windows, default=1)
         """The most neighbours that a sliding window with global tokens spans; 1 without any."""
-        self.packs = (config.memory is None and config.queries is None and not c.mixes_padding(config)
+        self.segmented = config.memory is not None or config.queries is not None
+        """Whether there is a memory or a second stream."""
+        self.packs = (not self.segmented and not c.mixes_padding(config)
                       and not any(one.positions.reads_rows for one in attentions))
         """Whether rows may be packed without padding: nothing looks at a row's number or place in it."""
         self.shared = build_shared_positions(config, dim)
         """Positions that all layers share."""
-        self.seen = frozenset((one.visibility, isinstance(one.positions, PLACED_POSITIONS)) for one in attentions)
-        """What the self-attentions see, and whether tiles can take in their positions."""
+        self.seen = frozenset((one.visibility, takes_tiles(one)) for one in attentions)
+        """What the self-attentions see, and whether they can be computed by tiles."""
         layered = config.layer_positions
         self.positions = (nn.ModuleList(LearnedPositions(layered, dim) for _ in config.blocks())
                           if layered is not None else None)
@@ -96,29 +98,21 @@ class Stack(nn.Module):
         if self.shared is not None:
             context.shared = self.shared(context)
         if isinstance(self.shared, T5BiasTable) and not all(
-                placed and is_worth_planning(visibility, context, self.training and draws_blocks(visibility))
-                for visibility, placed in self.seen):  # some self-attention reads all pairs
+                tiled and context.plans and is_worth_planning(visibility, context,
+                                                              self.training and draws_blocks(visibility))
+                for visibility, tiled in self.seen):  # some self-attention reads all pairs
             context.bias = self.shared.of_pairs(context)
         context.biases, context.mixtures = self.biases, self.mixtures
-        x = self.zeroed(x, context)
-        if self.queries is not None and context.asked is not None:
-            x = self.queries(x, context.asking)
-        x = self.run_blocks(x, context, record)
+        x = self.zeroed(x, context) if self.zero_padding else x
+        if self.queries is not None and context.segment is not None and context.segment.asking:
+            x = self.queries(x, context.segment.asking)
+        x = (run_changes if self.reversible else LAYOUTS[type(self.config.layers)])(self, x, context, record)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x if self.narrow is None else self.narrow(x))
-        if not self.reversible:
-            record_streams(record, x, context)
-        return x[:, -context.asking:] if context.asking else x
-
-    def run_blocks(self, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
-        """Apply all blocks. Shapes: x [B, L, D] -> [B, L, D], or [B, L, 2D] where there are two streams."""
-        if self.reversible:
-            blocks: list[nn.Module] = [self.blocks[place] for place in self.order]
-            if self.repeatable and is_reversible_pass(x, context, record):
-                return run_reversible(x, blocks, context,
-                                      [part for part in (self.biases, self.mixtures) if part is not None])
-            return run_two_streams(x, blocks, context, record)
-        return LAYOUTS[type(self.config.layers)](self, x, context, record)
+        streams = [x] if context.segment is None else context.segment.streams(x)
+        if record is not None and not self.reversible:
+            record += streams
+        return streams[-1]
 
     def apply_block(self, number: int, x: Tensor, context: Context) -> Tensor:
         """Apply a block, the first being number 0. Shapes: x [B, L, D] -> [B, L, D]."""
@@ -127,43 +121,38 @@ class Stack(nn.Module):
         given: Tensor = recompute_block(block, x, context) if again else block(x, context)
         return given
 
-    def remember(self, number: int, x: Tensor, context: Context) -> None:
-        """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
-        context.past = None if context.recalled is None else context.recalled[number]
-        if context.remembered is not None and self.config.memory is not None:
-            text = x[:, :x.shape[1] - context.asking]
-            context.remembered.append(next_memory(self.config.memory, context.past, text))
-
     def zeroed(self, x: Tensor, context: Context) -> Tensor:
-        """Put zeros at padding, where the config wants them. Shapes: x [B, L, D] -> the same."""
+        """Put zeros at padding. Shapes: x [B, L, D] -> the same."""
         padding = context.span.padding
-        if not self.zero_padding or padding is None:
-            return x
-        return x * padding[:, -x.shape[1]:, None]
+        return x if padding is None else x * padding[:, -x.shape[1]:, None]
 
 
 def run_in_order(stack: Stack, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
     """Apply all blocks one after the other. Shapes: x [B, L, D] -> [B, L, D]."""
     for number in range(len(stack.order)):
-        record_streams(record, x, context)
-        stack.remember(number, x, context)
+        if record is not None:
+            record += [x] if context.segment is None else context.segment.streams(x)
+        if context.segment is not None:
+            context.segment.enter(number, x)
         x = x if stack.positions is None else x + stack.positions[number](context.positions).to(x.dtype)
         given, x = x, stack.apply_block(number, x, context)
         if number == 0 and stack.convolution is not None:
             x = stack.convolution(given, x, context)
-        x = stack.zeroed(x, context)
+        x = stack.zeroed(x, context) if stack.zero_padding else x
     return x
+
+
+def run_changes(stack: Stack, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
+    """Let the sublayers change two streams in turn. Shapes: x [B, L, D] -> [B, L, 2D]."""
+    blocks: list[nn.Module] = [stack.blocks[place] for place in stack.order]
+    if stack.repeatable and is_reversible_pass(x, context, record):
+        return run_reversible(x, blocks, context, [one for one in (stack.biases, stack.mixtures) if one is not None])
+    return run_two_streams(x, blocks, context, record)
 
 
 LAYOUTS: Mapping[type[c.Config], Callable[[Stack, Tensor, Context, list[Tensor] | None], Tensor]] = {
     c.Repeat: run_in_order, c.Cycle: run_in_order, c.Share: run_in_order, c.Funnel: run_funnel}
 """Layout of blocks -> what runs them; it hands `record` what every block reads."""
-
-
-def record_streams(record: list[Tensor] | None, x: Tensor, context: Context) -> None:
-    """Write down the rows of both streams, apart. Shapes: x [B, L + P, D]."""
-    if record is not None:
-        record += x.split([x.shape[1] - context.asking, context.asking], dim=1) if context.asking else [x]
 
 
 def choose_activations(models: Iterable[nn.Module], activations: c.Activations) -> None:

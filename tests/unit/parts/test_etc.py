@@ -10,6 +10,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.families.unpublished import etc
 from saucier.model import Transformer, build
+from saucier.parts import context as context_module
 from saucier.parts.attention import SelfAttention
 from saucier.parts.context import Context
 from saucier.parts.masks import Span
@@ -55,7 +56,7 @@ def by_definition(module: SelfAttention, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("least", [0, 10**9], ids=["planned", "dense"])
 def test_the_four_parts_and_their_labels(least: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """g2g, g2l, l2g and l2l: values and gradients, the table's too, are those of the definition."""
-    monkeypatch.setattr(dispatch, "LEAST_LENGTH", least)
+    monkeypatch.setattr(context_module, "LEAST_LENGTH", least)
     monkeypatch.setattr(dispatch, "LARGEST_SHARE", 9.0)
     module, x = attention(), torch.randn(LENGTH, 8, generator=torch.Generator().manual_seed(1)).requires_grad_()
     context = Context(Span(LENGTH, LENGTH, 0, x.device), torch.arange(LENGTH)[None])

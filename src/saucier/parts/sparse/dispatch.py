@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from saucier import config as c
@@ -21,8 +20,6 @@ from saucier.parts.sparse.mixing import SparseWork, Stretch
 from saucier.parts.sparse.plan import RowFacts, plan_row
 from saucier.parts.visibility import find_global_tokens
 
-LEAST_LENGTH = 512
-"""Keys below which dense attention is taken: its one call costs less there than a plan."""
 LARGEST_SHARE = 0.4
 """The most that may be visible of all pairs. With eight heads of 64 in float32 (torch 2.13, one thread), a plan that is
 known is 1.2 times faster than dense attention at 512 keys and this share, forward, and 2 times at a tenth; at 2048 keys
@@ -36,11 +33,16 @@ PLACED_POSITIONS = (c.NoPositions, c.Rotary, c.GlobalLocal, c.T5Bias, c.Alibi)
 """Positions that tiles can tell of, or need not."""
 
 
+def takes_tiles(attention: c.SelfAttention) -> bool:
+    """Say whether an attention can be computed by tiles at all: its visibility and positions are such."""
+    return isinstance(attention.positions, PLACED_POSITIONS) and all(
+        isinstance(term, PLANNED_VISIBILITIES) for term in list_terms(attention.visibility))
+
+
 def plan_sparse_work(attention: c.SelfAttention, context: Context, *, scale: float, dropout: float,
                      draw: Draw | None) -> SparseWork | None:
     """Return the work of an attention where a plan pays; None where dense attention is to be taken."""
-    if not isinstance(attention.positions, PLACED_POSITIONS) or not is_worth_planning(attention.visibility, context,
-                                                                                      draw is not None):
+    if not is_worth_planning(attention.visibility, context, draw is not None):
         return None
     key = ("plan", attention.visibility, attention.positions, attention.projection.heads,
            attention.global_maps is None, draw)
@@ -50,15 +52,8 @@ def plan_sparse_work(attention: c.SelfAttention, context: Context, *, scale: flo
 
 
 def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) -> bool:
-    """Say whether the plan of a visibility is faster than dense attention, and can be made."""
-    span = context.span
-    # while compiling, the length of the example would be compiled in
-    if torch.compiler.is_compiling() or context.want_weights or span.keys < LEAST_LENGTH:
-        return False
-    terms = list_terms(visibility)
-    if span.visible is not None or span.targets is not None or not all(isinstance(term, PLANNED_VISIBILITIES)
-                                                                       for term in terms):
-        return False
+    """Say whether the plan of a visibility is faster than dense attention in a pass that plans, and can be made."""
+    span, terms = context.span, list_terms(visibility)
     named = int(span.named.sum(1).max()) if span.named is not None and c.global_terms(visibility) else 0
     if visible_keys(visibility, span.keys) + 2 * named > LARGEST_SHARE * span.keys:
         return False

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
 from saucier.objectives.labels import SpanLabels
 from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
@@ -170,6 +169,10 @@ class QuestionAnsweringTask(Task):
 
     config: QuestionAnswering
     scored_as = "spans"
+    required_head = RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
+    """Two logits at each token."""
+    objective = SpanLabels()
+    """Cross-entropy of both ends; of a window without the answer they are its first token."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""
@@ -188,16 +191,6 @@ class QuestionAnsweringTask(Task):
         if self.config.no_answer is None and not all(one.answers for one in examples):
             return replace(self, config=self.config.model_copy(update={"no_answer": 0.0}))
         return self
-
-    @property
-    def required_head(self) -> RequiredHead:
-        """Two logits at each token."""
-        return RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
-
-    @property
-    def objective(self) -> Objective:
-        """Cross-entropy of both ends; of a window without the answer they are its first token."""
-        return SpanLabels()
 
     def encode(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
         """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""

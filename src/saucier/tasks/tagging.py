@@ -15,7 +15,7 @@ from tokenizers import Encoding as Pieces
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Objective
+from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import ClassLabels
 from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
@@ -73,6 +73,8 @@ class TaggingTask(Task):
 
     config: Tagging
     scored_as = "tags"
+    objective = ClassLabels()
+    """Cross-entropy at the first piece of each word."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
@@ -107,11 +109,6 @@ class TaggingTask(Task):
         """A logit for each tag at each token."""
         head = c.TokenHead(classes=len(self.config.labels), dropout=NEW_HEAD_DROPOUT)
         return RequiredHead("token_classification", head, self.config.labels)
-
-    @property
-    def objective(self) -> Objective:
-        """Cross-entropy at the first piece of each word."""
-        return ClassLabels()
 
     def encode(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
         """Encode sentences; what is too long is read in windows, and each word tagged in one of them."""

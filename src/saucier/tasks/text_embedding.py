@@ -64,6 +64,8 @@ class EmbeddingTask(Task):
     """Vectors by which texts are compared."""
 
     config: Embedding
+    required_head = RequiredHead("embedding", c.EmbeddingHead())
+    """The mean of a text's vectors, scaled to length one."""
 
     @property
     def kind(self) -> PairKind:
@@ -108,11 +110,6 @@ class EmbeddingTask(Task):
                   "high": max(found) if learns.high is None else learns.high}
         changed = learns.model_copy(update=bounds)
         return replace(self, config=self.config.model_copy(update={"learns": changed}))
-
-    @property
-    def required_head(self) -> RequiredHead:
-        """The mean of a text's vectors, scaled to length one."""
-        return RequiredHead("embedding", c.EmbeddingHead())
 
     def encode(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
         """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.

@@ -241,9 +241,8 @@ def encode_one_row(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: 
     side = encoding.tokenizer.handling.truncation_side
     prompts = encode_framed([one.prompt for one in pairs], encoding.tokenizer, both=False)
     found = encode_pieces(encoding.tokenizer, [Prompt("", one.response or "") for one in pairs], framed=False)
-    end = encoding.tokenizer.eos_id
-    if end is None:
-        raise no_end_error()
+    end = encoding.tokenizer.token_to_id(end_token(encoding.tokenizer))
+    assert end is not None, "a special token is in the vocabulary"
     responses = [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]  # the end stays
     rows: list[tuple[list[int], list[int]]] = []
     losses = np.zeros((len(pairs), 2), dtype=np.int64)
@@ -271,10 +270,12 @@ def no_room_error(fixed: int) -> InputError:
                       remedy="make it larger, or the prefix shorter")
 
 
-def no_end_error() -> InputError:
-    """Return the error for a tokenizer without an end token."""
-    return InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
-                      where="tokenizer", remedy="begin with a model that has one (eos)")
+def end_token(tokenizer: Tokenizer) -> str:
+    """Return what ends an answer. Raises `InputError` where the tokenizer has nothing for it."""
+    if "eos" not in tokenizer.names:
+        raise InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
+                         where="tokenizer", remedy="begin with a model that has one (eos)")
+    return tokenizer.names["eos"]
 
 
 def label_responses(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding: Encoding) -> EncodedExamples:

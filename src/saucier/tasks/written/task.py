@@ -95,10 +95,8 @@ class WritingTask(Task, Protocol):
         fitted: WritingTask = with_config(self, writing=longest)
         return fitted
 
-    @property
-    def required_head(self) -> RequiredHead:
-        """The head that gives tokens, which the model has; a new one for a decoder without."""
-        return RequiredHead("language", c.LanguageHead())
+    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
+    """The head that gives tokens, which the model has; a new one for a decoder without."""
 
     @property
     def objective(self) -> Prediction:

@@ -6,8 +6,8 @@ They are one task; what differs between them is a row of `LABEL_KINDS`. Letters:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from saucier.tasks.examples import (
     Example,
     Tally,
     number_labels,
-    refuse_unknown,
 )
 from saucier.tasks.labelled_texts import (
     LabelledText,
@@ -108,16 +107,12 @@ class TextTask(Task):
         """A text, or a text and its pair."""
         return text_from_input(texts, example)
 
-    def fit_labels(self, examples: Rows) -> TextTask:
+    def fit_labels(self, examples: Rows) -> Self:
         """Take the labels from the file, unless they are given; either way the file must teach something."""
         found = self.kind.fit(examples)
         if self.labels or not found:
             return self
-        return replace(self, config=self.config.model_copy(update={"labels": sort_labels(found)}))
-
-    def check_labels(self, examples: Rows) -> None:
-        """Every label that has a name must be known."""
-        refuse_unknown([(one, name) for one in examples for name in self.classes(one)], self.labels)
+        return self.with_config(labels=sort_labels(found))
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""

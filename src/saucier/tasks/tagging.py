@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import Encoding as Pieces
@@ -35,7 +35,6 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
-    refuse_unknown,
     requested_columns,
 )
 from saucier.tasks.file_formats import read_column_blocks, take_column
@@ -91,18 +90,14 @@ class TaggingTask(Task):
         """The words of a text, between spaces."""
         return check_sentence(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
 
-    def fit_labels(self, examples: Sequence[Sentence]) -> TaggingTask:
+    def fit_labels(self, examples: Sequence[Sentence]) -> Self:
         """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
         found = sorted({tag for one in examples for tag in one.tags or ()})
         if len(found) < 2:
             raise InputError(f"has one tag only, {found[0]!r}" if found else "has no tags",
                              where=examples[0].place.file, remedy="give sentences with two tags or more")
         tags = all_tags(found, self.config.scheme) if are_entities(found) else tuple(found)
-        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or tags}))
-
-    def check_labels(self, examples: Sequence[Sentence]) -> None:
-        """Every tag must be known."""
-        refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
+        return self.with_config(labels=self.config.labels or tags)
 
     @property
     def required_head(self) -> RequiredHead:

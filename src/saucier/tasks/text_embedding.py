@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class EmbeddingTask(Task):
                              remedy="give two texts with ||| between; `saucier.embed` gives the vectors themselves")
         return TextGroup(example.place, example.name, texts)
 
-    def fit_labels(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
+    def fit_labels(self, examples: Sequence[TextGroup]) -> Self:
         """Take the lowest and the highest score from the file; labels must be of both kinds."""
         found = [one.score for one in examples if one.score is not None]
         learns, where = self.config.learns, examples[0].place.file
@@ -108,8 +108,7 @@ class EmbeddingTask(Task):
             return self
         bounds = {"low": min(found) if learns.low is None else learns.low,
                   "high": max(found) if learns.high is None else learns.high}
-        changed = learns.model_copy(update=bounds)
-        return replace(self, config=self.config.model_copy(update={"learns": changed}))
+        return self.with_config(learns=learns.model_copy(update=bounds))
 
     def encode(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
         """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.

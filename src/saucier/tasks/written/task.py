@@ -7,8 +7,7 @@ Axes: B rows of a batch, L positions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -52,10 +51,6 @@ class WritingTask(Task, Protocol):
     def config(self) -> Any:
         """The task as data, with a `writing`."""
 
-    def fit_labels(self, examples: Sequence[Any]) -> WritingTask:
-        """Most have nothing to learn before training."""
-        return self
-
     def prompt(self, example: Any, encoding: Encoding) -> Prompt:
         """Return what is read, by an encoder or by the decoder that writes."""
 
@@ -86,14 +81,12 @@ class WritingTask(Task, Protocol):
         packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.sequences
         return pack_pairs(found, encoding) if packs else found
 
-    def fit_lengths(self, encoded: EncodedExamples) -> WritingTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> Self:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        longest = writing.model_copy(update={"tokens": longest_response(encoded)})
-        fitted: WritingTask = with_config(self, writing=longest)
-        return fitted
+        return self.with_config(writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
 
     required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
     """The head that gives tokens, which the model has; a new one for a decoder without."""
@@ -130,11 +123,6 @@ class WritingTask(Task, Protocol):
     def describe_target(self, target: int, tokenizer: Tokenizer) -> str:
         """The token itself."""
         return tokenizer.target.id_to_token(target) or f"<{target}>"
-
-
-def with_config(task: Any, **changes: object) -> Any:
-    """Return a task with other settings."""
-    return replace(task, config=task.config.model_copy(update=changes))
 
 
 def longest_response(encoded: EncodedExamples) -> int:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, refuse_unknown
+from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally
 from saucier.tasks.labelled_texts import LabelledText, read_texts, sort_labels, text_from_input
 from saucier.tasks.task import Answer, Encoding, Json
 from saucier.tasks.written.definitions import LabelToText, NumberToText
 from saucier.tasks.written.prompts import Prompt, between_texts
-from saucier.tasks.written.task import WritingTask, with_config
+from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -84,19 +84,14 @@ class LabelToTextTask(VerbalizedTask):
         """The class."""
         return () if example.label is None else (example.label,)
 
-    def check_labels(self, examples: Sequence[LabelledText]) -> None:
-        """Every class must be known."""
-        refuse_unknown([(one, label) for one in examples for label in self.classes(one)], self.config.labels)
-
-    def fit_labels(self, examples: Sequence[LabelledText]) -> LabelToTextTask:
+    def fit_labels(self, examples: Sequence[LabelledText]) -> Self:
         """Take the classes from the file, unless they are given. Raises `InputError` for one class, and one word."""
         found = sort_labels([one.label for one in examples if one.label is not None])
         labels = self.config.labels or found
         if len(found) < 2 or len({self.word(label) for label in labels}) < len(labels):
             raise InputError("has one class only, or two classes that are told by the same word",
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
-        found_labels: LabelToTextTask = with_config(self, labels=labels)
-        return found_labels
+        return self.with_config(labels=labels)
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""

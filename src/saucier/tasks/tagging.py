@@ -111,23 +111,17 @@ class TaggingTask(Task):
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
                           remedy="give more with training.length")
-        rows: list[EncodedRow] = []
-        places: list[list[int]] = []
-        example_numbers: list[int] = []
-        for number, found in enumerate(encode_words(examples, tokenizer)):
-            for framed, words in frame_windows(found, frame, room):
-                rows.append(framed)
-                places.append(words)
-                example_numbers.append(number)
-        sequences = encoding.inputs(rows)
+        windows = [(number, row, words) for number, found in enumerate(encode_words(examples, tokenizer))
+                   for row, words in frame_windows(found, frame, room)]
+        sequences = encoding.inputs([row for _, row, _ in windows])
         if known:
             numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
             sequences["labels"] = Ragged.of([[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
-                                             for number, words in zip(example_numbers, places, strict=True)], IGNORED)
-        of_places = Ragged.of(places, NO_WORD)
-        return EncodedExamples(sequences, {}, np.array(example_numbers), Truncation(what="tags"), {"words": of_places},
-                               characters=token_characters(examples, example_numbers, sequences["input_ids"], of_places,
-                                                           encoding))
+                                             for number, _, words in windows], IGNORED)
+        owners = np.array([number for number, _, _ in windows])
+        told = Ragged.of([words for _, _, words in windows], NO_WORD)
+        return EncodedExamples(sequences, {}, owners, Truncation(what="tags"), {"words": told},
+                               characters=token_characters(examples, owners, sequences["input_ids"], told, encoding))
 
     def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; entities are written in the scheme."""
@@ -184,16 +178,16 @@ def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, l
                                       read_list(row, "tags") if labelled else None))
 
 
-def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
+def token_characters(examples: Sequence[Sentence], owners: Ints, ids: Ragged, words: Ragged,
                      encoding: Encoding) -> TokenCharacters | None:
     """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they are."""
     network, tokenizer = encoding.body.embed.characters, encoding.tokenizer
     if network is None:
         return None
-    owners = np.repeat(item, ids.lengths)
+    sentences = np.repeat(owners, ids.lengths)
     strange = np.flatnonzero((ids.values == tokenizer.unk_id) & (words.values != NO_WORD)) \
         if tokenizer.unk_id is not None else ()
-    unknown = {int(place): examples[owners[place]].words[words.values[place]] for place in strange}
+    unknown = {int(place): examples[sentences[place]].words[words.values[place]] for place in strange}
     return TokenCharacters.of(ids, tokenizer, longest=network.longest, unknown=unknown)
 
 

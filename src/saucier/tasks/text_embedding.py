@@ -202,10 +202,7 @@ PAIR_KINDS: dict[type, PairKind] = {
 
 def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
     """Return encoded examples of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
-    first = np.zeros(len(places), dtype=np.int64)
-    rows = [places[text] for one in examples for text in one.texts]
-    for row, place in reversed(list(enumerate(rows))):
-        first[place] = row
+    _, first = np.unique([places[text] for one in examples for text in one.texts], return_index=True)
     wide = {name: ragged.taken(first) for name, ragged in encoded.sequences.items()}
     return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
 

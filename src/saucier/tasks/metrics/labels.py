@@ -108,8 +108,7 @@ def outcomes(golds: Floats, predictions: Floats) -> Floats:
 def set_outcomes(golds: Sequence[Collection[Any]], predictions: Sequence[Collection[Any]],
                  labels: Sequence[Any]) -> Floats:
     """Do the same for sets of labels."""
-    places = {name: place for place, name in enumerate(labels)}
-    return outcomes(many_hot([*map(list, golds)], places), many_hot([*map(list, predictions)], places))
+    return outcomes(many_hot(golds, labels), many_hot(predictions, labels))
 
 
 def precision_recall_f1(sums: Floats) -> dict[Side, Floats]:
@@ -174,14 +173,10 @@ def entity_macro_f1(types: Sequence[str], read: Reader = read_lenient) -> Metric
         entity_statistics(golds, predictions, types, read), macro), "sentences")
 
 
-def tag_accuracy() -> Metric:
-    """Share of words whose tag is right. Sentences are resampled, since words of one are not independent."""
-    def measure(golds: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> Sums:
-        rows = [(sum(map(str.__eq__, gold, prediction)), len(gold))
-                for gold, prediction in zip(golds, predictions, strict=True)]
-        return Sums(np.array(rows, dtype=np.float64).reshape(-1, 2), ratio)
-
-    return Metric("tag accuracy", measure, "sentences")
+TAG_ACCURACY = Metric("tag accuracy", lambda golds, predictions: Sums(np.array(
+    [(sum(map(str.__eq__, gold, prediction)), len(gold)) for gold, prediction in zip(golds, predictions, strict=True)],
+    dtype=np.float64).reshape(-1, 2), ratio), "sentences")
+"""Share of words whose tag is right. Sentences are resampled, since words of one are not independent."""
 
 
 PEARSON = Metric("Pearson", lambda golds, predictions: Sums(sum_moments(golds, predictions), pearson_of))

@@ -161,23 +161,17 @@ def normalize_answer(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
-def exact_match(prediction: str, gold: AnswerGold) -> float:
-    """Give 1 where the prediction is one of the references."""
-    return max(float(normalize_answer(prediction) == normalize_answer(reference)) for reference in gold or [""])
-
-
-def answer_f1(prediction: str, gold: AnswerGold) -> float:
-    """Give the F1 of the words, with the best of the references."""
-    return max(word_f1(normalize_answer(prediction).split(), normalize_answer(reference).split()) for reference in gold
-               or [""])
-
-
 def word_f1(ours: list[str], theirs: list[str]) -> float:
     """Compare two lists of words; where one is empty, 1 if both are."""
     if not ours or not theirs:
         return float(ours == theirs)
     common = (Counter(ours) & Counter(theirs)).total()
     return 2 * common / (len(ours) + len(theirs))
+
+
+def same_words(ours: list[str], theirs: list[str]) -> float:
+    """Give 1 where two lists of words are equal."""
+    return float(ours == theirs)
 
 
 def answerable(gold: AnswerGold) -> bool:
@@ -189,22 +183,14 @@ PARTS: dict[str, Callable[[AnswerGold], bool]] = {
     "": lambda gold: True, " (answerable)": answerable, " (unanswerable)": lambda gold: not answerable(gold)}
 
 
-def span_exact_match(part: str = "") -> Metric:
-    """Share of questions with an exact answer, among all or one of `PARTS`."""
-    return Metric("exact match" + part, lambda golds, predictions: over_questions(
-        exact_match, golds, predictions, part), "questions")
+def span_metric(name: str, compare: Callable[[list[str], list[str]], float], part: str = "") -> Metric:
+    """Mean over the questions of one of `PARTS` of how an answer compares with the best of its references."""
+    def measure(golds: Sequence[AnswerGold], predictions: Sequence[str]) -> Mean:
+        values = [max(compare(normalize_answer(prediction).split(), normalize_answer(one).split())
+                      for one in gold or [""]) for gold, prediction in zip(golds, predictions, strict=True)]
+        return Mean(np.array(values), indicator([PARTS[part](gold) for gold in golds]))
 
-
-def span_f1(part: str = "") -> Metric:
-    """Mean F1 of the answers, among all or one of `PARTS`."""
-    return Metric("F1" + part, lambda golds, predictions: over_questions(answer_f1, golds, predictions, part),
-                  "questions")
-
-
-def over_questions(score: Callable[[str, AnswerGold], float], golds: Sequence[AnswerGold], predictions: Sequence[str],
-                   part: str) -> Mean:
-    """Average a score over the questions of a part."""
-    return Mean(np.array([*map(score, predictions, golds)]), indicator([PARTS[part](gold) for gold in golds]))
+    return Metric(name + part, measure, "questions")
 
 
 TextGold = str | Sequence[str]

@@ -34,6 +34,7 @@ from saucier.tasks.metrics.labels import (
     RECIPROCAL_RANKS,
     ROOT_MEAN_SQUARED_ERROR,
     SPEARMAN,
+    TAG_ACCURACY,
     ClassScore,
     Side,
     accuracy,
@@ -51,19 +52,20 @@ from saucier.tasks.metrics.labels import (
     of_sets,
     outcomes,
     set_outcomes,
-    tag_accuracy,
 )
 from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval, one_hot
 from saucier.tasks.metrics.statistics import Difference
 from saucier.tasks.metrics.texts import (
     BLEU,
     CHRF,
+    PARTS,
     PERPLEXITY,
     TEXT_MATCH,
     answerable,
     rouge_metric,
-    span_exact_match,
-    span_f1,
+    same_words,
+    span_metric,
+    word_f1,
 )
 from saucier.tasks.tag_schemes import SCHEMES, are_entities
 
@@ -150,17 +152,17 @@ def many_label_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tup
 def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Entities' precision, recall and F1; where the gold tags mark none (parts of speech) accuracy."""
     if not are_entities(tag for tags in golds for tag in tags):
-        return (tag_accuracy(),)
+        return (TAG_ACCURACY,)
     types = entity_types(golds, *predictions)
     return (entity_score("F1", types), entity_score("precision", types), entity_score("recall", types),
-            entity_macro_f1(types), tag_accuracy())
+            entity_macro_f1(types), TAG_ACCURACY)
 
 
 def span_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Exact match and F1; where some questions have no answer, also of either part."""
-    parts = ("", " (answerable)", " (unanswerable)")
     split = any(map(answerable, golds)) and not all(map(answerable, golds))
-    return tuple(kind(part) for part in (parts if split else parts[:1]) for kind in (span_exact_match, span_f1))
+    return tuple(span_metric(name, compare, part) for part in (PARTS if split else [""])
+                 for name, compare in (("exact match", same_words), ("F1", word_f1)))
 
 
 def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:

@@ -93,8 +93,9 @@ def make_windows(one: Question, question: Sequence[int], text: Context, frame: F
     room = frame.room(encoding.length, len(question), what="behind the question", where=str(one.place),
                       remedy="give more with training.length, or less with task.question_length")
     spans = split_windows(len(text.ids), room, min(stride, room))
-    owner, begin = assign_owners(spans), frame.start(len(question))
-    answer, nothing = answer_tokens(one, text), encoding.tokenizer.cls_id
+    owner = assign_owners(spans)
+    begin = frame.start(len(question))
+    answer = answer_tokens(one, text)
     found = []
     for number, (start, stop) in enumerate(spans):
         row = frame.row(question, text.ids[start:stop])
@@ -102,7 +103,7 @@ def make_windows(one: Question, question: Sequence[int], text: Context, frame: F
         starts, ends = (np.pad(values[start:stop], around, constant_values=NO_CHARACTER).tolist()
                         for values in (text.starts, text.ends))
         owned = np.pad((owner[start:stop] == number).astype(np.int64), around).tolist()
-        null = row.ids.index(nothing) if nothing in row.ids else 0
+        null = row.ids.index(encoding.tokenizer.cls_id) if encoding.tokenizer.cls_id in row.ids else 0
         held = answer if answer and start <= answer[0] and answer[1] < stop else None
         places = None if held is None else (held[0] - start + begin, held[1] - start + begin)
         found.append(Window(row.ids, row.types, starts, ends, owned, null, places))

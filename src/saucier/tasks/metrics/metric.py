@@ -274,7 +274,8 @@ def one_hot(values: Sequence[Any], names: Sequence[Any]) -> Floats:
 
 def many_hot(sets: Sequence[Collection[Any]], names: Sequence[Any]) -> Floats:
     """Tell by 1s which names each set holds. Shapes: N, C -> [N, C]."""
-    found, places = np.zeros((len(sets), len(names))), {name: place for place, name in enumerate(names)}
+    found = np.zeros((len(sets), len(names)))
+    places = {name: place for place, name in enumerate(names)}
     for row, held in enumerate(sets):
         found[row, [places[name] for name in held if name in places]] = 1.0
     return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,22 +81,21 @@ class LabelKind:
     """Whether the rows of one text are scored together."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextTask(Task):
-    """One thing of each text, or of each pair of texts."""
+class LabelledTextTask(Task, Protocol):
+    """What tasks share that predict one thing of each text, or of each pair of texts, whatever the model says it by."""
 
-    config: Any
+    @property
+    def config(self) -> Any:
+        """The task as data, with the columns of both texts and of the label."""
 
     @property
     def kind(self) -> LabelKind:
         """What is predicted."""
-        return LABEL_KINDS[type(self.config)]
 
     @property
     def labels(self) -> Names:
         """The names of the labels, where they have some."""
-        found: Names = getattr(self.config, "labels", ())
-        return found
+        return tuple(getattr(self.config, "labels", ()))
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
@@ -106,6 +105,35 @@ class TextTask(Task):
     def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
         """A text, or a text and its pair."""
         return text_from_input(texts, example)
+
+    @property
+    def scored_as(self) -> str:
+        """As its kind of label."""
+        return self.kind.scored_as
+
+    def gold(self, example: LabelledText) -> Json:
+        """The label; several in the order in which they are predicted."""
+        if not isinstance(example.label, tuple):
+            label: Json = example.label
+            return label
+        known = {label: place for place, label in enumerate(self.labels)}
+        return sorted(example.label, key=lambda label: known.get(label, len(known)))
+
+    def classes(self, example: LabelledText) -> Sequence[str]:
+        """The labels that have names."""
+        return () if example.label is None else self.kind.names(example.label)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTask(LabelledTextTask):
+    """One thing of each text, by a head on the text's vector."""
+
+    config: Any
+
+    @property
+    def kind(self) -> LabelKind:
+        """By the settings."""
+        return LABEL_KINDS[type(self.config)]
 
     def fit_labels(self, examples: Rows) -> Self:
         """Take the labels from the file, unless they are given; either way the file must teach something."""
@@ -137,11 +165,6 @@ class TextTask(Task):
         """The label, with probabilities where there are some."""
         return self.kind.predict(predictor.gather(encoded), self.labels, examples)
 
-    @property
-    def scored_as(self) -> str:
-        """As its kind of label."""
-        return self.kind.scored_as
-
     def group_for_scoring(self, examples: Rows, values: Sequence[Any]) -> list[Any]:
         """The values of all rows of a query together, where they are ranked."""
         if not self.kind.grouped:
@@ -151,21 +174,9 @@ class TextTask(Task):
             found.setdefault(one.text, []).append(value)
         return [*found.values()]
 
-    def gold(self, example: LabelledText) -> Json:
-        """The label; several in the order in which they are predicted."""
-        if not isinstance(example.label, tuple):
-            label: Json = example.label
-            return label
-        known = {label: place for place, label in enumerate(self.labels)}
-        return sorted(example.label, key=lambda label: known.get(label, len(known)))
-
     def split_key(self, example: LabelledText) -> tuple[str, ...]:
         """A query's rows stay together."""
         return (example.text,) if self.kind.grouped else example.texts
-
-    def classes(self, example: LabelledText) -> Sequence[str]:
-        """The labels that have names."""
-        return () if example.label is None else self.kind.names(example.label)
 
 
 def fit_classes(examples: Rows) -> Sequence[str]:

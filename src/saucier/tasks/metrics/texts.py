@@ -91,9 +91,9 @@ def bleu(hypotheses: Sequence[str], references: References, *, lowercase: bool =
     Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
     Source: Papineni et al. 2002, "BLEU", §2; Post 2018, arXiv:1804.08771, for tokenization and signature.
     """
-    metric = _sacrebleu().metrics.BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth_method,
-                                       smooth_value=smooth_value, effective_order=use_effective_order)
-    return _corpus(metric, hypotheses, references)
+    return _corpus(_sacrebleu().metrics.BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth_method,
+                                             smooth_value=smooth_value, effective_order=use_effective_order),
+                   hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, char_order: int = 6, word_order: int = 0, beta: int = 2,
@@ -105,9 +105,9 @@ def chrf(hypotheses: Sequence[str], references: References, *, char_order: int =
     Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
     Source: Popović 2015, "chrF", §2; Popović 2017, "chrF++".
     """
-    metric = _sacrebleu().metrics.CHRF(char_order=char_order, word_order=word_order, beta=beta,
-                                       whitespace=not remove_whitespace, eps_smoothing=eps_smoothing)
-    return _corpus(metric, hypotheses, references)
+    return _corpus(_sacrebleu().metrics.CHRF(char_order=char_order, word_order=word_order, beta=beta,
+                                             whitespace=not remove_whitespace, eps_smoothing=eps_smoothing),
+                   hypotheses, references)
 
 
 def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) -> Sums:

@@ -146,8 +146,7 @@ def weighted_ranks(values: Floats, counts: Floats) -> Floats:
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
     sizes = np.add.reduceat(counts[:, order], starts, axis=1)
     before = np.cumsum(sizes, axis=1) - sizes
-    ranks: Floats = (before + (sizes + 1) / 2)[:, group]
-    return ranks
+    return np.take(before + (sizes + 1) / 2, group, axis=1)
 
 
 def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
@@ -202,8 +201,7 @@ def ratio(sums: Floats) -> Floats:
 def quotient(above: Floats, below: Floats, otherwise: float = 0.0) -> Floats:
     """Divide; `otherwise` where the divisor is 0. Shapes: any, equal."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(below != 0, above / below, otherwise)
-    return found
+        return np.where(below != 0, above / below, otherwise)
 
 
 def percentiles(drawn: Floats) -> tuple[float, float]:

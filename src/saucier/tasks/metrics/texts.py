@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -125,15 +124,14 @@ def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) 
     return Sums(np.array(statistics, dtype=np.float64), value)
 
 
-def _sacrebleu() -> ModuleType:
+def _sacrebleu() -> Any:
     try:
         import sacrebleu
         import sacrebleu.metrics
     except ModuleNotFoundError:
         raise InputError("BLEU and chrF need sacrebleu, which is not installed",
                          remedy="pip install 'saucier[translation]'") from None
-    module: ModuleType = sacrebleu
-    return module
+    return sacrebleu
 
 
 def _corpus(metric: Any, hypotheses: Sequence[str], references: References) -> TranslationScore:

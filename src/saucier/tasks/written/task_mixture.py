@@ -51,8 +51,7 @@ def mixing_rates(rates: Any, sizes: Sequence[int], names: Sequence[str]) -> Floa
         case Declared(rates=said):
             found = np.array([said.get(name, 0.0) for name in names])
     found = np.where(counted > 0, found, 0.0)  # of nothing, nothing comes
-    result: Floats = found / found.sum()
-    return result
+    return found / float(found.sum())
 
 
 def cap_sizes(sizes: Floats, cap: int | None) -> Floats:

@@ -76,24 +76,25 @@ def check_target(recipe: Recipe, model: Transformer, source: Source) -> None:
     if recipe.target_tokenizer is None:
         return
     path, known = ("target_tokenizer",), vocab_size_of(recipe.target_tokenizer)
-    if model.encoder is None or model.decoder is None:
-        raise make_fault(source, path, "a model of one stack has one vocabulary",
-                         "leave it out, or use an encoder-decoder")
-    if not all(isinstance(one, SequenceToSequence) for one in list_single_objectives(recipe.objective)):
-        raise make_fault(source, path, "only sequence_to_sequence learns between two vocabularies",
-                         "leave it out, or use objective.kind=sequence_to_sequence")
-    if isinstance(recipe.data, PairData) and recipe.data.languages is not None:
-        raise make_fault(source, path, "languages are told by tokens that both sides have",
-                         "leave it out, or data.languages")
-    if any(isinstance(one, Ready) and one.extend for one in (recipe.tokenizer, recipe.target_tokenizer)):
-        raise make_fault(source, ("tokenizer", "extend"), "no tokens are added where there are two tokenizers", "use 0")
-    if isinstance(recipe.target_tokenizer, Characters):
-        raise make_fault(source, path, "how many characters there are is not known before the text is read",
-                         "use kind: bytes, or one whose vocab is given")
-    if model.output_embed.vocab < known:
-        raise make_fault(source, path,
-                         f"the decoder has {model.output_embed.vocab} token vectors, and this {known} tokens",
-                         f"use at least {known} in decoder_embed.vocab")
+    for wrong, place, what, remedy in (
+            (model.encoder is None or model.decoder is None, path, "a model of one stack has one vocabulary",
+             "leave it out, or use an encoder-decoder"),
+            (not all(isinstance(one, SequenceToSequence) for one in list_single_objectives(recipe.objective)), path,
+             "only sequence_to_sequence learns between two vocabularies",
+             "leave it out, or use objective.kind=sequence_to_sequence"),
+            (isinstance(recipe.data, PairData) and recipe.data.languages is not None, path,
+             "languages are told by tokens that both sides have", "leave it out, or data.languages"),
+            (any(isinstance(one, Ready) and one.extend for one in (recipe.tokenizer, recipe.target_tokenizer)),
+             ("tokenizer", "extend"),
+             "no tokens are added where there are two tokenizers", "use 0"),
+            (isinstance(recipe.target_tokenizer, Characters), path,
+             "how many characters there are is not known before the text is read",
+             "use kind: bytes, or one whose vocab is given"),
+            (model.output_embed.vocab < known, path,
+             f"the decoder has {model.output_embed.vocab} token vectors, and this {known} tokens",
+             f"use at least {known} in decoder_embed.vocab")):
+        if wrong:
+            raise make_fault(source, place, what, remedy)
 
 
 def check_padding(recipe: Recipe, model: Transformer, source: Source) -> None:

@@ -88,8 +88,8 @@ def build_task(config: TaskConfig) -> Task:
 
 def predict_simple_baselines(task: Task, train: Sequence[Any], test: Sequence[Any]) -> list[simple.SimpleBaseline]:
     """Return the predictions of the simple methods that fit a task, the weakest first."""
-    found = [method(task, train, test) for method in TASKS[type(task.config)].baselines]
-    return [one for one in found if one is not None]
+    return [method(task, train, test) for method in TASKS[type(task.config)].baselines
+            if method not in simple.WITH_EXTRA or simple.has_extra()]
 
 
 def missing_extra(task: Task) -> str | None:

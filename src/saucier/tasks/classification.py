@@ -6,8 +6,8 @@ They are one task; what differs between them is a row of `LABEL_KINDS`. Letters:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,6 @@ from saucier.tasks.examples import (
     Example,
     Tally,
     number_labels,
-    refuse_unknown,
 )
 from saucier.tasks.labelled_texts import (
     LabelledText,
@@ -63,17 +62,20 @@ class LabelKind:
     """The column of the label."""
     read: Callable[[Cells, Any], Any]
     """Reads the label of a row, as the settings say. Raises `InputError` where it is missing or wrong."""
-    fit: Callable[[Rows], Sequence[str]]
-    """Returns the labels of the training rows, where they have names. Raises `InputError` for rows that teach nothing.
-    """
     objective: Callable[[], LogitObjective]
     targets: Callable[[Sequence[Any], Names], NDArray[Any]]
     """Labels as the objective reads them, given all names. Shapes: [N] or [N, C]."""
     predict: Callable[[Tensor, Names, Rows], list[Answer]]
     """Answers from the logits of all rows. Shapes: [N, C]."""
     scored_as: str
-    names: Callable[[Any], Sequence[str]] = lambda label: ()
-    """The names in a label."""
+    lacking: Callable[[Sequence[Any]], str]
+    """Says of training rows that have these values only why they teach nothing."""
+    remedy: str
+    """What to give then."""
+    least: int = 2
+    """Fewest values that training rows must have."""
+    values: Callable[[Any], Sequence[Any]] = lambda label: (label,)
+    """What a label holds: its names, where the model's outputs are labels."""
     outputs: Names = ()
     """What the model's outputs are called where they are no labels."""
     texts: tuple[Column, Column] = (TEXT, PAIR)
@@ -82,22 +84,21 @@ class LabelKind:
     """Whether the rows of one text are scored together."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextTask(Task):
-    """One thing of each text, or of each pair of texts."""
+class LabelledTextTask(Task, Protocol):
+    """What tasks share that predict one thing of each text, or of each pair of texts, whatever the model says it by."""
 
-    config: Any
+    @property
+    def config(self) -> Any:
+        """The task as data, with the columns of both texts and of the label."""
 
     @property
     def kind(self) -> LabelKind:
         """What is predicted."""
-        return LABEL_KINDS[type(self.config)]
 
     @property
     def labels(self) -> Names:
         """The names of the labels, where they have some."""
-        found: Names = getattr(self.config, "labels", ())
-        return found
+        return tuple(getattr(self.config, "labels", ()))
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
@@ -108,16 +109,42 @@ class TextTask(Task):
         """A text, or a text and its pair."""
         return text_from_input(texts, example)
 
-    def fit_labels(self, examples: Rows) -> TextTask:
-        """Take the labels from the file, unless they are given; either way the file must teach something."""
-        found = self.kind.fit(examples)
-        if self.labels or not found:
-            return self
-        return replace(self, config=self.config.model_copy(update={"labels": sort_labels(found)}))
+    @property
+    def scored_as(self) -> str:
+        """As its kind of label."""
+        return self.kind.scored_as
 
-    def check_labels(self, examples: Rows) -> None:
-        """Every label that has a name must be known."""
-        refuse_unknown([(one, name) for one in examples for name in self.classes(one)], self.labels)
+    def gold(self, example: LabelledText) -> Json:
+        """The label; several in the order in which they are predicted."""
+        if not isinstance(example.label, tuple):
+            label: Json = example.label
+            return label
+        known = {label: place for place, label in enumerate(self.labels)}
+        return sorted(example.label, key=lambda label: known.get(label, len(known)))
+
+    def classes(self, example: LabelledText) -> Sequence[str]:
+        """The labels that have names."""
+        return () if example.label is None or self.kind.outputs else self.kind.values(example.label)
+
+
+@dataclass(frozen=True, slots=True)
+class TextTask(LabelledTextTask):
+    """One thing of each text, by a head on the text's vector."""
+
+    config: Any
+
+    @property
+    def kind(self) -> LabelKind:
+        """By the settings."""
+        return LABEL_KINDS[type(self.config)]
+
+    def fit_labels(self, examples: Rows) -> Self:
+        """Take the labels from the file, unless they are given; either way the file must teach something."""
+        found = {value for one in examples if one.label is not None for value in self.kind.values(one.label)}
+        if len(found) < self.kind.least:
+            raise InputError(f"has {self.kind.lacking([*found])}", where=examples[0].place.file,
+                             remedy=self.kind.remedy)
+        return self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is asked for."""
@@ -142,11 +169,6 @@ class TextTask(Task):
         """The label, with probabilities where there are some."""
         return self.kind.predict(predictor.gather(encoded), self.labels, examples)
 
-    @property
-    def scored_as(self) -> str:
-        """As its kind of label."""
-        return self.kind.scored_as
-
     def group_for_scoring(self, examples: Rows, values: Sequence[Any]) -> list[Any]:
         """The values of all rows of a query together, where they are ranked."""
         if not self.kind.grouped:
@@ -156,30 +178,9 @@ class TextTask(Task):
             found.setdefault(one.text, []).append(value)
         return [*found.values()]
 
-    def gold(self, example: LabelledText) -> Json:
-        """The label; several in the order in which they are predicted."""
-        if not isinstance(example.label, tuple):
-            label: Json = example.label
-            return label
-        known = {label: place for place, label in enumerate(self.labels)}
-        return sorted(example.label, key=lambda label: known.get(label, len(known)))
-
     def split_key(self, example: LabelledText) -> tuple[str, ...]:
         """A query's rows stay together."""
         return (example.text,) if self.kind.grouped else example.texts
-
-    def classes(self, example: LabelledText) -> Sequence[str]:
-        """The labels that have names."""
-        return () if example.label is None else self.kind.names(example.label)
-
-
-def fit_classes(examples: Rows) -> Sequence[str]:
-    """Return the classes of the training rows. Raises `InputError` for one class only."""
-    found = sorted({one.label for one in examples if one.label is not None})
-    if len(found) < 2:
-        raise InputError(f"has one class only, {found[0]!r}" if found else "has no classes",
-                         where=examples[0].place.file, remedy="give texts of two classes or more")
-    return found
 
 
 def predict_classes(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
@@ -204,36 +205,12 @@ def read_label_set(row: Cells, config: ManyLabels) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
-def fit_label_sets(examples: Rows) -> Sequence[str]:
-    """Return the labels of the training rows. Raises `InputError` where there are none."""
-    found = {label for one in examples for label in one.label or ()}
-    if not found:
-        raise InputError("has no labels", where=examples[0].place.file, remedy="give texts that have some")
-    return sorted(found)
-
-
 def predict_label_sets(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
     """Return the labels that are likelier than not."""
     found = [dict(zip(labels, chances, strict=True)) for chances in logits.sigmoid().tolist()]
     return [Answer([name for name, chance in one.items() if chance > THRESHOLD],
                    min(max(chance, 1 - chance) for chance in one.values()),
                    {"probabilities": round_probabilities(one)}) for one in found]
-
-
-def refuse_equal_numbers(examples: Rows) -> Sequence[str]:
-    """Return no labels. Raises `InputError` for numbers that are all equal, which teach nothing."""
-    if len({one.label for one in examples}) < 2:
-        raise InputError("has the same number in every row", where=examples[0].place.file,
-                         remedy="give texts with different scores")
-    return ()
-
-
-def refuse_equal_relevance(examples: Rows) -> Sequence[str]:
-    """Return no labels. Raises `InputError` for texts that are all relevant, or none, which teach nothing."""
-    if len({one.label > 0 for one in examples if one.label is not None}) < 2:
-        raise InputError("has no relevant text, or none that is not", where=examples[0].place.file,
-                         remedy="give rows of both, relevance above 0 and 0")
-    return ()
 
 
 def predict_relevance(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
@@ -244,19 +221,22 @@ def predict_relevance(logits: Tensor, labels: Names, examples: Rows) -> list[Ans
 
 LABEL_KINDS: dict[type, LabelKind] = {
     Classification: LabelKind(
-        LABEL, lambda row, config: row.word("label"), fit_classes, ClassLabels, number_labels, predict_classes,
-        "classes", names=lambda label: (label,)),
+        LABEL, lambda row, config: row.word("label"), ClassLabels, number_labels, predict_classes, "classes",
+        lambda found: f"one class only, {found[0]!r}" if found else "no classes", "give texts of two classes or more"),
     ManyLabels: LabelKind(
-        LABEL, read_label_set, fit_label_sets, MultiLabels,
+        LABEL, read_label_set, MultiLabels,
         lambda labels, names: np.array([[name in one for name in names] for one in labels], dtype=np.int64),
-        predict_label_sets, "many_labels", names=lambda label: label),
+        predict_label_sets, "many_labels", lambda found: "no labels", "give texts that have some", least=1,
+        values=lambda label: label),
     Regression: LabelKind(
-        SCORE, lambda row, config: row.number("score"), refuse_equal_numbers, NumberLabels,
+        SCORE, lambda row, config: row.number("score"), NumberLabels,
         lambda labels, names: np.array(labels, dtype=np.float32),
         lambda logits, names, examples: [Answer(value) for value in logits.flatten().tolist()], "numbers",
-        outputs=("score",)),
+        lambda found: "the same number in every row", "give texts with different scores", outputs=("score",)),
     Ranking: LabelKind(
-        LABEL, lambda row, config: row.number("label"), refuse_equal_relevance, MultiLabels,
+        LABEL, lambda row, config: row.number("label"), MultiLabels,
         lambda labels, names: np.array([[label > 0] for label in labels], dtype=np.int64), predict_relevance,
-        "rankings", outputs=("relevance",), texts=(QUERY, CANDIDATE), grouped=True)}
+        "rankings", lambda found: "no relevant text, or none that is not",
+        "give rows of both, relevance above 0 and 0", values=lambda label: (label > 0,), outputs=("relevance",),
+        texts=(QUERY, CANDIDATE), grouped=True)}
 """What is predicted, by the class of the task's settings. A new kind of label is a row here, and one in `build`."""

@@ -7,6 +7,7 @@ Axes: N rows, U units (a row, or the rows of one group of choices), B units of a
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
-from saucier.text.rows.batch import Ints
+from saucier.text.rows.batch import Ints, pad_ids
 from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
 from saucier.text.tokenizer.model_inputs import EncodedRow, spell_tokens, spell_words
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -59,11 +60,7 @@ class Ragged:
 
     def padded(self, rows: Ints) -> Ints:
         """Return rows, filled up to the longest on the right. Shapes: [B] -> [B, L]."""
-        found = np.full((len(rows), int(self.lengths[rows].max(initial=1))), self.fill, dtype=np.int64)
-        for line, number in zip(found, rows.tolist(), strict=True):
-            values = self.row(number)
-            line[:len(values)] = values
-        return found
+        return pad_ids([self.row(number) for number in rows.tolist()], self.fill)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,19 +163,16 @@ class EncodedExamples:
 
 def take_rows(encoded: EncodedExamples, rows: Ints) -> EncodedExamples:
     """Return some rows of encoded examples without groups, as if there were no others. Shapes: rows [N']."""
-    wide = {name: Ragged.of([one.row(row).tolist() for row in rows.tolist()], one.fill)
-            for name, one in encoded.sequences.items()}
-    return EncodedExamples(wide, {name: column[rows] for name, column in encoded.unit_values.items()},
+    return EncodedExamples({name: one.taken(rows) for name, one in encoded.sequences.items()},
+                           {name: column[rows] for name, column in encoded.unit_values.items()},
                            encoded.example_numbers[rows], encoded.truncation)
 
 
 def join_encoded(parts: Sequence[EncodedExamples]) -> EncodedExamples:
     """Put parts of the same inputs one after another."""
     def end_to_end(parts: Sequence[Ragged]) -> Ragged:
-        starts = np.cumsum([0, *(len(one.values) for one in parts)])
-        offsets = [one.offsets[:-1] + start for one, start in zip(parts, starts, strict=False)]
-        return Ragged(np.concatenate([one.values for one in parts]), np.concatenate([*offsets, starts[-1:]]),
-                      parts[0].fill)
+        lengths = np.concatenate([one.lengths for one in parts])
+        return Ragged(np.concatenate([one.values for one in parts]), np.append(0, np.cumsum(lengths)), parts[0].fill)
 
     first = parts[0]
     lost = {name: sum(getattr(one.truncation, name) for one in parts)
@@ -268,18 +262,11 @@ class Frame:
         for part in parts:
             part.truncate(1)
         done = tokenizer.backend.post_process(parts[0], parts[1] if texts > 1 else None, True)
-        borders: list[list[int]] = [[]]
-        types: list[list[int]] = [[]]
-        own: list[int] = []
-        for number, kind, text in zip(tokenizer.published_ids(done.ids), done.type_ids, done.sequence_ids, strict=True):
-            if text is None:
-                borders[-1].append(number)
-                types[-1].append(kind)
-            else:
-                own.append(kind)
-                borders.append([])
-                types.append([])
-        return cls(tuple(map(tuple, borders)), tuple(map(tuple, types)), tuple(own))
+        ids, types = tokenizer.published_ids(done.ids), done.type_ids
+        places = [place for place, text in enumerate(done.sequence_ids) if text is not None]
+        borders = [slice(before + 1, after) for before, after in itertools.pairwise([-1, *places, len(ids)])]
+        return cls(tuple(tuple(ids[border]) for border in borders), tuple(tuple(types[border]) for border in borders),
+                   tuple(types[place] for place in places))
 
     @property
     def size(self) -> int:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -88,10 +88,10 @@ class MultipleChoiceTask(Task):
         return ChoiceQuestion(example.place, example.name, None, texts[0], texts[1:], default_names(len(texts) - 1),
                               None)
 
-    def fit_labels(self, examples: Sequence[ChoiceQuestion]) -> MultipleChoiceTask:
+    def fit_labels(self, examples: Sequence[ChoiceQuestion]) -> Self:
         """Take the names of the choices from the file, unless they are given."""
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
-        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or names}))
+        return self.with_config(labels=self.config.labels or names)
 
     def check_labels(self, examples: Sequence[ChoiceQuestion]) -> None:
         """Every question must have equally many choices."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
 from saucier.objectives.labels import SpanLabels
 from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
@@ -28,29 +27,13 @@ from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 
-class Span(NamedTuple):
-    """A piece of a row: its score, and its first and last token."""
-
-    score: float
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredText:
-    """A piece of a context with its score."""
-
-    text: str
-    score: float
-
-
-def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterator[Span]:
+def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterator[tuple[float, int, int]]:
     """Yield the `count` best of all spans of at most `longest` tokens, the best first; of equal ones the first.
 
-    Logits of places that no answer may have are -inf. Shapes: starts, ends [L].
+    A span is its score, its first and its last token. Logits of places that no answer may have are -inf.
+    Shapes: starts, ends [L].
     """
     length = len(starts)
     table = np.full((min(longest, length), length), -np.inf)
@@ -61,15 +44,7 @@ def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterat
     places = np.flatnonzero((flat >= enough) & (flat > -np.inf))
     for place in places[np.argsort(-flat[places], kind="stable")][:count].tolist():
         first, more = divmod(place, len(table))
-        yield Span(float(flat[place]), first, first + more)
-
-
-def best_distinct(found: Sequence[ScoredText], count: int) -> list[ScoredText]:
-    """Return the best answers, each text once, the best first; of equal ones the first."""
-    best: dict[str, ScoredText] = {}
-    for one in sorted(found, key=lambda one: -one.score):
-        best.setdefault(one.text, one)
-    return list(best.values())[:count]
+        yield float(flat[place]), first, first + more
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
@@ -86,18 +61,12 @@ NO_ANSWER = "no answer"
 """How "" is shown to a person."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """The tokens of a context, and which characters each is made of. Shapes: all [N]."""
 
     ids: list[int]
     starts: Ints
     ends: Ints
-
-    def tokens_of(self, start: int, end: int) -> tuple[int, int]:
-        """Return the first and the last token that hold some of these characters."""
-        first = int(np.searchsorted(self.ends, start, side="right"))
-        return first, max(first, int(np.searchsorted(self.starts, end, side="left")) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +76,7 @@ class Window:
     ids: list[int]
     types: list[int]
     starts: list[int]
-    """The first character of each place; `OUTSIDE` where it is not of the context."""
+    """The first character of each place; `NO_CHARACTER` where it is not of the context."""
     ends: list[int]
     owned: list[int]
     """1 where an answer may begin: no other window has more context there."""
@@ -117,51 +86,37 @@ class Window:
     """The places of the answer, where all of it is in this window."""
 
 
-@dataclass(frozen=True, slots=True)
-class WindowMaker:
-    """Makes the rows of a question."""
-
-    frame: Frame
-    length: int
-    """Most tokens of a row."""
-    step: int
-    """Tokens between the beginnings of two windows."""
-    null: int | None
-    """The token whose logits say that there is no answer; None: the first of the row."""
-
-    def __call__(self, one: Question, question: Sequence[int], text: Context) -> list[Window]:
-        """Return the windows of a context. Raises `InputError` where there is no room for it."""
-        room = self.frame.room(self.length, len(question), what="behind the question", where=str(one.place),
-                               remedy="give more with training.length, or less with task.question_length")
-        spans = split_windows(len(text.ids), room, min(self.step, room))
-        owner = assign_owners(spans)
-        return [self.window(question, text, span, owner == number, answer_tokens_in(one, text, span))
-                for number, span in enumerate(spans)]
-
-    def window(self, question: Sequence[int], text: Context, span: tuple[int, int], owned: Flags,
-               answer: tuple[int, int] | None) -> Window:
-        """Return one row."""
-        part, begin = slice(*span), self.frame.start(len(question))
-        row = self.frame.row(question, text.ids[part])
-        size = span[1] - span[0]
-
-        def placed(values: NDArray[Any], outside: int) -> list[int]:
-            filled = np.full(len(row.ids), outside)
-            filled[begin:begin + size] = values[part]
-            return filled.tolist()
-
-        null = row.ids.index(self.null) if self.null in row.ids else 0
-        here = None if answer is None else (answer[0] - span[0] + begin, answer[1] - span[0] + begin)
-        return Window(row.ids, row.types, placed(text.starts, NO_CHARACTER), placed(text.ends, NO_CHARACTER),
-                      placed(owned, 0), null, here)
+def make_windows(one: Question, question: Sequence[int], text: Context, frame: Frame, encoding: Encoding,
+                 stride: int) -> list[Window]:
+    """Return the rows of a question: itself and a part of its context. Raises `InputError` for no room for the latter.
+    """
+    room = frame.room(encoding.length, len(question), what="behind the question", where=str(one.place),
+                      remedy="give more with training.length, or less with task.question_length")
+    spans = split_windows(len(text.ids), room, min(stride, room))
+    owner = assign_owners(spans)
+    begin = frame.start(len(question))
+    answer = answer_tokens(one, text)
+    found = []
+    for number, (start, stop) in enumerate(spans):
+        row = frame.row(question, text.ids[start:stop])
+        around = (begin, len(row.ids) - begin - (stop - start))
+        starts, ends = (np.pad(values[start:stop], around, constant_values=NO_CHARACTER).tolist()
+                        for values in (text.starts, text.ends))
+        owned = np.pad((owner[start:stop] == number).astype(np.int64), around).tolist()
+        null = row.ids.index(encoding.tokenizer.cls_id) if encoding.tokenizer.cls_id in row.ids else 0
+        held = answer if answer and start <= answer[0] and answer[1] < stop else None
+        places = None if held is None else (held[0] - start + begin, held[1] - start + begin)
+        found.append(Window(row.ids, row.types, starts, ends, owned, null, places))
+    return found
 
 
-def answer_tokens_in(one: Question, text: Context, span: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the tokens of a question's first answer, where a part of the context holds all of them."""
+def answer_tokens(one: Question, text: Context) -> tuple[int, int] | None:
+    """Return the first and the last token of a question's first answer, where it has one."""
     if not one.answers:
         return None
-    first, last = text.tokens_of(one.answers[0].start, one.answers[0].start + len(one.answers[0].text))
-    return (first, last) if span[0] <= first and last < span[1] else None
+    first = int(np.searchsorted(text.ends, one.answers[0].start, side="right"))
+    end = int(np.searchsorted(text.starts, one.answers[0].start + len(one.answers[0].text), side="left"))
+    return first, max(first, end - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +125,10 @@ class QuestionAnsweringTask(Task):
 
     config: QuestionAnswering
     scored_as = "spans"
+    required_head = RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
+    """Two logits at each token."""
+    objective = SpanLabels()
+    """Cross-entropy of both ends; of a window without the answer they are its first token."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""
@@ -181,33 +140,23 @@ class QuestionAnsweringTask(Task):
             raise InputError("a question and its text are needed", where="--text", remedy="write QUESTION ||| TEXT")
         return Question(example.place, example.name, texts[0], texts[1], None)
 
-    def fit_labels(self, examples: Sequence[Question]) -> QuestionAnsweringTask:
+    def fit_labels(self, examples: Sequence[Question]) -> Self:
         """Learn that there may be no answer, where the training file has such questions."""
         if all(not one.answers for one in examples):
             raise InputError("has no answers", where=examples[0].place.file, remedy="give questions with answers")
         if self.config.no_answer is None and not all(one.answers for one in examples):
-            return replace(self, config=self.config.model_copy(update={"no_answer": 0.0}))
+            return self.with_config(no_answer=0.0)
         return self
-
-    @property
-    def required_head(self) -> RequiredHead:
-        """Two logits at each token."""
-        return RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
-
-    @property
-    def objective(self) -> Objective:
-        """Cross-entropy of both ends; of a window without the answer they are its first token."""
-        return SpanLabels()
 
     def encode(self, examples: Sequence[Question], encoding: Encoding) -> EncodedExamples:
         """Encode questions with every window of their contexts; an answer that no window holds whole is counted."""
         tokenizer, limit = encoding.tokenizer, self.config.question_length
-        cutter = WindowMaker(Frame.of(tokenizer, examples[0].question, 2), encoding.length, self.config.stride,
-                             tokenizer.cls_id)
+        frame = Frame.of(tokenizer, examples[0].question, 2)
         questions = [tokenizer.published_ids(one.ids)
                      for one in tokenizer.encodings([one.question for one in examples], False)]
         texts = encode_contexts(examples, tokenizer)
-        rows = [cutter(one, ids[:limit], texts[one.context]) for one, ids in zip(examples, questions, strict=True)]
+        rows = [make_windows(one, ids[:limit], texts[one.context], frame, encoding, self.config.stride)
+                for one, ids in zip(examples, questions, strict=True)]
         found = [window for windows in rows for window in windows]
         lost = sum(bool(one.answers) and all(window.answer is None for window in windows)
                    for one, windows in zip(examples, rows, strict=True))
@@ -224,7 +173,7 @@ class QuestionAnsweringTask(Task):
 
     def predict(self, predictor: Predictor, examples: Sequence[Question], encoded: EncodedExamples) -> list[Answer]:
         """The best piece of all windows of a question, or "" where none is likelier."""
-        scored: list[tuple[int, list[ScoredText], float]] = []
+        found: dict[int, tuple[list[tuple[str, float]], float]] = {}
         for units, _, output in predictor.outputs(encoded):
             assert output.start_logits is not None, "the head gives logits"
             assert output.end_logits is not None, "of both ends"
@@ -232,16 +181,16 @@ class QuestionAnsweringTask(Task):
             for row, unit in enumerate(units.tolist()):
                 places = {name: values.row(unit) for name, values in encoded.position_data.items()}
                 example = examples[int(encoded.example_numbers[unit])]
-                scored.append((unit, *self.pieces(example, both[0][row], both[1][row], places)))
-        grouped: list[list[tuple[list[ScoredText], float]]] = [[] for _ in examples]
-        for unit, pieces, none in sorted(scored, key=lambda one: one[0]):
-            grouped[int(encoded.example_numbers[unit])].append((pieces, none))
+                found[unit] = self.pieces(example, both[0][row], both[1][row], places)
+        windows: list[list[tuple[list[tuple[str, float]], float]]] = [[] for _ in examples]
+        for unit, example_number in enumerate(encoded.example_numbers.tolist()):
+            windows[example_number].append(found[unit])
         return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
-                for group in grouped]
+                for group in windows]
 
     def pieces(self, example: Question, starts: Floats, ends: Floats,
-               places: Mapping[str, Ints]) -> tuple[list[ScoredText], float]:
-        """Return the best pieces of one window, and the score of there being none.
+               places: Mapping[str, Ints]) -> tuple[list[tuple[str, float]], float]:
+        """Return the best pieces of one window with their scores, and the score of there being none.
 
         Shapes: starts, ends [padded L], places [L] each, as in `Window`.
         """
@@ -249,19 +198,21 @@ class QuestionAnsweringTask(Task):
         inside = places["starts"] != NO_CHARACTER
         spans = best_spans(np.where(inside & (places["owned"] == 1), starts[:length], -np.inf),
                            np.where(inside, ends[:length], -np.inf), self.config.longest_answer, 4 * self.config.best)
-        found = [ScoredText(example.context[places["starts"][one.first]:places["ends"][one.last]].strip(), one.score)
-                 for one in spans]
-        return [one for one in found if one.text], float(starts[null] + ends[null])
+        found = [(example.context[places["starts"][first]:places["ends"][last]].strip(), score)
+                 for score, first, last in spans]
+        return [(text, score) for text, score in found if text], float(starts[null] + ends[null])
 
-    def answer(self, found: Sequence[ScoredText], none: float) -> Answer:
-        """Choose among the pieces of all windows."""
-        best, margin = best_distinct(found, self.config.best), self.config.no_answer
-        silent = [] if margin is None else [ScoredText("", none)]
-        ranked = sorted([*best, *silent], key=lambda one: -one.score)
-        chances = softmax([one.score for one in ranked])
-        by_text = {one.text: chance for one, chance in zip(ranked, chances, strict=True)}
-        refused = not best or (margin is not None and none - best[0].score > margin)
-        prediction = "" if refused else best[0].text
+    def answer(self, found: Sequence[tuple[str, float]], none: float) -> Answer:
+        """Choose among the pieces of all windows: each text once, with its best score; of equal ones the first."""
+        best: dict[str, float] = {}
+        for text, score in sorted(found, key=lambda one: -one[1]):
+            best.setdefault(text, score)
+        margin, kept = self.config.no_answer, list(best.items())[:self.config.best]
+        ranked = sorted([*kept, *([] if margin is None else [("", none)])], key=lambda one: -one[1])
+        chances = softmax([score for _, score in ranked])
+        by_text = {text: chance for (text, _), chance in zip(ranked, chances, strict=True)}
+        refused = not kept or (margin is not None and none - kept[0][1] > margin)
+        prediction = "" if refused else kept[0][0]
         return Answer(prediction, by_text.get(prediction, 1.0),
                       {"best": [{"text": text, "probability": round(chance, 4)} for text, chance in by_text.items()]})
 

@@ -36,8 +36,8 @@ class SimpleBaseline:
     """One for each example."""
 
 
-Method = Callable[[Any, Sequence[Any], Sequence[Any]], SimpleBaseline | None]
-"""A method: of a task, its training rows and those to predict, its predictions; None where an extra is missing."""
+Method = Callable[[Any, Sequence[Any], Sequence[Any]], SimpleBaseline]
+"""A method: of a task, its training rows and those to predict, its predictions."""
 
 
 def majority_class(task: Task, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline:
@@ -129,20 +129,16 @@ def lowercase_words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
-def tfidf_numbers(task: Task, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline | None:
+def tfidf_numbers(task: Task, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline:
     """TF-IDF over words and pairs of words, then ridge regression."""
-    if not has_extra():
-        return None
     from sklearn.linear_model import Ridge
 
     found = fit_tfidf(Ridge(), train, test)
     return SimpleBaseline("TF-IDF, ridge regression", [float(value) for value in found])
 
 
-def tfidf_classes(task: Task, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline | None:
+def tfidf_classes(task: Task, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline:
     """TF-IDF over words and pairs of words, then logistic regression."""
-    if not has_extra():
-        return None
     from sklearn.linear_model import LogisticRegression
 
     found = fit_tfidf(LogisticRegression(C=10.0, max_iter=1000), train, test)
@@ -158,10 +154,8 @@ def fit_tfidf(model: Any, train: Sequence[Any], test: Sequence[Any]) -> Any:
     return model.fit(vectors.fit_transform(fitted), [one.label for one in train]).predict(vectors.transform(read))
 
 
-def tfidf_vectors(task: Any, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline | None:
+def tfidf_vectors(task: Any, train: Sequence[Any], test: Sequence[Any]) -> SimpleBaseline:
     """TF-IDF over words in the place of the vectors of an `EmbeddingTask`."""
-    if not has_extra():
-        return None
     import torch
     from sklearn.feature_extraction.text import TfidfVectorizer
 

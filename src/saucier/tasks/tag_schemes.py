@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from saucier.errors import InputError
-from saucier.tasks.definitions import BIOES, IOB2, AsWritten, Scheme
+from saucier.tasks.definitions import AsWritten, Scheme
 from saucier.tasks.examples import Tally
 
 TAG = re.compile(r"[BIES]-.+")
@@ -46,54 +47,9 @@ def read_lenient(tags: Sequence[str]) -> list[Entity]:
     return found
 
 
-def read_iob2(tags: Sequence[str]) -> list[Entity]:
-    """Read IOB2: an entity is a B and all I of its type after it; an I without a B is none."""
-    return read_well_formed(tags, prefixes="BI", alone="B", ends="BI")
-
-
-def read_bioes(tags: Sequence[str]) -> list[Entity]:
-    """Read BIOES: an entity is an S, or a B, any number of I and an E, all of one type."""
-    return read_well_formed(tags, prefixes="BIES", alone="S", ends="E")
-
-
-def read_well_formed(tags: Sequence[str], *, prefixes: str, alone: str, ends: str) -> list[Entity]:
-    """Read only what is well-formed; `alone` may be a whole entity, `ends` may be the last tag of a longer one."""
-    read = [split_tag(tag) for tag in tags]
-    check_prefixes(tags, prefixes)
-    found: list[Entity] = []
-    for first, (prefix, kind) in enumerate(read):
-        if prefix not in ("B", "S"):
-            continue
-        last = find_last_inside(read, first, ends) if prefix == "B" else first
-        if read[last][0] in (alone if last == first else ends):
-            found.append(Entity(kind, first, last))
-    return found
-
-
-def find_last_inside(read: Sequence[tuple[str, str]], first: int, ends: str) -> int:
-    """Give the last word that goes on with the entity that a B began."""
-    last = first
-    while last + 1 < len(read) and read[last + 1][1] == read[first][1] and read[last + 1][0] in ("I", "E"):
-        last += 1
-        if read[last][0] == "E":
-            break
-    return last
-
-
-def check_prefixes(tags: Sequence[str], prefixes: str) -> None:
-    """Raise `InputError` for a tag that is of another scheme."""
-    for tag in tags:
-        if tag != OUTSIDE and tag[:1] not in prefixes:
-            raise InputError(f"{tag!r} is no tag of this scheme, which has {', '.join(prefixes)} and O", where="tags",
-                             remedy="read them by the lenient scheme, or convert them")
-
-
 def split_tag(tag: str) -> tuple[str, str]:
     """Cut `B-PER` into ("B", "PER"); a tag without a type has the type `_`, as in seqeval."""
     return (OUTSIDE, "") if tag == OUTSIDE else (tag[:1], tag[1:].split("-", maxsplit=1)[-1] or "_")
-
-
-SCHEMES: Mapping[str, Reader] = {"lenient": read_lenient, "iob2": read_iob2, "bioes": read_bioes}
 
 
 def are_entities(tags: Iterable[str]) -> bool:
@@ -120,26 +76,41 @@ def iob1_tags(entities: Sequence[Entity], length: int) -> Tags:
     return tuple(tags)
 
 
-def iob2_tags(entities: Sequence[Entity], length: int) -> Tags:
-    """Write IOB2: a B, then I."""
+def well_formed_tags(entities: Sequence[Entity], length: int, *, alone: str, last: str) -> Tags:
+    """Write a B, then I, and at the end `last`; an entity of one word is `alone`."""
     tags = [OUTSIDE] * length
-    for kind, first, last in entities:
-        tags[first:last + 1] = [f"B-{kind}", *[f"I-{kind}"] * (last - first)]
+    for kind, first, final in entities:
+        prefixes = alone if first == final else ["B", *"I" * (final - first - 1), last]
+        tags[first:final + 1] = [f"{prefix}-{kind}" for prefix in prefixes]
     return tuple(tags)
 
 
-def bioes_tags(entities: Sequence[Entity], length: int) -> Tags:
-    """Write BIOES: an S alone, or a B, then I, and an E."""
-    tags = [OUTSIDE] * length
-    for kind, first, last in entities:
-        tags[first:last + 1] = [f"S-{kind}"] if first == last else [f"B-{kind}", *[f"I-{kind}"] * (last - first - 1),
-                                                                    f"E-{kind}"]
-    return tuple(tags)
-
-
-WRITERS: Mapping[str, Writer] = {"IOB2": iob2_tags, "IOB1": iob1_tags, "BIOES": bioes_tags}
+WRITERS: Mapping[str, Writer] = {"IOB2": partial(well_formed_tags, alone="B", last="I"), "IOB1": iob1_tags,
+                                 "BIOES": partial(well_formed_tags, alone="S", last="E")}
 PREFIXES: Mapping[str, str] = {"iob2": "BI", "bioes": "BIES"}
 """What is written before a type, by the kind of scheme."""
+
+
+def read_well_formed(tags: Sequence[str], scheme: str) -> list[Entity]:
+    """Read only entities that are tagged as a scheme of `PREFIXES` writes them.
+
+    Raises `InputError` for a tag that is of another scheme.
+    """
+    for tag in tags:
+        if tag != OUTSIDE and tag[:1] not in PREFIXES[scheme]:
+            raise InputError(f"{tag!r} is no tag of this scheme, which has {', '.join(PREFIXES[scheme])} and O",
+                             where="tags", remedy="read them by the lenient scheme, or convert them")
+    entities = read_lenient([tag or OUTSIDE for tag in tags])
+    read, written = ([split_tag(tag) for tag in side]
+                     for side in (tags, WRITERS[scheme.upper()](entities, len(tags))))
+    return [one for one in entities if read[one.first:one.last + 1] == written[one.first:one.last + 1]]
+
+
+read_iob2: Reader = partial(read_well_formed, scheme="iob2")
+"""Reads IOB2: an entity is a B and all I of its type after it; an I without a B is none."""
+read_bioes: Reader = partial(read_well_formed, scheme="bioes")
+"""Reads BIOES: an entity is an S, or a B, any number of I and an E, all of one type."""
+SCHEMES: Mapping[str, Reader] = {"lenient": read_lenient, "iob2": read_iob2, "bioes": read_bioes}
 
 
 def detect_scheme(sentences: Sequence[Tags]) -> tuple[str, int]:
@@ -165,13 +136,8 @@ def scheme_remarks(sentences: Sequence[Tags], scheme: Scheme) -> Tally:
 
 def rewrite_tags(tags: Tags, scheme: Scheme) -> Tags:
     """Write the entities of any tags, ill-formed ones too, in a scheme; tags that are kept come back as they are."""
-    match scheme:
-        case IOB2():
-            return iob2_tags(read_lenient(tags), len(tags))
-        case BIOES():
-            return bioes_tags(read_lenient(tags), len(tags))
-        case _:
-            return tags
+    write = WRITERS.get(scheme.kind.upper())
+    return tags if write is None else write(read_lenient(tags), len(tags))
 
 
 def all_tags(tags: Sequence[str], scheme: Scheme) -> Tags:

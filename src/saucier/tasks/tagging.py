@@ -8,14 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from tokenizers import Encoding as Pieces
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, Objective
+from saucier.objectives.base import IGNORED
 from saucier.objectives.labels import ClassLabels
 from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
@@ -35,7 +35,6 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
-    refuse_unknown,
     requested_columns,
 )
 from saucier.tasks.file_formats import read_column_blocks, take_column
@@ -73,6 +72,8 @@ class TaggingTask(Task):
 
     config: Tagging
     scored_as = "tags"
+    objective = ClassLabels()
+    """Cross-entropy at the first piece of each word."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
@@ -89,18 +90,14 @@ class TaggingTask(Task):
         """The words of a text, between spaces."""
         return check_sentence(Sentence(example.place, example.name, tuple(" ".join(texts).split()), None))
 
-    def fit_labels(self, examples: Sequence[Sentence]) -> TaggingTask:
+    def fit_labels(self, examples: Sequence[Sentence]) -> Self:
         """Take the tags from the file, unless they are given; of entities every tag that the scheme has for a type."""
         found = sorted({tag for one in examples for tag in one.tags or ()})
         if len(found) < 2:
             raise InputError(f"has one tag only, {found[0]!r}" if found else "has no tags",
                              where=examples[0].place.file, remedy="give sentences with two tags or more")
         tags = all_tags(found, self.config.scheme) if are_entities(found) else tuple(found)
-        return replace(self, config=self.config.model_copy(update={"labels": self.config.labels or tags}))
-
-    def check_labels(self, examples: Sequence[Sentence]) -> None:
-        """Every tag must be known."""
-        refuse_unknown([(one, tag) for one in examples for tag in one.tags or ()], self.config.labels)
+        return self.with_config(labels=self.config.labels or tags)
 
     @property
     def required_head(self) -> RequiredHead:
@@ -108,34 +105,23 @@ class TaggingTask(Task):
         head = c.TokenHead(classes=len(self.config.labels), dropout=NEW_HEAD_DROPOUT)
         return RequiredHead("token_classification", head, self.config.labels)
 
-    @property
-    def objective(self) -> Objective:
-        """Cross-entropy at the first piece of each word."""
-        return ClassLabels()
-
     def encode(self, examples: Sequence[Sentence], encoding: Encoding) -> EncodedExamples:
         """Encode sentences; what is too long is read in windows, and each word tagged in one of them."""
         tokenizer, known = encoding.tokenizer, bool(examples) and all(one.tags is not None for one in examples)
         frame = Frame.of(tokenizer, examples[0].words[0], 1)
         room = frame.room(encoding.length, what="for a word", where=str(examples[0].place),
                           remedy="give more with training.length")
-        rows: list[EncodedRow] = []
-        places: list[list[int]] = []
-        example_numbers: list[int] = []
-        for number, found in enumerate(encode_words(examples, tokenizer)):
-            for framed, words in frame_windows(found, frame, room):
-                rows.append(framed)
-                places.append(words)
-                example_numbers.append(number)
-        sequences = encoding.inputs(rows)
+        windows = [(number, row, words) for number, found in enumerate(encode_words(examples, tokenizer))
+                   for row, words in frame_windows(found, frame, room)]
+        sequences = encoding.inputs([row for _, row, _ in windows])
         if known:
             numbers = [number_labels(one.tags or (), self.config.labels).tolist() for one in examples]
             sequences["labels"] = Ragged.of([[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
-                                             for number, words in zip(example_numbers, places, strict=True)], IGNORED)
-        of_places = Ragged.of(places, NO_WORD)
-        return EncodedExamples(sequences, {}, np.array(example_numbers), Truncation(what="tags"), {"words": of_places},
-                               characters=token_characters(examples, example_numbers, sequences["input_ids"], of_places,
-                                                           encoding))
+                                             for number, _, words in windows], IGNORED)
+        owners = np.array([number for number, _, _ in windows])
+        told = Ragged.of([words for _, _, words in windows], NO_WORD)
+        return EncodedExamples(sequences, {}, owners, Truncation(what="tags"), {"words": told},
+                               characters=token_characters(examples, owners, sequences["input_ids"], told, encoding))
 
     def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; entities are written in the scheme."""
@@ -192,16 +178,16 @@ def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, l
                                       read_list(row, "tags") if labelled else None))
 
 
-def token_characters(examples: Sequence[Sentence], item: Sequence[int], ids: Ragged, words: Ragged,
+def token_characters(examples: Sequence[Sentence], owners: Ints, ids: Ragged, words: Ragged,
                      encoding: Encoding) -> TokenCharacters | None:
     """Spell what a model reads by its characters; words that its vocabulary has not are spelled as they are."""
     network, tokenizer = encoding.body.embed.characters, encoding.tokenizer
     if network is None:
         return None
-    owners = np.repeat(item, ids.lengths)
+    sentences = np.repeat(owners, ids.lengths)
     strange = np.flatnonzero((ids.values == tokenizer.unk_id) & (words.values != NO_WORD)) \
         if tokenizer.unk_id is not None else ()
-    unknown = {int(place): examples[owners[place]].words[words.values[place]] for place in strange}
+    unknown = {int(place): examples[sentences[place]].words[words.values[place]] for place in strange}
     return TokenCharacters.of(ids, tokenizer, longest=network.longest, unknown=unknown)
 
 

@@ -5,8 +5,8 @@ fine-tuning job knows nothing else of any task.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from saucier.objectives.labels import run_model
 from saucier.parts.output import Output
 from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, Ragged, order_by_length
-from saucier.tasks.examples import Example, Tally
+from saucier.tasks.examples import Example, Tally, refuse_unknown
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Batches, Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -135,7 +135,8 @@ class ScoredPart:
 class Task(Protocol):
     """A task: a frozen class with these members, and a row in `tasks.build`; what returns something here is a default.
 
-    All methods are pure; a task that has read its training file knows its labels. Examples are of the task's own kind.
+    All methods are pure; a task that has read its training file knows its labels. Examples are of the task's own kind;
+    the `texts` of one are what it is about, by which duplicates are found and it is shown.
     """
 
     @property
@@ -152,13 +153,20 @@ class Task(Protocol):
     def from_texts(self, texts: tuple[str, ...], example: Example) -> Any:
         """Make an example of texts that a person typed. Raises `InputError` for a task that they do not suit."""
 
-    def fit_labels(self, examples: Sequence[Any]) -> Task:
+    def fit_labels(self, examples: Sequence[Any]) -> Self:
         """Return the task with what the training file says of it (labels). Raises `InputError` for one class only."""
         return self
 
+    def with_config(self, **changes: object) -> Self:
+        """Return the task with other settings."""
+        task: Any = self
+        changed: Self = replace(task, config=task.config.model_copy(update=changes))
+        return changed
+
     def check_labels(self, examples: Sequence[Any]) -> None:
         """Raise `InputError` for an example with a label that is never trained."""
-        return
+        if known := getattr(self.config, "labels", ()):
+            refuse_unknown([(one, label) for one in examples for label in self.classes(one)], known)
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with the tokens that the task adds to it; as a rule none."""
@@ -175,7 +183,7 @@ class Task(Protocol):
         """Return endless batches of at most `batch` units of the training rows."""
         return EncodedBatches(encoded, batch, seed=seed)
 
-    def fit_lengths(self, encoded: EncodedExamples) -> Task:
+    def fit_lengths(self, encoded: EncodedExamples) -> Self:
         """Return the task with what the training rows say of it, once they are encoded."""
         return self
 
@@ -201,11 +209,6 @@ class Task(Protocol):
         """Return a value for each example, grouped as they are scored: as a rule one by one."""
         return list(values)
 
-    def texts(self, example: Any) -> tuple[str, ...]:
-        """Return the texts that an example is about: to find duplicates, and to show it."""
-        found: tuple[str, ...] = example.texts
-        return found
-
     def target_texts(self, example: Any) -> tuple[str, ...]:
         """Return the texts that are to be written, from which a new tokenizer learns too; as a rule none."""
         return ()
@@ -217,7 +220,7 @@ class Task(Protocol):
 
     def split_key(self, example: Any) -> tuple[str, ...]:
         """Return what two examples share that must not be on both sides of a split: as a rule all their texts."""
-        return self.texts(example)
+        return tuple(example.texts)
 
     def scored_parts(self, examples: Sequence[Any]) -> list[ScoredPart]:
         """Return what is scored by itself: each task of a mixture with its own metrics, and else all together."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -64,6 +64,8 @@ class EmbeddingTask(Task):
     """Vectors by which texts are compared."""
 
     config: Embedding
+    required_head = RequiredHead("embedding", c.EmbeddingHead())
+    """The mean of a text's vectors, scaled to length one."""
 
     @property
     def kind(self) -> PairKind:
@@ -95,7 +97,7 @@ class EmbeddingTask(Task):
                              remedy="give two texts with ||| between; `saucier.embed` gives the vectors themselves")
         return TextGroup(example.place, example.name, texts)
 
-    def fit_labels(self, examples: Sequence[TextGroup]) -> EmbeddingTask:
+    def fit_labels(self, examples: Sequence[TextGroup]) -> Self:
         """Take the lowest and the highest score from the file; labels must be of both kinds."""
         found = [one.score for one in examples if one.score is not None]
         learns, where = self.config.learns, examples[0].place.file
@@ -106,13 +108,7 @@ class EmbeddingTask(Task):
             return self
         bounds = {"low": min(found) if learns.low is None else learns.low,
                   "high": max(found) if learns.high is None else learns.high}
-        changed = learns.model_copy(update=bounds)
-        return replace(self, config=self.config.model_copy(update={"learns": changed}))
-
-    @property
-    def required_head(self) -> RequiredHead:
-        """The mean of a text's vectors, scaled to length one."""
-        return RequiredHead("embedding", c.EmbeddingHead())
+        return self.with_config(learns=learns.model_copy(update=bounds))
 
     def encode(self, examples: Sequence[TextGroup], encoding: Encoding) -> EncodedExamples:
         """Encode each text in a row of its own. Raises `InputError` where some rows have a wrong text and others not.
@@ -206,10 +202,7 @@ PAIR_KINDS: dict[type, PairKind] = {
 
 def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
     """Return encoded examples of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
-    first = np.zeros(len(places), dtype=np.int64)
-    rows = [places[text] for one in examples for text in one.texts]
-    for row, place in reversed(list(enumerate(rows))):
-        first[place] = row
+    _, first = np.unique([places[text] for one in examples for text in one.texts], return_index=True)
     wide = {name: ragged.taken(first) for name, ragged in encoded.sequences.items()}
     return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
 

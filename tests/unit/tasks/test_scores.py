@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from saucier.plain import as_plain
 from saucier.tasks.metrics import bleu, chrf, rouge
 from saucier.tasks.metrics.labels import (
     MEAN_ABSOLUTE_ERROR,
-    entity_macro_f1,
-    entity_score,
+    class_outcomes,
+    entity_statistics,
     entity_types,
-    f1_of,
-    macro_f1,
+    f1_metric,
+    macro,
+    micro,
     standardize,
 )
 from saucier.tasks.metrics.metric import (
@@ -60,6 +62,10 @@ def values(kind: str, golds: Any, predictions: Any) -> dict[str, float]:
     return {one.name: one.value for one in scored(metrics_for(kind, golds, predictions), golds, predictions, 0)}
 
 
+def macro_f1_of(labels: list[Any]) -> Metric:
+    return f1_metric("macro F1", class_outcomes, labels, macro)
+
+
 def value(metric: Metric, golds: Any, predictions: Any) -> float:
     return full_value(metric.measure(golds, predictions))
 
@@ -73,7 +79,8 @@ def test_classes_are_golden(labelling: dict[str, Any], number: int) -> None:
     assert found["accuracy"] == pytest.approx(case["accuracy"], abs=1e-12)
     assert found["macro F1"] == pytest.approx(case["macro"][2], abs=1e-12)
     if "binary" in case:
-        assert value(f1_of(1), golds, predictions) == pytest.approx(case["binary"][2], abs=1e-12)
+        positive = f1_metric("F1 of 1", class_outcomes, [1], micro("F1"))
+        assert value(positive, golds, predictions) == pytest.approx(case["binary"][2], abs=1e-12)
     if len(labels) == 2:
         assert found["Matthews"] == pytest.approx(case["matthews"], abs=1e-12)
     rows = per_class("classes", golds, predictions)
@@ -109,15 +116,15 @@ def test_entities_are_golden(labelling: dict[str, Any], number: int) -> None:
     case = labelling["sequence_labelling"][number]
     golds, predictions = case["y_true"], case["y_pred"]
     found = values("tags", golds, predictions)
-    types = entity_types(golds, predictions)
+    types, read_strictly = entity_types(golds, predictions), partial(entity_statistics, read=read_iob2)
     assert found["tag accuracy"] == pytest.approx(case["default"]["accuracy"], abs=1e-12)
     assert found["entity macro F1"] == pytest.approx(case["default"]["macro"][2], abs=1e-12)
     for place, side in enumerate(("precision", "recall", "F1")):
         assert found[f"entity {side}"] == pytest.approx(case["default"]["micro"][place], abs=1e-12)
-        strict = value(entity_score(side, types, read_iob2), golds, predictions)
+        strict = value(f1_metric("strict", read_strictly, types, micro(side)), golds, predictions)
         assert strict == pytest.approx(case["strict_iob2"]["micro"][place], abs=1e-12)
-    assert value(entity_macro_f1(types, read_iob2), golds,
-                 predictions) == pytest.approx(case["strict_iob2"]["macro"][2])
+    strict = value(f1_metric("strict", read_strictly, types, macro), golds, predictions)
+    assert strict == pytest.approx(case["strict_iob2"]["macro"][2])
     for row in per_class("tags", golds, predictions):
         want = case["default"]["per_type"][row.name]
         assert (row.precision, row.recall, row.f1, row.count) == pytest.approx(
@@ -271,7 +278,7 @@ def test_a_class_of_few_rows_may_be_missing_from_a_draw() -> None:
     rows = [1, 1, 2]
     want = metrics.f1_score([golds[row] for row in rows], [predictions[row] for row in rows], average="macro",
                             zero_division=0)
-    assert macro_f1(["a", "b", "c"]).measure(golds, predictions).resampled(counts)[0] == pytest.approx(want)
+    assert macro_f1_of(["a", "b", "c"]).measure(golds, predictions).resampled(counts)[0] == pytest.approx(want)
 
 
 def test_what_is_not_defined_is_said() -> None:
@@ -310,7 +317,7 @@ def test_equal_methods_are_told_apart_one_time_in_twenty() -> None:
     for number in range(200):
         golds = random.integers(3, size=60).tolist()
         sides = [[gold if random.random() < 0.7 else 3 for gold in golds] for _ in range(2)]
-        first, second = (macro_f1([0, 1, 2, 3]).measure(golds, side) for side in sides)
+        first, second = (macro_f1_of([0, 1, 2, 3]).measure(golds, side) for side in sides)
         wrong += exchange_test(first, second, seed=number, draws=200) <= 0.05
     assert wrong <= 20
 

@@ -17,7 +17,7 @@ from saucier.errors import InputError
 from saucier.jobs.finetuning.settings import LabelledFiles
 from saucier.objectives.base import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Example, Tally
+from saucier.tasks.examples import Tally
 from saucier.tasks.task import Task
 from saucier.text.reading.sources import find_sources
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -124,10 +124,10 @@ class Repeats:
     """Where the first leaked row is."""
 
 
-def count_repeats(task: Task, examples: Sequence[Example], train: Sequence[Example]) -> Repeats:
+def count_repeats(task: Task, examples: Sequence[Any], train: Sequence[Any]) -> Repeats:
     """Count repeated rows of a split, and those that the training split has too (none, for that split itself)."""
-    keys = [task.texts(one) for one in examples]
-    known = {task.texts(one) for one in train} if examples is not train else set()
+    keys = [one.texts for one in examples]
+    known = {one.texts for one in train} if examples is not train else set()
     said: dict[tuple[str, ...], set[str]] = {}
     for key, one in zip(keys, examples, strict=True):
         said.setdefault(key, set()).add(repr(task.gold(one)))

@@ -109,13 +109,13 @@ def prediction_row(task: Task, example: Any, answer: Answer) -> PredictionRow:
     """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
     sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
     return PredictionRow(answer.prediction, task.gold(example), example.name,
-                         sure | answer.more | {"texts": task.texts(example)})
+                         sure | answer.more | {"texts": example.texts})
 
 
 def format_answer(task: Task, example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
-    return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(task.texts(example)))}"
+    return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(example.texts))}"
 
 
 def answer_text(task: Task, example: Any, answer: Answer) -> str:
@@ -135,7 +135,7 @@ def hardest_errors(task: Task, found: SplitScores) -> Iterator[str]:
             said, right = map(shorten_text, (answer_text(task, example, answer),
                                              task.format_prediction(example, task.gold(example))))
             yield (f"{example.name}: {said}, not {right}: "
-                   f"{shorten_text(' ‖ '.join(task.texts(example)))}")
+                   f"{shorten_text(' ‖ '.join(example.texts))}")
 
 
 def error_size(answer: Answer, gold: Any) -> float:

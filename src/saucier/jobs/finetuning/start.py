@@ -142,7 +142,7 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
     """Yield all that a body reads and writes in the training rows."""
     task = splits.task
     for one in splits.train:
-        whole = (*task.surrounding_texts(one, body), *task.texts(one), *task.target_texts(one))
+        whole = (*task.surrounding_texts(one, body), *one.texts, *task.target_texts(one))
         yield from (part for part in whole if part)
 
 

@@ -62,21 +62,16 @@ EXACT_SETS = Metric("exact match", lambda golds, predictions: Mean(
 """Share of rows whose labels are all right, and no other is named."""
 
 
-def f1_of(label: Any) -> Metric:
-    """F1 of one class, such as the positive one. Source: van Rijsbergen 1979, §7."""
-    return Metric(f"F1 of {label}", lambda golds, predictions: Sums(
-        outcomes(one_hot(golds, [label]), one_hot(predictions, [label])), micro("F1")))
+Count = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Floats]
+"""From golds, predictions and names to hits, predictions and golds of each name. Shapes: N, N, C -> [N, 3C]."""
 
 
-def macro_f1(labels: Sequence[Any]) -> Metric:
-    """Mean of the classes' F1, each weighing the same. `labels` are all that either side may name."""
-    return Metric("macro F1", lambda golds, predictions: Sums(
-        outcomes(one_hot(golds, labels), one_hot(predictions, labels)), macro))
+def f1_metric(name: str, count: Count, names: Sequence[Any], value: Value, unit: str = "rows") -> Metric:
+    """Score what names stand on both sides: `micro` adds the names up, `macro` averages their F1.
 
-
-def of_sets(name: str, labels: Sequence[Any], value: Value) -> Metric:
-    """Score rows that may have any number of labels, by F1 of all labels together, or the mean of the labels' F1."""
-    return Metric(name, lambda golds, predictions: Sums(set_outcomes(golds, predictions, labels), value))
+    `names` are all that either side may name, or those that matter. Source: van Rijsbergen 1979, §7.
+    """
+    return Metric(name, lambda golds, predictions: Sums(count(golds, predictions, names), value), unit)
 
 
 def matthews(labels: Sequence[Any]) -> Metric:
@@ -105,11 +100,15 @@ def outcomes(golds: Floats, predictions: Floats) -> Floats:
     return np.concatenate([golds * predictions, predictions, golds], axis=1)
 
 
+def class_outcomes(golds: Sequence[Any], predictions: Sequence[Any], labels: Sequence[Any]) -> Floats:
+    """Count where each row has one label."""
+    return outcomes(one_hot(golds, labels), one_hot(predictions, labels))
+
+
 def set_outcomes(golds: Sequence[Collection[Any]], predictions: Sequence[Collection[Any]],
                  labels: Sequence[Any]) -> Floats:
-    """Do the same for sets of labels."""
-    places = {name: place for place, name in enumerate(labels)}
-    return outcomes(many_hot([*map(list, golds)], places), many_hot([*map(list, predictions)], places))
+    """Count where each row has a set of labels."""
+    return outcomes(many_hot(golds, labels), many_hot(predictions, labels))
 
 
 def precision_recall_f1(sums: Floats) -> dict[Side, Floats]:
@@ -161,27 +160,10 @@ def entity_statistics(golds: Sequence[Sequence[str]], predictions: Sequence[Sequ
     return found.reshape(len(golds), -1)
 
 
-def entity_score(side: Side, types: Sequence[str], read: Reader = read_lenient, scheme: str = "") -> Metric:
-    """Precision, recall or F1 of all entities together (micro). Sentences are resampled, not entities."""
-    name = f"entity {side}" + f" ({scheme})" * bool(scheme)
-    return Metric(name, lambda golds, predictions: Sums(entity_statistics(golds, predictions, types, read),
-                                                        micro(side)), "sentences")
-
-
-def entity_macro_f1(types: Sequence[str], read: Reader = read_lenient) -> Metric:
-    """Mean of the types' F1."""
-    return Metric("entity macro F1", lambda golds, predictions: Sums(
-        entity_statistics(golds, predictions, types, read), macro), "sentences")
-
-
-def tag_accuracy() -> Metric:
-    """Share of words whose tag is right. Sentences are resampled, since words of one are not independent."""
-    def measure(golds: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> Sums:
-        rows = [(sum(map(str.__eq__, gold, prediction)), len(gold))
-                for gold, prediction in zip(golds, predictions, strict=True)]
-        return Sums(np.array(rows, dtype=np.float64).reshape(-1, 2), ratio)
-
-    return Metric("tag accuracy", measure, "sentences")
+TAG_ACCURACY = Metric("tag accuracy", lambda golds, predictions: Sums(np.array(
+    [(sum(map(str.__eq__, gold, prediction)), len(gold)) for gold, prediction in zip(golds, predictions, strict=True)],
+    dtype=np.float64).reshape(-1, 2), ratio), "sentences")
+"""Share of words whose tag is right. Sentences are resampled, since words of one are not independent."""
 
 
 PEARSON = Metric("Pearson", lambda golds, predictions: Sums(sum_moments(golds, predictions), pearson_of))

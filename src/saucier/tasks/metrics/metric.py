@@ -10,7 +10,7 @@ Axes: N examples, k statistics of an example, R draws.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, Self
 
@@ -43,7 +43,8 @@ class Measurement(Protocol):
 
     @property
     def count(self) -> int:
-        """Count the examples that the score is about."""
+        """Count the examples that the score is about: as a rule all."""
+        return len(self)
 
     def resampled(self, counts: Floats) -> Floats:
         """Give the score of data that hold each example so often. Shapes: [R, N] -> [R]."""
@@ -53,7 +54,7 @@ class Measurement(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(Measurement):
     """A score that is a function of sums over examples: accuracy, F1, Matthews, Pearson, BLEU. Shapes: [N, k]."""
 
     statistics: Floats
@@ -61,11 +62,6 @@ class Sums:
 
     def __len__(self) -> int:
         return len(self.statistics)
-
-    @property
-    def count(self) -> int:
-        """All examples."""
-        return len(self)
 
     def resampled(self, counts: Floats) -> Floats:
         """See `Measured`."""
@@ -77,7 +73,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class Mean(Measurement):
     """The mean of a value over the examples that count: a share of right answers, where each is 0 or 1.
 
     Shapes: values, counted [N]; counted is 0 or 1.
@@ -107,14 +103,9 @@ class Mean:
         """See `Measured`."""
         return self.sums.exchanged(other.sums, swaps)
 
-    @property
-    def is_share(self) -> bool:
-        """Tell whether every value is 0 or 1."""
-        return bool(np.isin(self.values[self.counted > 0], (0.0, 1.0)).all())
-
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class Ranks(Measurement):
     """Spearman's correlation, which is of no such form: a drawn example changes the ranks of all others.
 
     The ranks are made again in every draw, ties in the middle, so that nothing is taken for fixed that is not.
@@ -126,11 +117,6 @@ class Ranks:
 
     def __len__(self) -> int:
         return len(self.golds)
-
-    @property
-    def count(self) -> int:
-        """All examples."""
-        return len(self)
 
     def resampled(self, counts: Floats) -> Floats:
         """See `Measured`."""
@@ -160,8 +146,7 @@ def weighted_ranks(values: Floats, counts: Floats) -> Floats:
     starts = np.flatnonzero(np.diff(group[order], prepend=-1))
     sizes = np.add.reduceat(counts[:, order], starts, axis=1)
     before = np.cumsum(sizes, axis=1) - sizes
-    ranks: Floats = (before + (sizes + 1) / 2)[:, group]
-    return ranks
+    return np.take(before + (sizes + 1) / 2, group, axis=1)
 
 
 def weighted_correlation(first: Floats, second: Floats, counts: Floats) -> Floats:
@@ -193,7 +178,7 @@ def interval(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRAW
     which the score is not defined (a constant side of a correlation) are left out; NaN where all are.
     Source: Efron and Tibshirani 1993, §13.3; Wilson 1927, by Brown, Cai and DasGupta 2001, §3.1.1.
     """
-    if isinstance(measured, Mean) and measured.is_share:
+    if isinstance(measured, Mean) and np.isin(measured.values[measured.counted > 0], (0.0, 1.0)).all():
         return wilson(float((measured.values * measured.counted).sum()), measured.count)
     return percentiles(bootstrap(measured, seed=seed, draws=draws))
 
@@ -216,8 +201,7 @@ def ratio(sums: Floats) -> Floats:
 def quotient(above: Floats, below: Floats, otherwise: float = 0.0) -> Floats:
     """Divide; `otherwise` where the divisor is 0. Shapes: any, equal."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Floats = np.where(below != 0, above / below, otherwise)
-    return found
+        return np.where(below != 0, above / below, otherwise)
 
 
 def percentiles(drawn: Floats) -> tuple[float, float]:
@@ -283,15 +267,13 @@ def indicator(values: Sequence[bool]) -> Floats:
 
 def one_hot(values: Sequence[Any], names: Sequence[Any]) -> Floats:
     """Tell by a 1 which name each value is; a row of zeros for a value that is none. Shapes: N, C -> [N, C]."""
-    places = {name: place for place, name in enumerate(names)}
-    return many_hot([[value] for value in values], places)
+    return many_hot([[value] for value in values], names)
 
 
-def many_hot(sets: Sequence[Sequence[Any]], places: dict[Any, int]) -> Floats:
+def many_hot(sets: Sequence[Collection[Any]], names: Sequence[Any]) -> Floats:
     """Tell by 1s which names each set holds. Shapes: N, C -> [N, C]."""
-    found = np.zeros((len(sets), len(places)))
-    for row, names in enumerate(sets):
-        for name in names:
-            if name in places:
-                found[row, places[name]] = 1.0
+    found = np.zeros((len(sets), len(names)))
+    places = {name: place for place, name in enumerate(names)}
+    for row, held in enumerate(sets):
+        found[row, [places[name] for name in held if name in places]] = 1.0
     return found

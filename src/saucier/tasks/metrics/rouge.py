@@ -18,17 +18,16 @@ letters; `-y` to `-i` only after a consonant that is not the first letter; `-all
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from saucier.errors import InputError
 
 Condition = Callable[[str], bool]
-Rule = tuple[str, str, Condition | None]
+Rule = tuple[str, str | Callable[[str], str], Condition]
+"""An ending; what is written in its place, or what makes the word of what is before it; and whether it may go."""
 
 IRREGULAR = {form: stem for stem, forms in {
     "sky": "sky skies", "die": "dying", "lie": "lying", "tie": "tying", "news": "news", "inning": "innings inning",
@@ -38,51 +37,59 @@ IRREGULAR = {form: stem for stem, forms in {
 
 def porter_stem(word: str) -> str:
     """Give the stem of an English word in lower case."""
-    if word in IRREGULAR:
-        return IRREGULAR[word]
-    if len(word) <= 2:
-        return word
-    for step in (_plural, _past, _final_y, _double_suffix, partial(_apply, rules=SUFFIX),
-                 partial(_apply, rules=LONG_SUFFIX), _final_e, _double_l):
-        word = step(word)
+    if word in IRREGULAR or len(word) <= 2:
+        return IRREGULAR.get(word, word)
+    for rules in STEPS:
+        word = _apply(word, rules)
     return word
-
-
-def _is_consonant(word: str, place: int) -> bool:
-    """Tell vowels: a e i o u, and y after a consonant."""
-    if word[place] in "aeiou":
-        return False
-    return word[place] != "y" or place == 0 or not _is_consonant(word, place - 1)
-
-
-def _measure(stem: str) -> int:
-    kinds = [_is_consonant(stem, place) for place in range(len(stem))]
-    return sum(now and not before for before, now in itertools.pairwise(kinds))
-
-
-def _positive(stem: str) -> bool:
-    return _measure(stem) > 0
-
-
-def _above_one(stem: str) -> bool:
-    return _measure(stem) > 1
-
-
-def _short(word: str) -> bool:
-    """Tell Porter's *o: consonant, vowel, consonant other than w, x, y; in this variant also just vowel, consonant."""
-    kinds = [_is_consonant(word, place) for place in range(len(word))]
-    if len(word) == 2:
-        return kinds == [False, True]
-    return kinds[-3:] == [True, False, True] and word[-1] not in "wxy"
 
 
 def _apply(word: str, rules: tuple[Rule, ...]) -> str:
     """Let the first rule whose ending fits decide (so longer endings come first)."""
     for ending, replacement, condition in rules:
         if word.endswith(ending):
-            head = word[:len(word) - len(ending)]
-            return head + replacement if condition is None or condition(head) else word
+            head = word.removesuffix(ending)
+            if not condition(head):
+                return word
+            return head + replacement if isinstance(replacement, str) else replacement(head)
     return word
+
+
+def _shape(word: str) -> str:
+    """Write v for each vowel (a e i o u, and y after a consonant) and c for each consonant."""
+    found = ""
+    for letter in word:
+        found += "v" if letter in "aeiou" or (letter == "y" and found.endswith("c")) else "c"
+    return found
+
+
+def _measure_above(least: int) -> Condition:
+    return lambda stem: _shape(stem).count("vc") > least
+
+
+def _short(word: str) -> bool:
+    """Tell Porter's *o: consonant, vowel, consonant other than w, x, y; in this variant also just vowel, consonant."""
+    shape = _shape(word)
+    return shape == "vc" or (shape.endswith("cvc") and word[-1] not in "wxy")
+
+
+def _mend(head: str) -> str:
+    """Give back what `-ed` and `-ing` had taken: conflat(e), hop(p), fil(e)."""
+    if head.endswith(("at", "bl", "iz")):
+        return head + "e"
+    shape = _shape(head)
+    if head[-2:-1] == head[-1] and shape.endswith("c"):
+        return head if head[-1] in "lsz" else head[:-1]
+    return head + "e" if shape.count("vc") == 1 and _short(head) else head
+
+
+def _end_in_i(head: str) -> str:
+    """Put `-i` where `-ies` or `-ied` was, and `-ie` in a word of four letters."""
+    return head + ("ie" if len(head) == 1 else "i")
+
+
+def _always(head: str) -> bool:
+    return True
 
 
 def _rules(table: str, condition: Condition) -> tuple[Rule, ...]:
@@ -91,66 +98,26 @@ def _rules(table: str, condition: Condition) -> tuple[Rule, ...]:
     return tuple((ending, replacement, condition) for ending, replacement in pairs)
 
 
-PLURAL: tuple[Rule, ...] = (("sses", "ss", None), ("ies", "i", None), ("ss", "ss", None), ("s", "", None))
-DOUBLE_SUFFIX = _rules("ational:ate tional:tion enci:ence anci:ance izer:ize bli:ble alli:al entli:ent eli:e ousli:ous "
-                       "ization:ize ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al "
-                       "iviti:ive biliti:ble fulli:ful", _positive)
-SUFFIX = _rules("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:", _positive)
+PLURAL: tuple[Rule, ...] = (("ies", _end_in_i, _always), *_rules("sses:ss ss:ss s:", _always))
+PAST: tuple[Rule, ...] = (
+    ("ied", _end_in_i, _always), ("eed", "ee", _measure_above(0)),
+    *((ending, _mend, lambda head: "v" in _shape(head)) for ending in ("ed", "ing")))
+FINAL_Y: tuple[Rule, ...] = (("y", "i", lambda head: len(head) > 1 and _shape(head).endswith("c")),)
+DOUBLE_SUFFIX: tuple[Rule, ...] = (
+    ("alli", lambda head: _apply(head + "al", DOUBLE_SUFFIX), _measure_above(0)),
+    ("logi", "log", lambda head: "vc" in _shape(head + "l")),
+    *_rules("ational:ate tional:tion enci:ence anci:ance izer:ize bli:ble entli:ent eli:e ousli:ous ization:ize "
+            "ation:ate ator:ate alism:al iveness:ive fulness:ful ousness:ous aliti:al iviti:ive biliti:ble fulli:ful",
+            _measure_above(0)))
+SUFFIX = _rules("icate:ic ative: alize:al iciti:ic ical:ic ful: ness:", _measure_above(0))
 LONG_SUFFIX: tuple[Rule, ...] = (
-    *_rules("al: ance: ence: er: ic: able: ible: ant: ement: ment: ent:", _above_one),
-    ("ion", "", lambda head: _above_one(head) and head[-1] in "st"),
-    *_rules("ou: ism: ate: iti: ous: ive: ize:", _above_one))
-
-
-def _plural(word: str) -> str:
-    if word.endswith("ies") and len(word) == 4:
-        return word[:-1]
-    return _apply(word, PLURAL)
-
-
-def _past(word: str) -> str:
-    if word.endswith("ied"):
-        return word[:-1] if len(word) == 4 else word[:-2]
-    if word.endswith("eed"):
-        return word[:-1] if _positive(word[:-3]) else word
-    for ending in ("ed", "ing"):
-        head = word[:-len(ending)]
-        if word.endswith(ending) and not all(_is_consonant(head, place) for place in range(len(head))):
-            return _mend(head)
-    return word
-
-
-def _mend(head: str) -> str:
-    """Give back what `-ed` and `-ing` had taken: conflat(e), hop(p), fil(e)."""
-    if head.endswith(("at", "bl", "iz")):
-        return head + "e"
-    if len(head) > 1 and head[-1] == head[-2] and _is_consonant(head, len(head) - 1):
-        return head if head[-1] in "lsz" else head[:-1]
-    return head + "e" if _measure(head) == 1 and _short(head) else head
-
-
-def _final_y(word: str) -> str:
-    head = word[:-1]
-    return head + "i" if word.endswith("y") and len(head) > 1 and _is_consonant(head, len(head) - 1) else word
-
-
-def _double_suffix(word: str) -> str:
-    if word.endswith("alli") and _positive(word[:-4]):
-        return _double_suffix(word[:-2])
-    if word.endswith("logi"):
-        return word[:-1] if _positive(word[:-3]) else word
-    return _apply(word, DOUBLE_SUFFIX)
-
-
-def _final_e(word: str) -> str:
-    head = word[:-1]
-    if word.endswith("e") and (_above_one(head) or (_measure(head) == 1 and not _short(head))):
-        return head
-    return word
-
-
-def _double_l(word: str) -> str:
-    return word[:-1] if word.endswith("ll") and _above_one(word[:-1]) else word
+    ("ion", "", lambda head: _measure_above(1)(head) and head[-1] in "st"),
+    *_rules("al: ance: ence: er: ic: able: ible: ant: ement: ment: ent: ou: ism: ate: iti: ous: ive: ize:",
+            _measure_above(1)))
+FINAL_E: tuple[Rule, ...] = (
+    ("e", "", lambda head: _measure_above(1)(head) or (_measure_above(0)(head) and not _short(head))),)
+DOUBLE_L: tuple[Rule, ...] = (("ll", "l", lambda head: _measure_above(1)(head + "l")),)
+STEPS = (PLURAL, PAST, FINAL_Y, DOUBLE_SUFFIX, SUFFIX, LONG_SUFFIX, FINAL_E, DOUBLE_L)
 
 
 STEM_LONGER_THAN = 3

@@ -82,11 +82,9 @@ def two_levels(gaps: Floats, weights: Floats, *, seed: int = 0, draws: int = DRA
 
 def resample_means(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats:
     """Draw units with replacement; give how far each draw's mean is from the whole mean. Shapes: [N], [N] -> [R]."""
-    found = np.concatenate([(counts @ gaps) / (counts @ weights)
-                            for counts in resampling_weights(len(gaps), seed=seed, draws=draws)])
-    whole: float = gaps.sum() / weights.sum()
-    drawn: Floats = found - whole
-    return drawn
+    found: Floats = np.concatenate([(counts @ gaps) / (counts @ weights)
+                                    for counts in resampling_weights(len(gaps), seed=seed, draws=draws)])
+    return found - float(gaps.sum() / weights.sum())
 
 
 def resampling_weights(count: int, *, seed: int, draws: int) -> Iterator[Floats]:

@@ -21,7 +21,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -91,9 +90,9 @@ def bleu(hypotheses: Sequence[str], references: References, *, lowercase: bool =
     Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
     Source: Papineni et al. 2002, "BLEU", §2; Post 2018, arXiv:1804.08771, for tokenization and signature.
     """
-    metric = _sacrebleu().metrics.BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth_method,
-                                       smooth_value=smooth_value, effective_order=use_effective_order)
-    return _corpus(metric, hypotheses, references)
+    return _corpus(_sacrebleu().metrics.BLEU(lowercase=lowercase, tokenize=tokenize, smooth_method=smooth_method,
+                                             smooth_value=smooth_value, effective_order=use_effective_order),
+                   hypotheses, references)
 
 
 def chrf(hypotheses: Sequence[str], references: References, *, char_order: int = 6, word_order: int = 0, beta: int = 2,
@@ -105,9 +104,9 @@ def chrf(hypotheses: Sequence[str], references: References, *, char_order: int =
     Errors: `InputError` where sacrebleu is missing, where nothing is given, or where the lengths differ.
     Source: Popović 2015, "chrF", §2; Popović 2017, "chrF++".
     """
-    metric = _sacrebleu().metrics.CHRF(char_order=char_order, word_order=word_order, beta=beta,
-                                       whitespace=not remove_whitespace, eps_smoothing=eps_smoothing)
-    return _corpus(metric, hypotheses, references)
+    return _corpus(_sacrebleu().metrics.CHRF(char_order=char_order, word_order=word_order, beta=beta,
+                                             whitespace=not remove_whitespace, eps_smoothing=eps_smoothing),
+                   hypotheses, references)
 
 
 def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) -> Sums:
@@ -125,15 +124,14 @@ def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) 
     return Sums(np.array(statistics, dtype=np.float64), value)
 
 
-def _sacrebleu() -> ModuleType:
+def _sacrebleu() -> Any:
     try:
         import sacrebleu
         import sacrebleu.metrics
     except ModuleNotFoundError:
         raise InputError("BLEU and chrF need sacrebleu, which is not installed",
                          remedy="pip install 'saucier[translation]'") from None
-    module: ModuleType = sacrebleu
-    return module
+    return sacrebleu
 
 
 def _corpus(metric: Any, hypotheses: Sequence[str], references: References) -> TranslationScore:
@@ -161,23 +159,17 @@ def normalize_answer(text: str) -> str:
     return " ".join(ARTICLES.sub(" ", text.lower().translate(WITHOUT_PUNCTUATION)).split())
 
 
-def exact_match(prediction: str, gold: AnswerGold) -> float:
-    """Give 1 where the prediction is one of the references."""
-    return max(float(normalize_answer(prediction) == normalize_answer(reference)) for reference in gold or [""])
-
-
-def answer_f1(prediction: str, gold: AnswerGold) -> float:
-    """Give the F1 of the words, with the best of the references."""
-    return max(word_f1(normalize_answer(prediction).split(), normalize_answer(reference).split()) for reference in gold
-               or [""])
-
-
 def word_f1(ours: list[str], theirs: list[str]) -> float:
     """Compare two lists of words; where one is empty, 1 if both are."""
     if not ours or not theirs:
         return float(ours == theirs)
     common = (Counter(ours) & Counter(theirs)).total()
     return 2 * common / (len(ours) + len(theirs))
+
+
+def same_words(ours: list[str], theirs: list[str]) -> float:
+    """Give 1 where two lists of words are equal."""
+    return float(ours == theirs)
 
 
 def answerable(gold: AnswerGold) -> bool:
@@ -189,22 +181,14 @@ PARTS: dict[str, Callable[[AnswerGold], bool]] = {
     "": lambda gold: True, " (answerable)": answerable, " (unanswerable)": lambda gold: not answerable(gold)}
 
 
-def span_exact_match(part: str = "") -> Metric:
-    """Share of questions with an exact answer, among all or one of `PARTS`."""
-    return Metric("exact match" + part, lambda golds, predictions: over_questions(
-        exact_match, golds, predictions, part), "questions")
+def span_metric(name: str, compare: Callable[[list[str], list[str]], float], part: str = "") -> Metric:
+    """Mean over the questions of one of `PARTS` of how an answer compares with the best of its references."""
+    def measure(golds: Sequence[AnswerGold], predictions: Sequence[str]) -> Mean:
+        values = [max(compare(normalize_answer(prediction).split(), normalize_answer(one).split())
+                      for one in gold or [""]) for gold, prediction in zip(golds, predictions, strict=True)]
+        return Mean(np.array(values), indicator([PARTS[part](gold) for gold in golds]))
 
-
-def span_f1(part: str = "") -> Metric:
-    """Mean F1 of the answers, among all or one of `PARTS`."""
-    return Metric("F1" + part, lambda golds, predictions: over_questions(answer_f1, golds, predictions, part),
-                  "questions")
-
-
-def over_questions(score: Callable[[str, AnswerGold], float], golds: Sequence[AnswerGold], predictions: Sequence[str],
-                   part: str) -> Mean:
-    """Average a score over the questions of a part."""
-    return Mean(np.array([*map(score, predictions, golds)]), indicator([PARTS[part](gold) for gold in golds]))
+    return Metric(name + part, measure, "questions")
 
 
 TextGold = str | Sequence[str]

@@ -20,7 +20,8 @@ predictions are, row by row:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from saucier.errors import InputError, suggest_name
@@ -33,36 +34,34 @@ from saucier.tasks.metrics.labels import (
     RECIPROCAL_RANKS,
     ROOT_MEAN_SQUARED_ERROR,
     SPEARMAN,
+    TAG_ACCURACY,
     ClassScore,
     Side,
     accuracy,
+    class_outcomes,
     class_scores,
     cut_at,
-    entity_macro_f1,
-    entity_score,
     entity_statistics,
     entity_types,
-    f1_of,
+    f1_metric,
     macro,
-    macro_f1,
     matthews,
     micro,
-    of_sets,
-    outcomes,
     set_outcomes,
-    tag_accuracy,
 )
-from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval, one_hot
+from saucier.tasks.metrics.metric import TEST_DRAWS, Metric, compare_values, full_value, interval
 from saucier.tasks.metrics.statistics import Difference
 from saucier.tasks.metrics.texts import (
     BLEU,
     CHRF,
+    PARTS,
     PERPLEXITY,
     TEXT_MATCH,
     answerable,
     rouge_metric,
-    span_exact_match,
-    span_f1,
+    same_words,
+    span_metric,
+    word_f1,
 )
 from saucier.tasks.tag_schemes import SCHEMES, are_entities
 
@@ -132,29 +131,45 @@ def class_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Me
     """Accuracy and macro F1; of two classes also Matthews' correlation, and F1 of the positive one (the last)."""
     labels = labels_of(golds, *predictions)
     two = (matthews(labels), f1_of(labels[-1])) if len(labels) == 2 else ()
-    return accuracy(), macro_f1(labels), *two
+    return accuracy(), f1_metric("macro F1", class_outcomes, labels, macro), *two
+
+
+def f1_of(label: Any) -> Metric:
+    """F1 of one class, such as the positive one."""
+    return f1_metric(f"F1 of {label}", class_outcomes, [label], micro("F1"))
 
 
 def many_label_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Micro and macro F1, and rows that are right altogether."""
     labels = set_labels(golds, *predictions)
-    return of_sets("micro F1", labels, micro("F1")), of_sets("macro F1", labels, macro), EXACT_SETS
+    return (f1_metric("micro F1", set_outcomes, labels, micro("F1")),
+            f1_metric("macro F1", set_outcomes, labels, macro), EXACT_SETS)
 
 
 def tag_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Entities' precision, recall and F1; where the gold tags mark none (parts of speech) accuracy."""
     if not are_entities(tag for tags in golds for tag in tags):
-        return (tag_accuracy(),)
+        return (TAG_ACCURACY,)
     types = entity_types(golds, *predictions)
-    return (entity_score("F1", types), entity_score("precision", types), entity_score("recall", types),
-            entity_macro_f1(types), tag_accuracy())
+    return (*entity_scores(types),
+            f1_metric("entity macro F1", entity_statistics, types, macro, "sentences"), TAG_ACCURACY)
+
+
+SIDES: tuple[Side, ...] = ("F1", "precision", "recall")
+
+
+def entity_scores(types: Sequence[str], scheme: str = "") -> tuple[Metric, ...]:
+    """Score all entities together (micro), as a scheme reads them. Sentences are resampled, not entities."""
+    count = partial(entity_statistics, read=SCHEMES[scheme or "lenient"])
+    return tuple(f1_metric(f"entity {side}" + f" ({scheme})" * bool(scheme), count, types, micro(side), "sentences")
+                 for side in SIDES)
 
 
 def span_metrics(golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
     """Exact match and F1; where some questions have no answer, also of either part."""
-    parts = ("", " (answerable)", " (unanswerable)")
     split = any(map(answerable, golds)) and not all(map(answerable, golds))
-    return tuple(kind(part) for part in (parts if split else parts[:1]) for kind in (span_exact_match, span_f1))
+    return tuple(span_metric(name, compare, part) for part in (PARTS if split else [""])
+                 for name, compare in (("exact match", same_words), ("F1", word_f1)))
 
 
 def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) -> tuple[Metric, ...]:
@@ -167,9 +182,7 @@ def further_metrics(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]
             return (MEAN_ABSOLUTE_ERROR,)
         case "tags":
             types = entity_types(golds, *predictions)
-            sides: tuple[Side, ...] = ("F1", "precision", "recall")
-            return tuple(entity_score(side, types, SCHEMES[scheme], scheme)
-                         for scheme in ("iob2", "bioes") for side in sides)
+            return *entity_scores(types, "iob2"), *entity_scores(types, "bioes")
         case "texts":
             return (rouge_metric("ROUGE-Lsum", "rougeLsum"),)
         case _:
@@ -211,7 +224,7 @@ def per_class(kind: str, golds: Sequence[Any], predictions: Sequence[Any]) -> tu
     match kind:
         case "classes":
             names = labels_of(golds, predictions)
-            return class_scores(outcomes(one_hot(golds, names), one_hot(predictions, names)), names)
+            return class_scores(class_outcomes(golds, predictions, names), names)
         case "many_labels":
             names = set_labels(golds, predictions)
             return class_scores(set_outcomes(golds, predictions, names), names)

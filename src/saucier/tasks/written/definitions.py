@@ -307,27 +307,17 @@ class Mixture(Config):
     """How often each comes."""
 
     @model_validator(mode="after")
-    def tasks_are_told_apart(self) -> Self:
-        """There are two tasks or more, or a column that names them."""
-        if self.by is None and len(self.tasks) < 2:
-            raise ValueError("tasks are needed: name the column that tells them apart with task.by=COLUMN, or two "
-                             "tasks or more, each with files of its own, as task.tasks in a file of settings")
-        return self
-
-    @model_validator(mode="after")
-    def tasks_of_a_column_are_alike(self) -> Self:
-        """Tasks that a column names read the same columns."""
+    def tasks_fit_together(self) -> Self:
+        """There are two tasks or more, with rates that are theirs; or a column names them, and all read its columns."""
         def form(task: Config) -> dict[str, object]:
             return task.model_dump(exclude=set(LEARNED))
 
+        if self.by is None and len(self.tasks) < 2:
+            raise ValueError("tasks are needed: name the column that tells them apart with task.by=COLUMN, or two "
+                             "tasks or more, each with files of its own, as task.tasks in a file of settings")
         if self.by is not None and (other := [name for name, one in self.tasks.items()
                                               if form(one.task) != form(self.each)]):
             raise ValueError(f"{other[0]} is not like task.each, and tasks in a column are all alike")
-        return self
-
-    @model_validator(mode="after")
-    def all_declared(self) -> Self:
-        """Declared rates are those of all tasks."""
         if self.by is None and isinstance(self.rates, Declared) and self.rates.rates.keys() != self.tasks.keys():
             raise ValueError(f"rates are of {', '.join(self.rates.rates)}, and the tasks are {', '.join(self.tasks)}")
         return self

@@ -25,8 +25,8 @@ from saucier.tasks.written.prompts import (
     Prompt,
     PromptResponse,
     begin_token,
+    end_token,
     is_encoder_decoder,
-    no_end_error,
     pack_rows,
 )
 from saucier.tasks.written.task import WritingTask
@@ -52,61 +52,21 @@ class Message:
 Messages = tuple[Message, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedConversation:
-    """A conversation as text."""
-
-    text: str
-    answers: tuple[tuple[int, int], ...] = ()
-    """Where each answer begins and ends, with what ends it."""
-
-
 def render_conversation(messages: Messages, template: Markers | ChatTemplate,
-                        tokenizer: Tokenizer) -> RenderedConversation:
-    """Write a conversation; what is learned of it are the assistant's turns, all of them.
+                        tokenizer: Tokenizer) -> tuple[str, list[tuple[int, int]]]:
+    """Write a conversation, and say where each of its answers begins and ends, with what ends it.
 
-    Raises `InputError` for a tokenizer without an end token or template, and for a template that writes the beginning
-    of a conversation differently once it goes on.
+    An answer is what the text gains over the text that asks for it. Raises `InputError` for a tokenizer without an end
+    token or template, and for a template that writes the beginning of a conversation differently once it goes on.
     """
-    match template:
-        case Markers():
-            return render_markers(messages, template, tokenizer)
-        case ChatTemplate():
-            return render_template(messages, template, tokenizer)
-
-
-def render_markers(messages: Messages, template: Markers, tokenizer: Tokenizer) -> RenderedConversation:
-    """Write each turn after its marker."""
-    text, answers = "", []
-    for one in messages:
-        text += getattr(template, one.role)
-        start = len(text)
-        text += one.content
-        if one.role == ASSISTANT:
-            text += end_marker(tokenizer)
-            answers.append((start, len(text)))
-        text += template.between
-    return RenderedConversation(text.removesuffix(template.between), tuple(answers))
-
-
-def end_marker(tokenizer: Tokenizer) -> str:
-    """Return what ends an answer. Raises `InputError` where the tokenizer has nothing for it."""
-    if "eos" not in tokenizer.names:
-        raise no_end_error()
-    return tokenizer.names["eos"]
-
-
-def render_template(messages: Messages, template: ChatTemplate, tokenizer: Tokenizer) -> RenderedConversation:
-    """Let the tokenizer's template write; an answer is what it adds to the text that asks for it."""
     text, answers = "", []
     for number, one in enumerate(messages):
-        if one.role != ASSISTANT:
-            continue
-        text = refuse_rewritten(text, render_request(messages[:number], template, tokenizer))
-        start = len(text)
-        text = refuse_rewritten(text, apply_template(messages[:number + 1], template, tokenizer))
-        answers.append((start, len(text)))
-    return RenderedConversation(text, tuple(answers))
+        if one.role == ASSISTANT:
+            text = refuse_rewritten(text, write_messages(messages[:number], template, tokenizer, asks=True))
+            start = len(text)
+            text = refuse_rewritten(text, write_messages(messages[:number + 1], template, tokenizer))
+            answers.append((start, len(text)))
+    return text, answers
 
 
 def refuse_rewritten(before: str, after: str) -> str:
@@ -118,26 +78,17 @@ def refuse_rewritten(before: str, after: str) -> str:
     return after
 
 
-def render_request(messages: Messages, template: Markers | ChatTemplate, tokenizer: Tokenizer) -> str:
-    """Write a conversation up to where the assistant begins to answer."""
-    match template:
-        case Markers():
-            said = "".join(getattr(template, one.role) + one.content + (end_marker(tokenizer) if one.role == ASSISTANT
-                                                                        else "") + template.between for one in messages)
-            return said + template.assistant
-        case ChatTemplate():
-            return apply_template(messages, template, tokenizer, asks=True)
-
-
-def apply_template(messages: Messages, template: ChatTemplate, tokenizer: Tokenizer, *, asks: bool = False) -> str:
-    """Fill the tokenizer's template, in its sandbox."""
-    return tokenizer.apply_chat_template([{"role": one.role, "content": one.content} for one in messages],
-                                         add_generation_prompt=asks, template=template.name)
-
-
-def count_answers(messages: Sequence[Message]) -> int:
-    """Count the answers."""
-    return sum(one.role == ASSISTANT for one in messages)
+def write_messages(messages: Messages, template: Markers | ChatTemplate, tokenizer: Tokenizer, *,
+                   asks: bool = False) -> str:
+    """Write turns by the tokenizer's template, or each after its marker; `asks`: up to where the assistant begins."""
+    if isinstance(template, ChatTemplate):
+        return tokenizer.apply_chat_template([{"role": one.role, "content": one.content} for one in messages],
+                                             add_generation_prompt=asks, template=template.name)
+    text = ""
+    for one in messages:
+        ending = end_token(tokenizer) if one.role == ASSISTANT else ""
+        text += getattr(template, one.role) + one.content + ending + template.between
+    return text + template.assistant if asks else text.removesuffix(template.between)
 
 
 MESSAGES = Column("messages", ("messages", "conversations", "conversation"))
@@ -204,7 +155,7 @@ class InstructionTask(WritingTask):
     def request(self, before: Messages, encoding: Encoding) -> Prompt:
         """Return what is read before an answer."""
         template = self.template(encoding.body)
-        text = render_request(before, template, encoding.tokenizer)
+        text = write_messages(before, template, encoding.tokenizer, asks=True)
         if template is NO_MARKERS:
             text = text.removesuffix(template.between)
         return Prompt("", text, framed=isinstance(template, Markers))
@@ -298,9 +249,9 @@ def encode_conversations(task: InstructionTask, examples: Sequence[Conversation]
 
 def encode_conversation(messages: Messages, template: Markers | ChatTemplate, encoding: Encoding) -> Row:
     """Return the ids of a conversation, and which of them are learned. Shapes: [L]."""
-    text = render_conversation(messages, template, encoding.tokenizer)
-    found = encoding.tokenizer.encode_with_offsets([text.text])[0]
-    learned = [any(start < last and first < end for start, end in text.answers) for first, last in found.offsets]
+    text, answers = render_conversation(messages, template, encoding.tokenizer)
+    found = encoding.tokenizer.encode_with_offsets([text])[0]
+    learned = [any(start < last and first < end for start, end in answers) for first, last in found.offsets]
     begin = begin_token(encoding.tokenizer) if isinstance(template, Markers) else []
     ids = [*begin, *encoding.tokenizer.published_ids(found.ids)]
     return ids, np.array([*(False for _ in begin), *learned], dtype=bool)

@@ -107,20 +107,31 @@ class EncodedPiece:
     loose: list[int]
 
     def shortened(self, count: int, side: str) -> list[int]:
-        """Leave out `count` of the loose tokens, the last ones or (side "left") the first."""
+        """Leave out `count` of the loose tokens, the last ones or (side "left") the first.
+
+        Raises `InputError` where there are not so many.
+        """
+        if count > len(self.loose):
+            raise no_room_error(len(self.ids) - len(self.loose))
         if not count:
             return self.ids
         gone = set(self.loose[:count] if side == "left" else self.loose[-count:])
         return [number for place, number in enumerate(self.ids) if place not in gone]
 
 
-def encode_pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool) -> list[EncodedPiece]:
-    """Encode prompts, in the tokenizer's frame or without any."""
+def encode_pieces(tokenizer: Tokenizer, prompts: Sequence[Prompt], *, framed: bool,
+                  begin: Sequence[int] = ()) -> list[EncodedPiece]:
+    """Encode prompts in the tokenizer's frame, or after `begin` alone."""
     surrounded = any(one.text != one.whole for one in prompts)
     encode = tokenizer.encode_with_offsets if surrounded else tokenizer.encodings
     found = encode([one.whole for one in prompts], framed) if prompts else []
-    return [EncodedPiece(set_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer),
-                         text_token_places(encoding, prompt)) for encoding, prompt in zip(found, prompts, strict=True)]
+    pieces = []
+    for encoding, prompt in zip(found, prompts, strict=True):
+        before = begin if prompt.framed else ()
+        ids = set_language(tokenizer.published_ids(encoding.ids), prompt.language, tokenizer)
+        pieces.append(EncodedPiece([*before, *ids],
+                                   [len(before) + place for place in text_token_places(encoding, prompt)]))
+    return pieces
 
 
 def set_language(ids: list[int], language: str | None, tokenizer: Tokenizer) -> list[int]:
@@ -162,33 +173,17 @@ def encode_prompts(prompts: Sequence[Prompt], encoding: Encoding, room: int) -> 
     Raises `InputError` where even the words around the text are too long.
     """
     both = is_encoder_decoder(encoding.body)
-    found = encode_framed(prompts, encoding.tokenizer, both=both)
+    found = encode_pieces(encoding.tokenizer, prompts, framed=both,
+                          begin=() if both else begin_token(encoding.tokenizer))
     excess = np.array([max(0, len(one.ids) - room) for one in found], dtype=np.int64)
     side = encoding.tokenizer.handling.truncation_side
-    return [cut_piece(one, int(count), side) for one, count in zip(found, excess, strict=True)], excess
-
-
-def encode_framed(prompts: Sequence[Prompt], tokenizer: Tokenizer, *, both: bool) -> list[EncodedPiece]:
-    """Encode prompts: an encoder's in the tokenizer's frame, a decoder's after the token that begins a text."""
-    if both:
-        return encode_pieces(tokenizer, prompts, framed=True)
-    found = encode_pieces(tokenizer, prompts, framed=False)
-    begin = begin_token(tokenizer)
-    return [EncodedPiece([*begin, *one.ids], [place + len(begin) for place in one.loose]) if prompt.framed else one
-            for one, prompt in zip(found, prompts, strict=True)]
+    return [one.shortened(int(count), side) for one, count in zip(found, excess, strict=True)], excess
 
 
 def begin_token(tokenizer: Tokenizer) -> list[int]:
     """Return what a decoder's row begins with: the token that begins a text, or that which ends the one before."""
     begin = tokenizer.bos_id if tokenizer.bos_id is not None else tokenizer.eos_id
     return [] if begin is None else [begin]
-
-
-def cut_piece(piece: EncodedPiece, count: int, side: str) -> list[int]:
-    """Shorten a row. Raises `InputError` where its text has fewer tokens than must go."""
-    if count > len(piece.loose):
-        raise no_room_error(len(piece.ids) - len(piece.loose))
-    return piece.shortened(count, side)
 
 
 def encode_responses(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: int | None) -> EncodedExamples:
@@ -239,21 +234,21 @@ def encode_one_row(pairs: Sequence[PromptResponse], encoding: Encoding, tokens: 
     Where a row is too long, the longer of both is cut. Source: Radford et al. 2018, §3.1; Wei et al. 2022 (FLAN).
     """
     side = encoding.tokenizer.handling.truncation_side
-    prompts = encode_framed([one.prompt for one in pairs], encoding.tokenizer, both=False)
+    prompts = encode_pieces(encoding.tokenizer, [one.prompt for one in pairs], framed=False,
+                            begin=begin_token(encoding.tokenizer))
     found = encode_pieces(encoding.tokenizer, [Prompt("", one.response or "") for one in pairs], framed=False)
-    end = encoding.tokenizer.eos_id
-    if end is None:
-        raise no_end_error()
+    end = encoding.tokenizer.token_to_id(end_token(encoding.tokenizer))
+    assert end is not None, "a special token is in the vocabulary"
     responses = [EncodedPiece([*one.ids, end], list(range(len(one.ids)))) for one in found]  # the end stays
     rows: list[tuple[list[int], list[int]]] = []
     losses = np.zeros((len(pairs), 2), dtype=np.int64)
     for number, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
         kept = share_prompt_room(prompt, response, tokens, encoding.length + 1)
         losses[number] = len(prompt.ids) - kept[0], len(response.ids) - kept[1]
-        rows.append((cut_piece(prompt, int(losses[number, 0]), side),
+        rows.append((prompt.shortened(int(losses[number, 0]), side),
                      response.shortened(int(losses[number, 1]), "right")))
-    encoded = label_responses(rows, encoding)
-    return EncodedExamples(encoded.sequences, encoded.unit_values, item, count_truncation(losses[:, 0], losses[:, 1]))
+    return replace(label_responses(rows, encoding), example_numbers=item,
+                   truncation=count_truncation(losses[:, 0], losses[:, 1]))
 
 
 def share_prompt_room(prompt: EncodedPiece, response: EncodedPiece, tokens: int, room: int) -> tuple[int, int]:
@@ -271,10 +266,12 @@ def no_room_error(fixed: int) -> InputError:
                       remedy="make it larger, or the prefix shorter")
 
 
-def no_end_error() -> InputError:
-    """Return the error for a tokenizer without an end token."""
-    return InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
-                      where="tokenizer", remedy="begin with a model that has one (eos)")
+def end_token(tokenizer: Tokenizer) -> str:
+    """Return what ends an answer. Raises `InputError` where the tokenizer has nothing for it."""
+    if "eos" not in tokenizer.names:
+        raise InputError("the tokenizer has no token that ends a text, so the model could not learn to stop",
+                         where="tokenizer", remedy="begin with a model that has one (eos)")
+    return tokenizer.names["eos"]
 
 
 def label_responses(rows: Sequence[tuple[Sequence[int], Sequence[int]]], encoding: Encoding) -> EncodedExamples:

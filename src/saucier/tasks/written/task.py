@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -31,8 +31,9 @@ from saucier.tasks.written.prompts import (
     encode_responses,
     is_encoder_decoder,
     pack_pairs,
+    start_token,
 )
-from saucier.text.rows.batch import Ints, make_generator
+from saucier.text.rows.batch import make_generator, pad_ids
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -51,10 +52,6 @@ class WritingTask(Task, Protocol):
     @property
     def config(self) -> Any:
         """The task as data, with a `writing`."""
-
-    def fit_labels(self, examples: Sequence[Any]) -> WritingTask:
-        """Most have nothing to learn before training."""
-        return self
 
     def prompt(self, example: Any, encoding: Encoding) -> Prompt:
         """Return what is read, by an encoder or by the decoder that writes."""
@@ -86,19 +83,15 @@ class WritingTask(Task, Protocol):
         packs = isinstance(self.config, Pairs) and self.config.packing and "labels" in found.sequences
         return pack_pairs(found, encoding) if packs else found
 
-    def fit_lengths(self, encoded: EncodedExamples) -> WritingTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> Self:
         """Take the length of the longest response from the training rows, unless it is given."""
         writing: Writing = self.config.writing
         if writing.tokens is not None:
             return self
-        longest = writing.model_copy(update={"tokens": longest_response(encoded)})
-        fitted: WritingTask = with_config(self, writing=longest)
-        return fitted
+        return self.with_config(writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
 
-    @property
-    def required_head(self) -> RequiredHead:
-        """The head that gives tokens, which the model has; a new one for a decoder without."""
-        return RequiredHead("language", c.LanguageHead())
+    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
+    """The head that gives tokens, which the model has; a new one for a decoder without."""
 
     @property
     def objective(self) -> Prediction:
@@ -134,11 +127,6 @@ class WritingTask(Task, Protocol):
         return tokenizer.target.id_to_token(target) or f"<{target}>"
 
 
-def with_config(task: Any, **changes: object) -> Any:
-    """Return a task with other settings."""
-    return replace(task, config=task.config.model_copy(update=changes))
-
-
 def longest_response(encoded: EncodedExamples) -> int:
     """Return the most targets that are next to each other in a row, and belong to one text."""
     labels, texts = encoded.sequences["labels"], encoded.sequences.get("decoder_documents")
@@ -150,19 +138,14 @@ def longest_response(encoded: EncodedExamples) -> int:
 
 def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
-    ids = TokenIds.of(encoding.tokenizer.target)
+    target = replace(encoding, tokenizer=encoding.tokenizer.target)
+    ids = TokenIds.of(target.tokenizer)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
-                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options()}
-    if ids.eos is not None:
-        found["eos_token_id"] = ids.eos
-    match encoding.body.default_target:
-        case c.ShiftedSource(start=start):
-            found["decoder_start_token_id"] = start
-        case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = encoding.decoder_start(ids.decoder_start)
-        case _:
-            pass
+                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options(),
+                             "eos_token_id": ids.eos}
+    if encoding.body.encoder is not None and not isinstance(encoding.body.default_target, c.RotatedSource):
+        found["decoder_start_token_id"] = start_token(target, ())
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -174,11 +157,8 @@ def language_start(language: str | None, encoding: Encoding) -> dict[str, Any]:
     if language is None:
         return {}
     number = find_language_id(language, find_language_tokens(encoding.tokenizer.target), LANGUAGE)
-    match encoding.body.default_target:
-        case c.RotatedSource():
-            return {"decoder_start_token_id": number}
-        case _:
-            return {"forced_bos_token_id": number}
+    rotated = isinstance(encoding.body.default_target, c.RotatedSource)
+    return {"decoder_start_token_id" if rotated else "forced_bos_token_id": number}
 
 
 def write_answers(prompts: Sequence[Prompt], predictor: Predictor, writing: Writing,
@@ -223,10 +203,7 @@ def room_for_new_tokens(wanted: int, body: c.Transformer, prompt: int) -> int:
 
 def pad_rows(rows: Sequence[Sequence[int]], filler: int, *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Fill rows up to the longest. Shapes: -> ids [B, L], mask [B, L]."""
-    width = max(map(len, rows))
-    ids: Ints = np.full((len(rows), width), filler, dtype=np.int64)
-    mask: Ints = np.zeros((len(rows), width), dtype=np.int64)
-    for number, row in enumerate(rows):
-        place = slice(width - len(row), width) if left else slice(0, len(row))
-        ids[number, place], mask[number, place] = row, 1
-    return torch.from_numpy(ids), torch.from_numpy(mask)
+    step = -1 if left else 1  # what is to stand on the right is filled up backwards
+    ids, lengths = pad_ids([np.array(row[::step], dtype=np.int64) for row in rows], filler)
+    mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
+    return torch.from_numpy(ids[:, ::step].copy()), torch.from_numpy(mask[:, ::step].copy())

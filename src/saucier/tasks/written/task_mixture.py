@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from saucier.tasks.examples import Column, Example, Tally, read_cells
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
 from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
-from saucier.tasks.written.task import WritingTask, with_config
+from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.rows.batch import Ints, make_generator
@@ -51,8 +51,7 @@ def mixing_rates(rates: Any, sizes: Sequence[int], names: Sequence[str]) -> Floa
         case Declared(rates=said):
             found = np.array([said.get(name, 0.0) for name in names])
     found = np.where(counted > 0, found, 0.0)  # of nothing, nothing comes
-    result: Floats = found / found.sum()
-    return result
+    return found / float(found.sum())
 
 
 def cap_sizes(sizes: Floats, cap: int | None) -> Floats:
@@ -130,21 +129,7 @@ class MixtureExample(Example):
     @property
     def texts(self) -> tuple[str, ...]:
         """Those of the example itself."""
-        found: tuple[str, ...] = self.inner.texts
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class TaskGroup:
-    """Examples whose tasks are the same but for their names."""
-
-    task: WritingTask
-    numbers: list[int]
-    """Which of all examples these are."""
-
-    def examples(self, of_all: Sequence[MixtureExample]) -> list[Any]:
-        """Return the examples themselves."""
-        return [of_all[number].inner for number in self.numbers]
+        return tuple(self.inner.texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,23 +161,23 @@ class MixtureTask(WritingTask):
             found.setdefault(one.of, []).append(number)
         return found
 
-    def groups(self, examples: Sequence[MixtureExample]) -> list[TaskGroup]:
+    def groups(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
         """Put together what is the same task under several names, so that it is encoded and answered in one go."""
-        found: dict[str, TaskGroup] = {}
-        for name, numbers in self.of(examples).items():
-            task = self.member(name)
-            group = found.setdefault(f"{task.config.kind} {task.config.model_dump_json()}", TaskGroup(task, []))
-            group.numbers.extend(numbers)
-        return [group for group in found.values() if group.numbers]
+        found: dict[str, ScoredPart] = {}
+        for part in self.scored_parts(examples):
+            group = found.setdefault(part.task.config.model_dump_json(), ScoredPart("", part.task, [], []))
+            group.examples.extend(part.examples)
+            group.numbers.extend(part.numbers)
+        return list(found.values())
 
-    def with_members(self, members: dict[str, WritingTask], each: WritingTask) -> MixtureTask:
+    def with_members(self, members: dict[str, WritingTask], each: WritingTask) -> Self:
         """Return the mixture with what its tasks have learned of their rows."""
         tasks = {name: Member(task=one.config, files=self.config.tasks[name].files if name in self.config.tasks else ())
                  for name, one in members.items()}
         config = self.config.model_copy(update={"tasks": tasks, "each": each.config})
         return replace(self, config=config, members=members, each=each)
 
-    def fit_labels(self, examples: Sequence[MixtureExample]) -> MixtureTask:
+    def fit_labels(self, examples: Sequence[MixtureExample]) -> Self:
         """Let each task learn its labels. Raises `InputError` for a task without rows, or without a declared rate."""
         members = {}
         for name, numbers in self.of(examples).items():
@@ -229,13 +214,13 @@ class MixtureTask(WritingTask):
         encoded_tasks = []
         for group in self.groups(examples):
             task = group.task  # each example in a row of its own, so that rates are those of examples
-            task = with_config(task, packing=False) if getattr(task.config, "packing", False) else task
-            found = task.encode(group.examples(examples), encoding)
+            task = task.with_config(packing=False) if getattr(task.config, "packing", False) else task
+            found = task.encode(group.examples, encoding)
             items = np.array(group.numbers, dtype=np.int64)[found.example_numbers]
             encoded_tasks.append(replace(found, example_numbers=items, task_numbers=owners[items]))
         return join_encoded(encoded_tasks)
 
-    def fit_lengths(self, encoded: EncodedExamples) -> MixtureTask:
+    def fit_lengths(self, encoded: EncodedExamples) -> Self:
         """Let each task take the length of its longest response; of tasks in a column, that of all responses."""
         assert encoded.task_numbers is not None, "made by `encode`"
         own = {name: encoded if self.config.by is not None
@@ -257,7 +242,6 @@ class MixtureTask(WritingTask):
         """Mix the tasks by their rates. An epoch has as many rows as count: of a task at most the cap."""
         sizes = self.sizes(encoded)
         counted = int(cap_sizes(sizes.astype(np.float64), getattr(self.config.rates, "cap", None)).sum())
-        assert encoded.task_numbers is not None, "made by `encode`"
         return MixedBatches(encoded, self.rates(sizes.tolist()), batch, size=counted, seed=seed)
 
     def training_notes(self, encoded: EncodedExamples) -> tuple[str, ...]:
@@ -277,7 +261,7 @@ class MixtureTask(WritingTask):
         """Let the model write, task by task."""
         found: dict[int, Answer] = {}
         for group in self.groups(examples):
-            answers = group.task.predict(predictor, group.examples(examples), encoded)
+            answers = group.task.predict(predictor, group.examples, encoded)
             found |= {number: replace(one, more=one.more | {"task": examples[number].of})
                       for number, one in zip(group.numbers, answers, strict=True)}
         return [found[number] for number in range(len(examples))]
@@ -289,10 +273,6 @@ class MixtureTask(WritingTask):
     def responses(self, example: MixtureExample) -> Sequence[str]:
         """Those of its task."""
         return self.member(example.of).responses(example.inner)
-
-    def target_texts(self, example: MixtureExample) -> tuple[str, ...]:
-        """Those of its task."""
-        return self.member(example.of).target_texts(example.inner)
 
     def surrounding_texts(self, example: MixtureExample, body: c.Transformer) -> tuple[str, ...]:
         """That of its task."""

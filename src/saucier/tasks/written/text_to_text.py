@@ -16,7 +16,7 @@ from saucier.objectives.prediction import Prediction, SecondTokens
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, requested_columns
 from saucier.tasks.task import Encoding
-from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation
+from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation, Written
 from saucier.tasks.written.prompts import Prompt, PromptResponse, between_texts, encode_responses
 from saucier.tasks.written.task import WritingTask
 from saucier.text.reading.sources import SourceFile
@@ -40,6 +40,8 @@ class WrittenText(Example):
     text: str
     references: tuple[str, ...]
     """All that is right; none where it is not known."""
+    rationale: str | None = None
+    """Why, where that is learned too."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -51,7 +53,7 @@ class WrittenText(Example):
 class TextToTextTask(WritingTask):
     """A text for each text."""
 
-    config: TextToText | Translation | Summarization
+    config: TextToText | Translation | Summarization | StepByStep
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[WrittenText]:
         """Yield texts with their targets. Several targets of a row are all right; each is learned."""
@@ -84,7 +86,7 @@ class TextToTextTask(WritingTask):
         return WrittenText(example.place, example.name, parts[0], ())
 
 
-def find_named_columns(config: TextToText | Translation | Summarization, source: SourceFile) -> dict[str, str | None]:
+def find_named_columns(config: Written, source: SourceFile) -> dict[str, str | None]:
     """Return the columns that the settings name; where no name is usual, one or two columns are taken in order."""
     columns, known = COLUMNS[type(config)], list_columns(source)
     requested = requested_columns(config, columns)
@@ -111,56 +113,38 @@ RATIONALE_LABELS = "rationale_labels"
 
 
 @dataclass(frozen=True, slots=True)
-class RationaleExample(Example):
-    """A text, the answer, and why."""
-
-    text: str
-    target: str | None
-    rationale: str | None
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """What is read."""
-        return (self.text,)
-
-
-@dataclass(frozen=True, slots=True)
-class StepByStepTask(WritingTask):
+class StepByStepTask(TextToTextTask):
     """An answer, with its reasons learned in addition to it."""
 
     config: StepByStep
 
-    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[RationaleExample]:
+    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[WrittenText]:
         """Yield texts with answers and reasons; reasons are needed only where they are learned."""
         reasons = replace(RATIONALE, needed=self.config.weight > 0)
         requested = requested_columns(self.config, (INPUT, TARGET, RATIONALE))
         for row in read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), requested):
             why = row.text("rationale") if labelled and "rationale" in row.values and self.config.weight else None
-            yield RationaleExample(row.example.place, row.example.name, row.text("input"),
-                                   row.word("target") if labelled else None, why)
+            yield WrittenText(row.example.place, row.example.name, row.text("input"),
+                              (row.word("target"),) if labelled else (), why)
 
-    def request(self, example: RationaleExample, prefix: str, encoding: Encoding) -> Prompt:
+    def request(self, example: WrittenText, prefix: str, encoding: Encoding) -> Prompt:
         """The text after what says whether answer or reasons are wanted."""
         return Prompt(prefix + self.config.prefix, example.text, between_texts(self.config, encoding.body))
 
-    def prompt(self, example: RationaleExample, encoding: Encoding) -> Prompt:
+    def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
         """The question for the answer."""
         return self.request(example, self.config.label_prefix, encoding)
 
-    def responses(self, example: RationaleExample) -> Sequence[str]:
-        """The answer."""
-        return () if example.target is None else (example.target,)
-
-    def target_texts(self, example: RationaleExample) -> tuple[str, ...]:
+    def target_texts(self, example: WrittenText) -> tuple[str, ...]:
         """The answer, and the reasons where they are learned."""
-        return (*self.responses(example), *(() if example.rationale is None else (example.rationale,)))
+        return example.references if example.rationale is None else (*example.references, example.rationale)
 
-    def surrounding_texts(self, example: RationaleExample, body: c.Transformer) -> tuple[str, ...]:
+    def surrounding_texts(self, example: WrittenText, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and what says whether answer or reasons are wanted."""
         second = () if example.rationale is None else (self.config.rationale_prefix,)
         return (*WritingTask.surrounding_texts(self, example, body), self.config.label_prefix, *second)
 
-    def encode(self, examples: Sequence[RationaleExample], encoding: Encoding) -> EncodedExamples:
+    def encode(self, examples: Sequence[WrittenText], encoding: Encoding) -> EncodedExamples:
         """Lay out answers, and after them the reasons, whose targets are separate."""
         first = list(self.prompt_responses(examples, encoding))
         second = [PromptResponse(self.request(one, self.config.rationale_prefix, encoding), one.rationale, number)
@@ -173,10 +157,6 @@ class StepByStepTask(WritingTask):
         """The tokens of the answers, and λ times those of the reasons, each a mean of its own."""
         reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
         return Prediction(auxiliary=reasons)
-
-    def from_texts(self, texts: tuple[str, ...], example: Example) -> RationaleExample:
-        """A text from the command line."""
-        return RationaleExample(example.place, example.name, texts[0], None, None)
 
 
 def separate_rationales(encoded: EncodedExamples, answers: int) -> EncodedExamples:

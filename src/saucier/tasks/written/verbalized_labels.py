@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.examples import LABEL, PAIR, SCORE, TEXT, Cells, Column, Example, Tally, refuse_unknown
-from saucier.tasks.labelled_texts import LabelledText, read_texts, sort_labels, text_from_input
-from saucier.tasks.task import Answer, Encoding, Json
+from saucier.tasks.classification import LABEL_KINDS, LabelledTextTask
+from saucier.tasks.definitions import Classification, Regression
+from saucier.tasks.labelled_texts import LabelledText, sort_labels
+from saucier.tasks.task import Answer, Encoding
 from saucier.tasks.written.definitions import LabelToText, NumberToText
 from saucier.tasks.written.prompts import Prompt, between_texts
-from saucier.tasks.written.task import WritingTask, with_config
-from saucier.text.reading.sources import SourceFile
+from saucier.tasks.written.task import WritingTask
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 NO_NUMBER = -1.0
 """What a text counts as that is no number. Source: Raffel et al. 2020, code release (`string_to_float`)."""
 
 
-class VerbalizedTask(WritingTask, Protocol):
+class VerbalizedTask(LabelledTextTask, WritingTask, Protocol):
     """A task that predicts one thing of a text, or of a pair of texts, by writing it."""
-
-    @property
-    def column(self) -> Column:
-        """The column of the label."""
-
-    def label(self, row: Cells, config: Any) -> Any:
-        """Read the label. Raises `InputError` where it is missing or wrong."""
 
     def word(self, label: Any) -> str:
         """Return what is written for it."""
-
-    def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
-        """Yield texts with their labels."""
-        return read_texts(source, self.config, (TEXT, PAIR, self.column), self.label if labelled else None)
-
-    def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
-        """A text, or a pair of texts, from the command line."""
-        return text_from_input(texts, example)
 
     def prompt(self, example: LabelledText, encoding: Encoding) -> Prompt:
         """The text after its prefix, or both texts, each after its name; only the first is cut."""
@@ -53,11 +38,6 @@ class VerbalizedTask(WritingTask, Protocol):
         """The word for the label."""
         return () if example.label is None else (self.word(example.label),)
 
-    def gold(self, example: LabelledText) -> Json:
-        """The label itself: a class, or a number that is not rounded."""
-        label: Json = example.label
-        return label
-
     def surrounding_texts(self, example: LabelledText, body: c.Transformer) -> tuple[str, ...]:
         """The prefix, and the names of two texts."""
         names = () if example.pair is None else (self.config.first, self.config.second)
@@ -69,34 +49,20 @@ class LabelToTextTask(VerbalizedTask):
     """One of several classes, written as its word."""
 
     config: LabelToText
-    column = LABEL
-    scored_as = "classes"
-
-    def label(self, row: Cells, config: LabelToText) -> str:
-        """Any word."""
-        return row.word("label")
+    kind = LABEL_KINDS[Classification]
 
     def word(self, label: str) -> str:
         """Its own word, or the label itself."""
         return self.config.words.get(label, label)
 
-    def classes(self, example: LabelledText) -> Sequence[str]:
-        """The class."""
-        return () if example.label is None else (example.label,)
-
-    def check_labels(self, examples: Sequence[LabelledText]) -> None:
-        """Every class must be known."""
-        refuse_unknown([(one, label) for one in examples for label in self.classes(one)], self.config.labels)
-
-    def fit_labels(self, examples: Sequence[LabelledText]) -> LabelToTextTask:
+    def fit_labels(self, examples: Sequence[LabelledText]) -> Self:
         """Take the classes from the file, unless they are given. Raises `InputError` for one class, and one word."""
         found = sort_labels([one.label for one in examples if one.label is not None])
         labels = self.config.labels or found
         if len(found) < 2 or len({self.word(label) for label in labels}) < len(labels):
             raise InputError("has one class only, or two classes that are told by the same word",
                              where=examples[0].place.file, remedy="give texts of two classes or more, and task.words")
-        found_labels: LabelToTextTask = with_config(self, labels=labels)
-        return found_labels
+        return self.with_config(labels=labels)
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer as it is. Raises `InputError` where two classes are the same tokens to it."""
@@ -119,12 +85,7 @@ class NumberToTextTask(VerbalizedTask):
     """A number, rounded and written. Source: Raffel et al. 2020, §2.4 (STS-B), arXiv:1910.10683."""
 
     config: NumberToText
-    column = SCORE
-    scored_as = "numbers"
-
-    def label(self, row: Cells, config: NumberToText) -> float:
-        """Any number."""
-        return row.number("score")
+    kind = LABEL_KINDS[Regression]
 
     def word(self, label: float) -> str:
         """The nearest step, with as many digits as the step has: 3.75 is "3.8" in steps of 0.2."""

@@ -152,7 +152,7 @@ def test_the_best_spans_are_those_of_trying_all() -> None:
         starts[4], ends[9] = -np.inf, -np.inf
         every = sorted(((starts[a] + ends[b], a, b) for a in range(17) for b in range(a, min(17, a + longest))
                         if a != 4 and b != 9), key=lambda one: -one[0])
-        assert [(one.first, one.last) for one in best_spans(starts, ends, longest, 6)] == [
+        assert [(first, last) for _, first, last in best_spans(starts, ends, longest, 6)] == [
             (a, b) for _, a, b in every[:6]]
 
 

@@ -25,7 +25,7 @@ from saucier.tasks.examples import Example, Place
 from saucier.tasks.labelled_texts import LabelledText
 from saucier.tasks.written.definitions import Instruction, LabelToText, StepByStep, Summarization
 from saucier.tasks.written.instruction import Conversation, Message
-from saucier.tasks.written.text_to_text import RationaleExample, WrittenText
+from saucier.tasks.written.text_to_text import WrittenText
 from saucier.text.config import ByteBPE, SpecialTokens
 from saucier.text.tokenizer.training import train_tokenizer
 from saucier.training.hyperparameters import AdamW, Muon
@@ -113,11 +113,11 @@ AROUND: list[tuple[TaskConfig, Example, set[str], set[str]]] = [(Summarization(p
                                                                 (LabelToText(prefix="is: "),
                                                                  LabelledText(ONE.place, ONE.name, "a b", "c", "b"),
                                                                  {"is: ", "sentence1: ", " sentence2: ", "c"}, {"\n"}),
-                                                                (StepByStep(), RationaleExample(ONE.place, ONE.name,
-                                                                                                "a b", "b", None),
+                                                                (StepByStep(), WrittenText(ONE.place, ONE.name, "a b",
+                                                                                           ("b",)),
                                                                  {"[label] "}, {"\n"}),
-                                                                (StepByStep(), RationaleExample(ONE.place, ONE.name,
-                                                                                                "a b", "b", "why"),
+                                                                (StepByStep(), WrittenText(ONE.place, ONE.name, "a b",
+                                                                                           ("b",), "why"),
                                                                  {"[label] ", "[rationale] ", "why"}, {"\n"}),
                                                                 (Instruction(), Conversation(ONE.place, ONE.name,
                                                                                              (Message("user", "a b"),

@@ -14,12 +14,12 @@ from saucier.tasks.build import build_task
 from saucier.tasks.examples import Place
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import StepByStep
-from saucier.tasks.written.text_to_text import RATIONALE_LABELS, RationaleExample
+from saucier.tasks.written.text_to_text import RATIONALE_LABELS, WrittenText
 
 
-def rows() -> list[RationaleExample]:
-    told = [("the soup is fine", "good", "fine soup is lovely"), ("my cat", "bad", "a cat is sour and cold")]
-    return [RationaleExample(Place("file", number), str(number), *one) for number, one in enumerate(told)]
+def rows() -> list[WrittenText]:
+    told = [("the soup is fine", ("good",), "fine soup is lovely"), ("my cat", ("bad",), "a cat is sour and cold")]
+    return [WrittenText(Place("file", number), str(number), *one) for number, one in enumerate(told)]
 
 
 def encoding_of(folder: Path) -> Encoding:

@@ -19,7 +19,7 @@ from saucier.tasks.labelled_texts import LabelledText
 from saucier.tasks.task import Task
 from saucier.tasks.written.definitions import LabelToText, Member, Mixture, NumberToText, StepByStep, Summarization
 from saucier.tasks.written.task_mixture import MixtureExample
-from saucier.tasks.written.text_to_text import RationaleExample, WrittenText
+from saucier.tasks.written.text_to_text import WrittenText
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
 
@@ -34,7 +34,7 @@ MIXED = Mixture(tasks={"tone": Member(task=CLASSES), "score": Member(task=Number
     (build_task(NumberToText()), LabelledText(PLACE, "one", "soup", None, 3.75), ["soup", "3.8"]),
     (build_task(Summarization()), WrittenText(PLACE, "one", "a long soup", ("soup", "stew")),
      ["a long soup", "soup", "stew"]),
-    (build_task(StepByStep()), RationaleExample(PLACE, "one", "soup", "good", "it is hot"),
+    (build_task(StepByStep()), WrittenText(PLACE, "one", "soup", ("good",), "it is hot"),
      ["[label] ", "[rationale] ", "soup", "good", "it is hot"]),
     (build_task(MIXED), MixtureExample(PLACE, "one", "tone", CLASS), ["soup", "fine"]),
 ])

@@ -64,6 +64,7 @@ def mix_bits(values: Hashes) -> Hashes:
 
 FULL_STOPS = re.compile(r"[.!?…。！？]+[\"'”’)\]」』]*(?:(?<=[。！？」』])|(?=\s)|$)")
 """What ends a sentence: a mark before white space, or an ideographic one anywhere."""
+LINE_END = re.compile("\n")
 
 
 class Page:
@@ -126,19 +127,9 @@ class Page:
 
 def find_sentence_ends(text: str) -> list[int]:
     """Return the places in a text after its sentences, in order. Abbreviations count as ends."""
-    ends = {match.end() for match in FULL_STOPS.finditer(text)}
-    place = text.find("\n")
-    while place >= 0:
-        ends.add(place)
-        place = text.find("\n", place + 1)
-    ends.add(len(text))
-    return _with_text(text, sorted(ends))
-
-
-def _with_text(text: str, ends: list[int]) -> list[int]:
-    """Leave out ends with nothing but white space since the one before."""
+    ends = {match.end() for match in FULL_STOPS.finditer(text)} | {match.start() for match in LINE_END.finditer(text)}
     kept, start = [], 0
-    for end in ends:
+    for end in sorted(ends | {len(text)}):  # ends with nothing but white space since the one before are none
         if end > start and not text[start:end].isspace():
             kept.append(end)
             start = end

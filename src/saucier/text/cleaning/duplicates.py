@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from saucier.text.cleaning.cleaner import Tally
 from saucier.text.cleaning.config import Cleaning, Duplicates, ExactDuplicates, NearDuplicates, RepeatedSpans
-from saucier.text.cleaning.page import Hashes, Page
+from saucier.text.cleaning.page import Page
 from saucier.text.cleaning.pieces import (
     DOCUMENTS,
     OFFSETS,
@@ -31,6 +31,7 @@ from saucier.text.cleaning.pieces import (
     name_key_file,
     read_sorted_buckets,
 )
+from saucier.text.rows.batch import Hashes
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-Hashes = NDArray[np.uint64]
+from saucier.text.rows.batch import GOLDEN, Hashes, mix_bits
+
 WORDS = re.compile(r"\w+")
 REMEMBERED = 1_000_000
 """Words whose numbers are kept; when there are more, remembering starts again."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-MIXER = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class _Numbers(dict[str, int]):
@@ -50,16 +49,9 @@ def hash_runs(words: Hashes, length: int) -> Hashes:
         return words[:0]
     total = words[:count].copy()
     for place in range(1, length):
-        total *= MULTIPLIER
+        total *= np.uint64(GOLDEN)
         total += words[place:place + count]
     return mix_bits(total)
-
-
-def mix_bits(values: Hashes) -> Hashes:
-    """Spread every bit over all others, so that high bits are as good as low ones (the finalizer of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * MIXER
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
 
 
 FULL_STOPS = re.compile(r"[.!?…。！？]+[\"'”’)\]」』]*(?:(?<=[。！？」』])|(?=\s)|$)")

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from saucier.files import write_atomically, write_text
 from saucier.text.cleaning.cleaner import Cleaner, Dropped, Place, Tally, shorten_text
 from saucier.text.cleaning.config import Cleaning, Duplicates, ExactDuplicates, NearDuplicates, RepeatedSpans
-from saucier.text.cleaning.page import Hashes, Page, compute_exact_key, compute_span_keys, hash_runs, mix_bits
+from saucier.text.cleaning.page import Page, compute_exact_key, compute_span_keys, hash_runs
 from saucier.text.reading.documents import Counts, Document, read_source_documents
 from saucier.text.reading.sources import SourceFile
-from saucier.text.rows.batch import make_generator
+from saucier.text.rows.batch import Hashes, make_generator, mix_bits
 
 KEY = np.dtype([("key", "<u8"), ("check", "<u8"), ("document", "<i8"), ("place", "<i4")])
 """128 bits that stand for some text, the number of the document, and a place in it."""

@@ -18,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+GOLDEN = 0x9E3779B97F4A7C15
+"""An odd number whose products with whole numbers are far apart, modulo 2^64: 2^64 by the golden ratio."""
 PADDING = -1
 """The document number of a padded position."""
 ROW_FIELDS = ("context", "sentence_label", "row", "item", "continues")
@@ -298,6 +301,16 @@ def mark_members(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]
     places = np.searchsorted(known, values)
     found: NDArray[np.bool_] = known[np.minimum(places, len(known) - 1)] == values
     return found
+
+
+def mix_bits(values: Hashes) -> Hashes:
+    """Spread every bit over all others, so that high bits are as good as low ones. Shapes: any -> same.
+
+    Source: Steele et al. 2014, "Fast splittable pseudorandom number generators": the finalizer of SplitMix64.
+    """
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def scale_batch(batch: int, length: int, tokens: int, rows: int) -> int:

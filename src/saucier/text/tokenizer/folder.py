@@ -118,10 +118,11 @@ def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerCla
 
 def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[str, str]:
     """Return what is around a text and around a pair, with the tokens filled in."""
-    frame, names = found.frame, settings.names
-    if frame is not None:
-        values = {**names, "source": settings.option("src_lang", found.source)}
-        return frame.single.format(**values), frame.pair.format(**values)
+    names = settings.names
+    if found.frame is not None:
+        single, pair = (template.format(**names, source=settings.option("src_lang", found.source))
+                        for template in found.frame)
+        return single, pair
     bos = names.get("bos") if settings.option("add_bos_token", False) else None
     eos = names.get("eos") if settings.option("add_eos_token", False) else None
     sides = [" ".join(part for part in (bos and f"{bos}:{side}", f"${text}:{side}", eos and f"{eos}:{side}") if part)

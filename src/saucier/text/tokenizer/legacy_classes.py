@@ -163,28 +163,16 @@ BackendBuilder = Backend | tuple[Backend, list[AddedToken]]
 
 
 @dataclass(frozen=True, slots=True)
-class TokenFrame:
-    """What is around a text and around a pair; roles in braces, `:n` is the token type."""
-
-    single: str
-    pair: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that a model with this frame takes."""
-        segments = ("token_type_ids",) if {":1", ":2"} & {part[-2:] for part in self.pair.split()} else ()
-        return ("input_ids", "attention_mask", *segments)
-
-
-@dataclass(frozen=True, slots=True)
 class TokenizerClass:
     """One tokenizer class."""
 
     build: Callable[[TokenizerSettings], BackendBuilder]
     names: Mapping[str, str]
     """Role -> special token, where the folder says nothing else."""
-    frame: TokenFrame | None = None
-    """None: the options add_bos_token and add_eos_token say it."""
+    frame: tuple[str, str] | None = None
+    """What is around a text and around a pair; roles in braces, `:n` is the token type.
+
+    None: the options add_bos_token and add_eos_token say it."""
     extra: Callable[[TokenizerSettings], list[str]] = field(default=lambda settings: [])
     """Further special tokens."""
     left: bool = False
@@ -197,7 +185,8 @@ class TokenizerClass:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the tensors that a model with this class takes."""
-        return ("input_ids", "attention_mask") if self.frame is None else self.frame.inputs
+        segments = self.frame is not None and {":1", ":2"} & {part[-2:] for part in self.frame[1].split()}
+        return ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
 
 
 TWENTY_FIVE = [
@@ -222,10 +211,10 @@ ANGLE_NAMES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad"
 END_OF_TEXT = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"}
 ALBERT_NAMES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "sep": "[SEP]", "pad": "<pad>", "cls": "[CLS]",
                 "mask": "[MASK]"}
-SEGMENTS = TokenFrame("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
-DOUBLE = TokenFrame("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
-FAIRSEQ = TokenFrame("{bos} $A {eos}", "{bos} $A {eos} {eos} $B {eos}")
-SENTENCE_END = TokenFrame("$A {eos}", "$A {eos} $B {eos}")
+SEGMENTS = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
+DOUBLE = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
+FAIRSEQ = ("{bos} $A {eos}", "{bos} $A {eos} {eos} $B {eos}")
+SENTENCE_END = ("$A {eos}", "$A {eos} $B {eos}")
 BERT = TokenizerClass(build_wordpiece, BERT_NAMES, SEGMENTS)
 ROBERTA = TokenizerClass(choose_byte_bpe(), ANGLE_NAMES, DOUBLE)
 GPT2 = TokenizerClass(choose_byte_bpe(), END_OF_TEXT)
@@ -245,7 +234,7 @@ CLASSES: dict[str, TokenizerClass] = {
     "FunnelTokenizer": TokenizerClass(build_wordpiece,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
                                        "cls": "<cls>", "mask": "<mask>"},
-                                      TokenFrame("{cls}:2 $A:0 {sep}:0", "{cls}:2 $A:0 {sep}:0 $B:1 {sep}:1")),
+                                      ("{cls}:2 $A:0 {sep}:0", "{cls}:2 $A:0 {sep}:0 $B:1 {sep}:1")),
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
     "DebertaTokenizer": TokenizerClass(choose_byte_bpe(), {"bos": "[CLS]", "eos": "[SEP]", **BERT_NAMES}, DOUBLE),
     "GPT2Tokenizer": GPT2,
@@ -256,7 +245,7 @@ CLASSES: dict[str, TokenizerClass] = {
     "OpenAIGPTTokenizer": TokenizerClass(build_gpt_bpe, {"unk": "<unk>"}),
     "CTRLTokenizer": TokenizerClass(build_ctrl_bpe, {"unk": "<unk>"}),
     "XLMTokenizer": TokenizerClass(build_xlm_bpe, {**ANGLE_NAMES, "cls": "</s>", "mask": "<special1>"},
-                                   TokenFrame("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
+                                   ("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
                                    extra=lambda settings: [f"<special{number}>" for number in range(10)]),
     **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), T5),
     **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), ALBERT),
@@ -264,7 +253,7 @@ CLASSES: dict[str, TokenizerClass] = {
                                                       p.lower_case(False), p.normalize_as_model),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
                                       "cls": "<cls>", "mask": "<mask>"},
-                                     TokenFrame("$A:0 {sep}:0 {cls}:2", "$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2"),
+                                     ("$A:0 {sep}:0 {cls}:2", "$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2"),
                                      extra=lambda settings: ["<eop>", "<eod>"], left=True, spaced_mask=True),
     "CamembertTokenizer": TokenizerClass(p.choose_unigram(
         p.normalize_as_model, unk=3, order=p.order_pieces("<s>NOTUSED", "{pad}", "</s>NOTUSED", "{unk}", "<unk>NOTUSED",
@@ -275,18 +264,18 @@ CLASSES: dict[str, TokenizerClass] = {
         ANGLE_NAMES, FAIRSEQ),
     "MBartTokenizer": TokenizerClass(p.choose_unigram(
         order=p.order_pieces(*FAIRSEQ_FIRST, replaced=3, last=[*TWENTY_FIVE, "{mask}"]), unk=3), ANGLE_NAMES,
-                                     TokenFrame("$A {eos} {source}", "$A $B {eos} {source}"),
+                                     ("$A {eos} {source}", "$A $B {eos} {source}"),
                                      extra=lambda settings: TWENTY_FIVE, spaced_mask=True),
     "MBart50Tokenizer": TokenizerClass(p.choose_unigram(
         p.normalize_as_model, p.JOIN_SPACES, unk=3, words=False,
         order=p.order_pieces(*FAIRSEQ_FIRST, replaced=3, last=[*FIFTY, "{mask}"])), ANGLE_NAMES,
-                                       TokenFrame("{source} $A {eos}", "{source} $A $B {eos}"),
+                                       ("{source} $A {eos}", "{source} $A $B {eos}"),
                                        extra=lambda settings: FIFTY, spaced_mask=True),
     "PegasusTokenizer": TokenizerClass(p.choose_unigram(
         p.normalize_pegasus, p.JOIN_SPACES, unk_by_name=True, words=False,
         order=p.order_pieces("{pad}", "{eos}", "{mask}", replaced=2, names=p.list_pegasus_tokens)),
                                        {"eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask_2>"},
-                                       TokenFrame("$A {eos}", "$A $B {eos}"), extra=p.list_pegasus_tokens),
+                                       ("$A {eos}", "$A $B {eos}"), extra=p.list_pegasus_tokens),
     "DebertaV2Tokenizer": TokenizerClass(p.choose_unigram(
         p.lower_case(False), normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " "), normalizers.NFC(),
         normalizers.Strip(left=False, right=True), unk_by_name=True, words=False),
@@ -297,10 +286,10 @@ CLASSES: dict[str, TokenizerClass] = {
                                        spaced_mask=True),
     "ReformerTokenizer": TokenizerClass(p.choose_bpe(p.normalize_reformer), {"eos": "</s>", "unk": "<unk>"}),
     "MarianTokenizer": TokenizerClass(p.build_marian, {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
-                                      TokenFrame("$A {eos}", "$A $B {eos}")),
+                                      ("$A {eos}", "$A $B {eos}")),
     "M2M100Tokenizer": TokenizerClass(p.build_m2m_100,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>"},
-                                      TokenFrame("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"),
+                                      ("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"),
                                       extra=p.list_m2m_languages, source="en"),
     "LlamaTokenizer": TokenizerClass(p.choose_bpe(space="first", split=False),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, left=True),

@@ -198,18 +198,11 @@ BATCH = 1000
 """Texts that are encoded at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrimmedTokenizer:
-    """A tokenizer with fewer tokens."""
-
-    tokenizer: Tokenizer
-    kept: tuple[int, ...]
-    """The old ids of its tokens, in their order."""
-
-
-def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], keep_first: int = 0) -> TrimmedTokenizer:
+def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str],
+                   keep_first: int = 0) -> tuple[Tokenizer, tuple[int, ...]]:
     """Leave out all tokens that the texts do not use, but for special ones and single characters.
 
+    Returns the tokenizer, and the old ids of its tokens in their order.
     So no other text has unknown characters that it had not. What merges are needed to spell a token stays, too; ids
     close up and keep their order. `keep_first`: the number of first ids that stay in any case.
     Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be told.
@@ -230,8 +223,7 @@ def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], keep_first: int =
     order = tuple(sorted(kept))
     renumber(state, {old: new for new, old in enumerate(order)})
     backend = Backend.from_str(json.dumps(state, ensure_ascii=False))
-    return TrimmedTokenizer(Tokenizer(backend, tokenizer.names, clean_up=tokenizer.clean_up,
-                                      handling=tokenizer.handling), order)
+    return Tokenizer(backend, tokenizer.names, clean_up=tokenizer.clean_up, handling=tokenizer.handling), order
 
 
 def find_used_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:

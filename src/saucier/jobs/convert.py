@@ -153,8 +153,8 @@ def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) 
         places = getattr(model.config.embed.positions, "places", None)
         # positions that are counted from the id after the padding depend on the ids up to it
         fixed = places.padding + 1 if isinstance(places, SkipPadding) else 0
-        fewer = trim_tokenizer(known, texts, keep_first=fixed)
-        return ChangedTokenizer(fewer.tokenizer, Tokens(kept=fewer.kept))
+        fewer, kept = trim_tokenizer(known, texts, keep_first=fixed)
+        return ChangedTokenizer(fewer, Tokens(kept=kept))
     count, file = words
     more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)
     return ChangedTokenizer(more, NewTokens(first=known.next_id,

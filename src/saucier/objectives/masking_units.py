@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import ObjectiveInputs
-from saucier.text.collocations import Hashes, Words, find_words, hash_word_runs
-from saucier.text.rows.batch import Ints, mark_members
+from saucier.text.collocations import Words, find_words, hash_word_runs
+from saucier.text.rows.batch import Hashes, Ints, mark_members
 from saucier.text.tokenizer.word_boundaries import parse_marks
 
 Flags = NDArray[np.bool_]

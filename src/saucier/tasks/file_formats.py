@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from saucier.errors import InputError
 from saucier.files import parse_json
 from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells, requested_columns
-from saucier.text.reading.sources import SourceFile, read_blocks, read_lines
-from saucier.text.reading.tables import list_columns, read_rows
+from saucier.text.reading.sources import SourceFile, read_blocks
+from saucier.text.reading.tables import list_columns, read_column_blocks, read_rows
 
 QUESTION = Column("question", ("question", "query", "text"))
 CONTEXT = Column("context", ("context", "passage", "paragraph", "document", "article"))
@@ -190,37 +191,23 @@ DOCUMENT = "-DOCSTART-"
 SKIPPED = f"{DOCUMENT} lines skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnBlock:
-    """One sentence: the line that it begins in, and the columns of each of its lines."""
-
-    line: int
-    rows: list[list[str]]
-
-
-def read_column_blocks(source: SourceFile, tally: Tally) -> Iterator[ColumnBlock]:
-    """Yield the sentences of a file. Columns are divided by tabs, or by spaces in a line without a tab.
+def read_sentences(source: SourceFile, tally: Tally) -> Iterator[tuple[int, list[list[str]]]]:
+    """Yield the sentences of a file: the line that each begins in, and the columns of its lines.
 
     Lines that only begin a document are counted. Raises `InputError` for a line with another number of columns than
     the first one.
     """
-    rows: list[list[str]] = []
-    begun = columns = 0
-    for number, line in read_lines(source):
-        cells = line.split("\t") if "\t" in line else line.split()
-        marks = bool(cells) and cells[0] == DOCUMENT
-        tally.update([SKIPPED] if marks else [])
-        if marks or not line.strip():
-            if rows:
-                yield ColumnBlock(begun, rows)
-            rows = []
-            continue
-        columns = columns or len(cells)
-        check_columns(cells, columns, f"{source.name}, line {number}")
-        begun = begun if rows else number
-        rows.append(cells)
-    if rows:
-        yield ColumnBlock(begun, rows)
+    columns = 0
+    for block in read_column_blocks(source):
+        for marks, lines in groupby(block, lambda line: line[1][0] == DOCUMENT):
+            found = list(lines)
+            if marks:
+                tally.update([SKIPPED] * len(found))
+                continue
+            columns = columns or len(found[0][1])
+            for number, cells in found:
+                check_columns(cells, columns, f"{source.name}, line {number}")
+            yield found[0][0], [cells for _, cells in found]
 
 
 def check_columns(cells: list[str], columns: int, where: str) -> None:

@@ -20,7 +20,13 @@ from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
 from saucier.tasks.file_formats import read_answers, read_member
 from saucier.text.reading.sources import SourceFile, find_sources, read_lines
-from saucier.text.reading.tables import TableRow, make_missing_column_error, read_rows
+from saucier.text.reading.tables import (
+    TableRow,
+    make_missing_column_error,
+    read_column_blocks,
+    read_rows,
+    split_columns,
+)
 
 COLUMNS = ("gold", "label", "labels", "score", "tags", "answers", "answer", "target", "summary", "summaries",
            "translation", "reference", "references", "output", "completion")
@@ -116,35 +122,19 @@ def is_conll(source: SourceFile) -> bool:
     if Path(source.name).suffix.lower() in CONLL:
         return True
     seen = [line for _, line in islice(read_lines(source), LOOKED_AT)]
-    widths = {len(_words(line)) for line in seen if line.strip()}
+    widths = {len(split_columns(line)) for line in seen if line.strip()}
     return len(widths) == 1 and widths.pop() > 1 and any(not line.strip() for line in seen[:-1])
 
 
-def _words(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split()
-
-
 def _sentences(source: SourceFile) -> Iterator[Gold]:
-    held: list[list[str]] = []
-    start = 1
-    for number, line in read_lines(source):
-        if line.strip():
-            start = start if held else number
-            held.append(_words(line))
-        elif held:
-            yield _sentence(held, source, start)
-            held = []
-    if held:
-        yield _sentence(held, source, start)
-
-
-def _sentence(held: list[list[str]], source: SourceFile, start: int) -> Gold:
-    short = next((place for place, words in enumerate(held) if len(words) < 2), None)
-    if short is not None:
-        raise InputError(f"has a word without a tag: {held[short][0]!r}", where=f"{source.name}, line {start + short}",
-                         remedy="write the word, a tab and its tag")
-    return Gold([words[-1] for words in held], row_names(source, start), f"{source.name}, line {start}",
-                {"tokens": [words[0] for words in held]})
+    for block in read_column_blocks(source):
+        for number, words in block:
+            if len(words) < 2:
+                raise InputError(f"has a word without a tag: {words[0]!r}", where=f"{source.name}, line {number}",
+                                 remedy="write the word, a tab and its tag")
+        start = block[0][0]
+        yield Gold([words[-1] for _, words in block], row_names(source, start), f"{source.name}, line {start}",
+                   {"tokens": [words[0] for _, words in block]})
 
 
 ID, PREDICTION, GOLD = "id", "prediction", "gold"

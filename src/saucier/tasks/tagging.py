@@ -37,7 +37,7 @@ from saucier.tasks.examples import (
     read_cells,
     requested_columns,
 )
-from saucier.tasks.file_formats import read_column_blocks, take_column
+from saucier.tasks.file_formats import read_sentences, take_column
 from saucier.tasks.tag_schemes import OUTSIDE, Tags, all_tags, are_entities, read_lenient, rewrite_tags, scheme_remarks
 from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
@@ -164,10 +164,10 @@ class TaggingTask(Task):
 
 def read_column_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a column file."""
-    for block in read_column_blocks(source, tally):
-        place = Place(source.name, block.line)
-        tags = tuple(take_column(block.rows, config.column, str(place))) if labelled else None
-        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in block.rows), tags))
+    for line, rows in read_sentences(source, tally):
+        place = Place(source.name, line)
+        tags = tuple(take_column(rows, config.column, str(place))) if labelled else None
+        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in rows), tags))
 
 
 def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:

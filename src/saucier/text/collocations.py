@@ -12,28 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.text.rows.batch import Ints
+from saucier.text.rows.batch import GOLDEN, Hashes, Ints, mix_bits
 from saucier.text.rows.store import TokenStore
 from saucier.text.tokenizer.word_boundaries import find_word_starts
 
-Hashes = NDArray[np.uint64]
 BLOCK = 1 << 20
 """Tokens that are read at a time."""
 MOST = 1 << 21
 """N-grams of one length that are remembered; beyond that the rarest are forgotten."""
-GOLDEN = 0x9E3779B97F4A7C15
-
-
-@dataclass(frozen=True, slots=True)
-class Counting:
-    """What is counted, and what is kept of it."""
-
-    longest: int
-    """Words of the longest n-gram."""
-    least: int
-    """How often an n-gram must occur."""
-    each: int
-    """At most this number of each length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +91,6 @@ def hash_n_grams(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> H
     return hash_word_runs(found, words)[0][::words]
 
 
-def scatter_bits(values: Hashes) -> Hashes:
-    """Scatter 64-bit numbers. Source: Steele et al. 2014, SplitMix64."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def find_words(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool_], marks: Ints) -> Words:
     """Find the words of a row of tokens. Shapes: tokens, inside, borders [L]; marks [V]."""
     starts = find_word_starts(tokens, inside, borders, marks)
@@ -119,7 +98,7 @@ def find_words(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[np.bool
     number = starts.cumsum()[inside] - 1
     size = np.bincount(number, minlength=len(begin)).astype(np.int64)
     place = inside.nonzero()[0] - begin[number]
-    parts = scatter_bits((tokens[inside].astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
+    parts = mix_bits((tokens[inside].astype(np.uint64) + np.uint64(1)) * np.uint64(GOLDEN)
                          + place.astype(np.uint64))
     hashes = np.add.reduceat(parts, size.cumsum() - size) if len(begin) else parts
     end = begin + size
@@ -133,7 +112,7 @@ def hash_word_runs(words: Words, length: int) -> tuple[Hashes, NDArray[np.bool_]
     count = max(0, len(words.hashes) - length + 1)
     total, whole = np.zeros(count, dtype=np.uint64), np.ones(count, dtype=bool)
     for place in range(length):
-        total += scatter_bits(words.hashes[place:place + count] + np.uint64((place + 1) * GOLDEN % 2**64))
+        total += mix_bits(words.hashes[place:place + count] + np.uint64((place + 1) * GOLDEN % 2**64))
         whole &= words.joined[place:place + count] if place else True
     return total, whole
 
@@ -225,14 +204,16 @@ def keep_frequent(tables: list[Table], least: int) -> list[Table]:
     return kept
 
 
-def find_collocations(store: TokenStore, special: Ints, marks: Ints, how: Counting) -> Iterator[Collocation]:
+def find_collocations(store: TokenStore, special: Ints, marks: Ints, *, longest: int, least: int,
+                      each: int) -> Iterator[Collocation]:
     """Yield the n-grams whose words come together more often than any of their parts would, the best first.
 
-    Those of two words come first, then those of three, ...; at most `how.each` of each length.
+    Those of two words come first, then those of three, ... up to `longest`; at most `each` of each length, and none
+    that occurs less than `least` times.
     """
-    tables = keep_frequent(count_n_grams(store, special, marks, how.longest), how.least)
+    tables = keep_frequent(count_n_grams(store, special, marks, longest), least)
     for words, (table, measure) in enumerate(zip(tables, measure_n_grams(tables), strict=True), start=1):
         order = np.lexsort((table.first, -measure)) if words > 1 else np.zeros(0, dtype=np.int64)
-        for number in order[measure[order] > 0][:how.each].tolist():
+        for number in order[measure[order] > 0][:each].tolist():
             ids = tuple(store.tokens[table.first[number]:table.last[number]].tolist())
             yield Collocation(ids, words, int(table.counts[number]), float(measure[number]))

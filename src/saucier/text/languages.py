@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,28 +131,6 @@ LANGUAGES = 3
 """Stream of random numbers."""
 
 
-@dataclass(frozen=True, slots=True)
-class LanguageMember(Batches[Rows]):
-    """Batches whose tokens are all of one language, which their rows tell where it is given."""
-
-    batches: Batches[Rows]
-    language: int | None = None
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """As many as there are."""
-        return self.batches.steps_per_epoch
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Those of the batches."""
-        return self.batches.counts
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        return set_language(self.batches.rows(step, rank, world), self.language)
-
-
 def set_language(rows: Rows, language: int | None) -> Rows:
     """Let rows tell their language."""
     return rows if language is None else replace(rows, languages=np.full_like(rows.tokens, language))
@@ -165,10 +143,12 @@ class LanguageBatches(Batches[Rows]):
     """
 
     def __init__(self, members: Sequence[Batches[Rows]], shares: NDArray[np.float64], *, batch: int,
-                 seed: int = 0) -> None:
-        """Draw from `members`, whose batches are one row each; `shares` [N] add up to 1."""
-        self._members = members
-        self._batch, self._seed = batch, seed
+                 seed: int = 0, language_ids: bool = False) -> None:
+        """Draw from `members`, whose batches are one row each; `shares` [N] add up to 1.
+
+        `language_ids`: whether rows tell the language of their tokens, by its number among `members`.
+        """
+        self._members, self._batch, self._seed, self._language_ids = members, batch, seed, language_ids
         self._quota = split_by_shares(shares, PERIOD)
         self._drawn = functools.lru_cache(maxsize=2)(self._period)
 
@@ -207,7 +187,9 @@ class LanguageBatches(Batches[Rows]):
         languages, places = self.drawn(step * self._batch, (step + 1) * self._batch)
         found = []
         for number in range(mine.start, mine.stop):
-            rows = self._members[languages[number]].rows(int(places[number]))
+            language = int(languages[number])
+            rows = set_language(self._members[language].rows(int(places[number])),
+                                language if self._language_ids else None)
             found.append(replace(rows, row=number + self._batch * rows.row))
         return stack_rows(found)
 

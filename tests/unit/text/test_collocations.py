@@ -18,7 +18,7 @@ from saucier.text.tokenizer.word_boundaries import parse_marks
 MARKS = parse_marks("1" * 60 + "0" * 40)
 """Ids from 60 on go on with a word."""
 SPECIAL = np.array([0, 1])
-HOW = c.Counting(longest=4, least=4, each=1000)
+HOW = {"longest": 4, "least": 4, "each": 1000}
 Word = tuple[int, ...]
 
 
@@ -75,9 +75,9 @@ def by_hand(texts: list[list[int]]) -> dict[tuple[Word, ...], tuple[int, float]]
             for length in range(2, 5) for gram, count in counts(length).items() if count >= 4}
 
 
-def found_in(store: TokenStore, how: c.Counting = HOW) -> dict[Word, tuple[int, float]]:
+def found_in(store: TokenStore, how: dict[str, int] = HOW) -> dict[Word, tuple[int, float]]:
     """Return count and measure by ids."""
-    return {one.ids: (one.count, one.measure) for one in c.find_collocations(store, SPECIAL, MARKS, how)}
+    return {one.ids: (one.count, one.measure) for one in c.find_collocations(store, SPECIAL, MARKS, **how)}
 
 
 def test_the_measure_is_that_of_the_definition(tmp_path: Path) -> None:
@@ -129,14 +129,14 @@ def test_only_so_many_are_remembered_and_the_rarest_are_forgotten(tmp_path: Path
 
 def test_each_length_gives_so_many_at_most(tmp_path: Path) -> None:
     store = stored(tmp_path, documents())
-    found = found_in(store, c.Counting(longest=3, least=4, each=2))
+    found = found_in(store, {"longest": 3, "least": 4, "each": 2})
     assert [len(words([*ids])) for ids in found] == [2, 2, 3, 3]
     assert [*found_in(store)][:2] == [*found][:2]
 
 
 def test_hashes_of_what_was_kept_find_it_in_a_text(tmp_path: Path) -> None:
     texts = documents()
-    kept = c.Collocations(tuple(c.find_collocations(stored(tmp_path, texts), SPECIAL, MARKS, HOW)))
+    kept = c.Collocations(tuple(c.find_collocations(stored(tmp_path, texts), SPECIAL, MARKS, **HOW)))
     two, three = kept.hashes(MARKS)[:2]
     line = np.array([8, 70, 9, 5, 6, 7, 30])
     there = c.find_words(line, np.ones(7, dtype=bool), np.zeros(7, dtype=bool), MARKS)

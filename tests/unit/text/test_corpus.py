@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from saucier.errors import InputError
 from saucier.text.config import Fraction, HeldOutFiles, PairData, Tail, TextData
 from saucier.text.reading import corpus as corpora
-from saucier.text.reading.corpus import PairCorpus, SplitPoint, TextCorpus, choose_split
+from saucier.text.reading.corpus import PairCorpus, TextCorpus, choose_split, cut_documents
 from saucier.text.reading.documents import Counts, Document
 from saucier.text.reading.python_texts import read_python_documentation
 
@@ -49,7 +49,7 @@ def test_documentation_is_the_data_when_there_are_no_files() -> None:
 
 @given(st.floats(0.01, 0.6), st.integers(0, 9), st.integers(100, 400))
 def test_drawn_documents_are_the_right_share_and_spread_evenly(fraction: float, seed: int, count: int) -> None:
-    drawn, _ = choose_split(Fraction(fraction=fraction), lambda most: (count, count), seed)
+    drawn, _ = choose_split(Fraction(fraction=fraction), [(True, 1)] * count, seed)
     held = [drawn(number) for number in range(count)]  # type: ignore[operator]
     assert held == [drawn(number) for number in range(count)]  # type: ignore[operator]
     expected = count * fraction
@@ -76,8 +76,8 @@ def test_a_cut_parts_the_text_and_loses_nothing(pieces: list[tuple[str, bool]], 
     for number, (text, starts) in enumerate(pieces):
         part = 0 if starts or number == 0 else part + 1
         documents.append(Document(text, "x", part=part))
-    train = list(SplitPoint(at).documents(iter(documents), "train"))
-    held = list(SplitPoint(at).documents(iter(documents), "held_out"))
+    train = list(cut_documents(iter(documents), at, "train"))
+    held = list(cut_documents(iter(documents), at, "held_out"))
     assert joined(train) + joined(held) == joined(documents)
     assert len(joined(train)) <= at
     assert not held or held[0].part == 0

@@ -15,7 +15,6 @@ from saucier.text.languages import (
     PERIOD,
     LanguageBatches,
     LanguageCorpus,
-    LanguageMember,
     LanguageStore,
     compute_sampling_shares,
     repeat_texts,
@@ -54,11 +53,11 @@ def test_quotas_fill_the_period_and_forget_no_language() -> None:
 def batches(tmp_path_factory: pytest.TempPathFactory) -> LanguageBatches:
     """Two languages, the tokens of one below 1000, of the other above; one row in four is of the second."""
     members = []
-    for number, (first, rows) in enumerate(((0, 40), (1000, 7))):
+    for first, rows in ((0, 40), (1000, 7)):
         pieces = [Piece(range(first + start, first + start + LENGTH)) for start in range(0, rows * LENGTH, LENGTH)]
         store = write_store(tmp_path_factory.mktemp("stores") / "s", pieces, vocab=2000)
-        members.append(LanguageMember(PackedBatches(store, length=LENGTH, batch=1, shift=False), number))
-    return LanguageBatches(members, np.array([0.75, 0.25]), batch=8)
+        members.append(PackedBatches(store, length=LENGTH, batch=1, shift=False))
+    return LanguageBatches(members, np.array([0.75, 0.25]), batch=8, language_ids=True)
 
 
 def test_a_row_is_of_one_language_and_tells_it(batches: LanguageBatches) -> None:

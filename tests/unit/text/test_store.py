@@ -62,7 +62,7 @@ def test_what_is_written_is_read(
     assert store.tokens.dtype == (np.uint32 if wide else np.uint16)
     assert (folder / "tokens.bin").stat().st_size == len(functools.reduce(operator.iadd, flat, [])) * (4 if wide else 2)
     assert store.bytes == 7 * len(pieces)
-    assert store.bytes_between(0, 1) == 7 * len(documents[0])
+    assert store.byte_offsets[1] == 7 * len(documents[0])
     assert store.lengths.tolist() == [len(document) for document in flat]
     assert isinstance(store.tokens, np.memmap)
 
@@ -121,7 +121,7 @@ def test_documents_are_framed_and_their_bytes_counted(tmp_path: Path, byte_bpe: 
         "<|endoftext|>Größe and more<|endoftext|>",
         "<|endoftext|>second<|endoftext|>",
     ]
-    assert [store.bytes_between(n, n + 1) for n in range(2)] == [len("Größe and more".encode()), len("second")]
+    assert np.diff(store.byte_offsets).tolist() == [len("Größe and more".encode()), len("second")]
     assert json.loads((tmp_path / "s/store.json").read_text())["unknown"] == 0
 
 

@@ -21,7 +21,6 @@ from saucier.text.collocations import Collocations
 from saucier.text.config import LanguageData, list_languages
 from saucier.text.languages import (
     LanguageBatches,
-    LanguageMember,
     LanguageStore,
     compute_sampling_shares,
     count_repeats,
@@ -145,9 +144,9 @@ class RowCutter:
         size = batch or self.recipe.training.batch
         if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
             return ROWS[self._check_store(store)][0](self, store, size)
-        members = [LanguageMember(self.cut_training(one, 1), number if self.language_ids else None)
-                   for number, one in enumerate(store.members.values())]
-        return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed)
+        members = [self.cut_training(one, 1) for one in store.members.values()]
+        return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed,
+                               language_ids=self.language_ids)
 
     def cut_held_out(self, store: Store, *, whole: bool) -> Countable:
         """Return the held-out batches of text or pairs; `whole`: as slowly as the recipe says."""

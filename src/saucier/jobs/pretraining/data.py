@@ -25,7 +25,7 @@ from saucier.opened import RunFolder
 from saucier.plain import format_bytes
 from saucier.recipes import Recipe
 from saucier.report.results import DataCounts, LanguageCounts, TextCounts
-from saucier.text.collocations import Collocation, Collocations, Counting, find_collocations
+from saucier.text.collocations import Collocation, Collocations, find_collocations
 from saucier.text.config import LanguageData, PairData, Ready, TextData, TokenizerConfig, list_languages
 from saucier.text.languages import LanguageCorpus, LanguageStore, compute_sampling_shares, write_language_store
 from saucier.text.reading.corpus import PairCorpus, Part, TextCorpus
@@ -69,7 +69,7 @@ def count_collocations(how: c.PMIMasking, tokenizer: Tokenizer, store: TokenStor
         raise InputError("the tokenizer's tokens do not tell where words begin, which pmi needs",
                          where="tokenizer.kind", remedy="use wordpiece, byte_bpe, bpe or unigram")
     found = tuple(find_collocations(store, special, parse_marks(tokenizer.word_marks),
-                                    Counting(how.longest, how.least, how.each)))
+                                    longest=how.longest, least=how.least, each=how.each))
     if not found:
         raise InputError(f"no n-gram of this text occurs {how.least} times and more often than its parts would",
                          where="objective.choice.least", remedy="lower it, or give more text")

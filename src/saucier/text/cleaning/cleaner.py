@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Self
 
@@ -22,6 +23,14 @@ SHOWN = 160
 class _Counted(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
+    def __iadd__(self, other: Self) -> Self:
+        for name, value in other:
+            if isinstance(value, int | _Counted):
+                total = getattr(self, name)
+                total += value
+                setattr(self, name, total)
+        return self
+
 
 class Amount(_Counted):
     """How much text."""
@@ -38,12 +47,6 @@ class Amount(_Counted):
         self.documents += 1
         self.words += words
         self.bytes += len(text) if text.isascii() else len(text.encode("utf-8"))
-
-    def __iadd__(self, other: Amount) -> Self:
-        self.documents += other.documents
-        self.words += other.words
-        self.bytes += other.bytes
-        return self
 
 
 class Example(_Counted):
@@ -84,13 +87,9 @@ class RuleTally(_Counted):
         """All that the rule did."""
         return self.documents + self.lines + self.changed + self.sentences
 
-    def __iadd__(self, other: RuleTally) -> Self:
-        self.documents += other.documents
-        self.lines += other.lines
-        self.changed += other.changed
-        self.sentences += other.sentences
+    def __iadd__(self, other: Self) -> Self:
         self.examples = [*self.examples, *other.examples][:EXAMPLES]
-        return self
+        return super().__iadd__(other)
 
 
 class Tally(_Counted):
@@ -113,18 +112,11 @@ class Tally(_Counted):
     unchecked: int = 0
     """Documents that were not compared with all candidates of being near duplicates, since there were too many."""
 
-    def __iadd__(self, other: Tally) -> Self:
-        self.before += other.before
-        self.after += other.after
-        self.emptied += other.emptied
-        self.cut += other.cut
-        self.empty += other.empty
-        self.repaired += other.repaired
-        self.unchecked += other.unchecked
+    def __iadd__(self, other: Self) -> Self:
         for kind, tally in other.rules.items():
             self.rules.setdefault(kind, RuleTally())
             self.rules[kind] += tally
-        return self
+        return super().__iadd__(other)
 
 
 def shorten_text(text: str) -> str:
@@ -154,7 +146,6 @@ class Dropped:
 
 
 Step = Callable[[Page, Place], Dropped | None]
-Judges = list[tuple[str, LineJudge]]
 
 
 class Cleaner:
@@ -162,16 +153,15 @@ class Cleaner:
 
     def __init__(self, cleaning: Cleaning, tally: Tally) -> None:
         """Make ready. Raises `InputError` where a rule's file or extra is missing."""
-        self._rules = tally.rules
+        self._tally, self._rules = tally, tally.rules
         for rule in cleaning.rules:
             self._rules.setdefault(rule.kind, RuleTally())
-        self._tally = tally
         self._steps: list[Step] = []
-        for about_lines, rules in groupby(cleaning.rules, lambda rule: isinstance(rule, LineRule)):
-            found = list(rules)
-            if about_lines:
-                self._steps.append(self._line_step([rule for rule in found if isinstance(rule, LineRule)]))
-            self._steps += [self._page_step(rule) for rule in found if isinstance(rule, PageRule)]
+        for _, neighbours in groupby(cleaning.rules, lambda rule: isinstance(rule, LineRule)):
+            rules = list(neighbours)
+            lines = [(rule.kind, build_line_judge(rule)) for rule in rules if isinstance(rule, LineRule)]
+            pages = [(rule.kind, build_page_judge(rule)) for rule in rules if isinstance(rule, PageRule)]
+            self._steps.append(partial(self._clean_lines, lines) if lines else partial(self._judge_page, pages))
 
     def clean(self, page: Page, place: Place) -> Dropped | None:
         """Change a page in place; say which rule dropped it, if one did."""
@@ -184,36 +174,26 @@ class Cleaner:
                 return dropped
         return None
 
-    def _page_step(self, rule: PageRule) -> Step:
-        judge: PageJudge = build_page_judge(rule)
+    def _judge_page(self, judges: Sequence[tuple[str, PageJudge]], page: Page, place: Place) -> Dropped | None:
+        faults = ((kind, judge(page)) for kind, judge in judges)
+        return next((Dropped(kind, fault) for kind, fault in faults if fault), None)
 
-        def step(page: Page, place: Place) -> Dropped | None:
-            fault = judge(page)
-            return Dropped(rule.kind, fault) if fault else None
-
-        return step
-
-    def _line_step(self, rules: list[LineRule]) -> Step:
+    def _clean_lines(self, judges: Sequence[tuple[str, LineJudge]], page: Page, place: Place) -> Dropped | None:
         """Run neighbouring rules of lines together: each line goes through all of them."""
-        judges: Judges = [(rule.kind, build_line_judge(rule)) for rule in rules]
+        kept, last = [], ""
+        for line in page.text.split("\n"):
+            stripped = line.strip()
+            left, kind = self._apply_rules(stripped, judges, place) if stripped else ("", "")
+            last = kind or last
+            if left is not None:
+                kept.append(left)
+        if any(kept):
+            page.text = join_lines(kept)
+            return None
+        self._tally.emptied += 1
+        return Dropped(last, Fault("took the last line that was left"))
 
-        def step(page: Page, place: Place) -> Dropped | None:
-            kept, last = [], ""
-            for line in page.text.split("\n"):
-                stripped = line.strip()
-                left, kind = self._apply_rules(stripped, judges, place) if stripped else ("", "")
-                last = kind or last
-                if left is not None:
-                    kept.append(left)
-            if any(kept):
-                page.text = join_lines(kept)
-                return None
-            self._tally.emptied += 1
-            return Dropped(last, Fault("took the last line that was left"))
-
-        return step
-
-    def _apply_rules(self, line: str, judges: Judges, place: Place) -> tuple[str | None, str]:
+    def _apply_rules(self, line: str, judges: Sequence[tuple[str, LineJudge]], place: Place) -> tuple[str | None, str]:
         """Send a line through the rules; return what is left, and the rule that removed it."""
         for kind, judge in judges:
             left = judge(line)

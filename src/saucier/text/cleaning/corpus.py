@@ -4,21 +4,21 @@ counted.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from saucier.text.cleaning.cleaner import Dropped, Place, Tally
-from saucier.text.cleaning.config import Cleaning, FewSentences, RepeatedSpans, Shuffle, Unshuffled
+from saucier.text.cleaning.config import Cleaning, FewSentences, RepeatedSpans, Shuffle
 from saucier.text.cleaning.duplicates import Repetition, Survivors, find_repetition
 from saucier.text.cleaning.page import Fault, Page, remove_sentences
-from saucier.text.cleaning.pieces import describe_rejection, put_line
+from saucier.text.cleaning.pieces import DOCUMENTS, DROPPED, describe_rejection, put_line
 from saucier.text.cleaning.rules import build_page_judge
 from saucier.text.rows.batch import make_generator
 
@@ -30,19 +30,12 @@ BLOCK = 1 << 16
 
 def write_shards(lines: Iterable[tuple[int, bytes]], size: int, cleaning: Cleaning, folder: Path) -> list[Path]:
     """Write numbered lines into shards; return their paths. `size` is about how many bytes there will be."""
-    match cleaning.order:
-        case Unshuffled():
-            ordered: Iterable[bytes] = (line for _, line in lines)
-        case Shuffle(seed=seed):
-            ordered = shuffle_lines(lines, size, seed, folder)
-    return _cut(ordered, cleaning, folder)
-
-
-def _cut(lines: Iterable[bytes], cleaning: Cleaning, folder: Path) -> list[Path]:
+    ordered = shuffle_lines(lines, size, cleaning.order.seed, folder) if isinstance(cleaning.order, Shuffle) else \
+        (line for _, line in lines)
     paths: list[Path] = []
     written = cleaning.shard
     with ExitStack() as stack:
-        for line in lines:
+        for line in ordered:
             if written >= cleaning.shard:
                 stack.close()
                 paths.append(folder / f"corpus-{len(paths):05}.jsonl{'.zst' if cleaning.compression else ''}")
@@ -53,14 +46,11 @@ def _cut(lines: Iterable[bytes], cleaning: Cleaning, folder: Path) -> list[Path]
 
 
 def _open_shard(path: Path, cleaning: Cleaning) -> IO[bytes]:
-    match cleaning.compression:
-        case None:
-            return path.open("wb")
-        case "zst":
-            import pyarrow
+    if cleaning.compression is None:
+        return path.open("wb")
+    import pyarrow
 
-            opened: IO[bytes] = pyarrow.output_stream(str(path), compression="zstd")
-            return opened
+    return cast("IO[bytes]", pyarrow.output_stream(str(path), compression="zstd"))
 
 
 def shuffle_lines(lines: Iterable[tuple[int, bytes]], size: int, seed: int, folder: Path) -> Iterator[bytes]:
@@ -70,31 +60,20 @@ def shuffle_lines(lines: Iterable[tuple[int, bytes]], size: int, seed: int, fold
     buckets gives the same order.
     """
     bits = max(0, (size - 1) // BUCKET).bit_length()
-    keys = _Keys(seed)
+
+    @functools.lru_cache(maxsize=1)
+    def draw_keys(block: int) -> list[int]:
+        return list(map(int, make_generator(seed, block).integers(0, 2**64, BLOCK, dtype=np.uint64)))
+
     files = [(folder / f"shuffle-{number:05}").open("w+b") for number in range(1 << bits)]
     for number, line in lines:
-        key = keys[number]
+        key = draw_keys(number // BLOCK)[number % BLOCK]
         files[key >> (64 - bits) if bits else 0].write(
             key.to_bytes(8, "little") + number.to_bytes(8, "little") + len(line).to_bytes(8, "little") + line)
     for file in files:
         yield from _sort_lines(file)
         file.close()
         Path(file.name).unlink()
-
-
-class _Keys:
-    """The keys of documents, drawn in blocks."""
-
-    def __init__(self, seed: int) -> None:
-        self._seed, self._block = seed, -1
-        self._drawn: NDArray[np.uint64] = np.empty(0, np.uint64)
-
-    def __getitem__(self, number: int) -> int:
-        block, place = divmod(number, BLOCK)
-        if block != self._block:
-            self._block = block
-            self._drawn = make_generator(self._seed, block).integers(0, 2**64, BLOCK, dtype=np.uint64)
-        return int(self._drawn[place])
 
 
 def _sort_lines(file: IO[bytes]) -> Iterator[bytes]:
@@ -130,11 +109,11 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, ke
     repetition = find_repetition(survivors, cleaning, folder / "keys")
     tally.unchecked = repetition.unchecked
     with (folder / REJECTED / REJECTED_FILE).open("wb") as rejected:
-        for record in survivors.rejections():
+        for record in survivors.records(DROPPED):
             put_line(rejected, record)
         last = _CorpusWriter(survivors, cleaning, repetition, tally)
-        kept = last.kept()
-        shards = write_shards(kept, survivors.size, cleaning, folder)
+        size = sum((piece / DOCUMENTS).stat().st_size for piece in pieces)
+        shards = write_shards(last.kept(), size, cleaning, folder)
         for record in last.rejections(keep_rejected):
             put_line(rejected, record)
     return Corpus(tally, shards)

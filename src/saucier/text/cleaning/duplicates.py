@@ -18,11 +18,10 @@ from numpy.typing import NDArray
 
 from saucier.text.cleaning.cleaner import Tally
 from saucier.text.cleaning.config import Cleaning, Duplicates, ExactDuplicates, NearDuplicates, RepeatedSpans
-from saucier.text.cleaning.page import Hashes, Page
+from saucier.text.cleaning.page import Page
 from saucier.text.cleaning.pieces import (
     DOCUMENTS,
     OFFSETS,
-    REJECTED,
     TALLY,
     KeyPart,
     Keys,
@@ -32,6 +31,7 @@ from saucier.text.cleaning.pieces import (
     name_key_file,
     read_sorted_buckets,
 )
+from saucier.text.rows.batch import Hashes
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,6 @@ class Survivors:
     def __len__(self) -> int:
         return self.first[-1]
 
-    @property
-    def size(self) -> int:
-        """The size of all together on disk."""
-        return sum((piece / DOCUMENTS).stat().st_size for piece in self.pieces)
-
     def keys(self, kind: str) -> list[KeyPart]:
         """Return the keys of a rule."""
         return [KeyPart(piece / name_key_file(kind), first)
@@ -78,15 +73,8 @@ class Survivors:
             file.seek(offset)
             return self._numbered(file.readline(), place)
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """Read all documents in order."""
-        yield from self._lines(DOCUMENTS)
-
-    def rejections(self) -> Iterator[dict[str, Any]]:
-        """Read what is known of all documents that the pieces dropped."""
-        yield from self._lines(REJECTED)
-
-    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
+    def records(self, name: str = DOCUMENTS) -> Iterator[dict[str, Any]]:
+        """Read all documents in order, or what is known (in the files of another name) of those that were dropped."""
         for place, piece in enumerate(self.pieces):
             with (piece / name).open("rb") as file:
                 for line in file:

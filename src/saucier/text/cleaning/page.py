@@ -14,12 +14,11 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-Hashes = NDArray[np.uint64]
+from saucier.text.rows.batch import GOLDEN, Hashes, mix_bits
+
 WORDS = re.compile(r"\w+")
 REMEMBERED = 1_000_000
 """Words whose numbers are kept; when there are more, remembering starts again."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-MIXER = np.uint64(0xBF58476D1CE4E5B9)
 
 
 class _Numbers(dict[str, int]):
@@ -50,20 +49,14 @@ def hash_runs(words: Hashes, length: int) -> Hashes:
         return words[:0]
     total = words[:count].copy()
     for place in range(1, length):
-        total *= MULTIPLIER
+        total *= np.uint64(GOLDEN)
         total += words[place:place + count]
     return mix_bits(total)
 
 
-def mix_bits(values: Hashes) -> Hashes:
-    """Spread every bit over all others, so that high bits are as good as low ones (the finalizer of splitmix64)."""
-    values = (values ^ (values >> np.uint64(30))) * MIXER
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 FULL_STOPS = re.compile(r"[.!?…。！？]+[\"'”’)\]」』]*(?:(?<=[。！？」』])|(?=\s)|$)")
 """What ends a sentence: a mark before white space, or an ideographic one anywhere."""
+LINE_END = re.compile("\n")
 
 
 class Page:
@@ -126,19 +119,9 @@ class Page:
 
 def find_sentence_ends(text: str) -> list[int]:
     """Return the places in a text after its sentences, in order. Abbreviations count as ends."""
-    ends = {match.end() for match in FULL_STOPS.finditer(text)}
-    place = text.find("\n")
-    while place >= 0:
-        ends.add(place)
-        place = text.find("\n", place + 1)
-    ends.add(len(text))
-    return _with_text(text, sorted(ends))
-
-
-def _with_text(text: str, ends: list[int]) -> list[int]:
-    """Leave out ends with nothing but white space since the one before."""
+    ends = {match.end() for match in FULL_STOPS.finditer(text)} | {match.start() for match in LINE_END.finditer(text)}
     kept, start = [], 0
-    for end in ends:
+    for end in sorted(ends | {len(text)}):  # ends with nothing but white space since the one before are none
         if end > start and not text[start:end].isspace():
             kept.append(end)
             start = end

@@ -7,6 +7,7 @@ memory one bucket at a time. Axes: K keys, N runs of words, M hash functions, B 
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -21,47 +22,25 @@ from numpy.typing import NDArray
 from saucier.files import write_atomically, write_text
 from saucier.text.cleaning.cleaner import Cleaner, Dropped, Place, Tally, shorten_text
 from saucier.text.cleaning.config import Cleaning, Duplicates, ExactDuplicates, NearDuplicates, RepeatedSpans
-from saucier.text.cleaning.page import Hashes, Page, compute_exact_key, compute_span_keys, hash_runs, mix_bits
+from saucier.text.cleaning.page import Page, compute_exact_key, compute_span_keys, hash_runs
 from saucier.text.reading.documents import Counts, Document, read_source_documents
 from saucier.text.reading.sources import SourceFile
-from saucier.text.rows.batch import make_generator
+from saucier.text.rows.batch import Hashes, make_generator, mix_bits
 
 KEY = np.dtype([("key", "<u8"), ("check", "<u8"), ("document", "<i8"), ("place", "<i4")])
 """128 bits that stand for some text, the number of the document, and a place in it."""
 BUCKET = 1 << 21
 """Keys in memory at once, about."""
-PENDING = 1 << 16
+PENDING = (1 << 16) * KEY.itemsize
+"""Bytes of keys that are written or read at once."""
 Keys = NDArray[np.void]
 
 
-class KeyFile:
-    """A file of keys that grows."""
-
-    def __init__(self, path: Path) -> None:
-        """Start a new file."""
-        self._file = path.open("wb")
-        self._held: list[Keys] = []
-        self._size = 0
-
-    def add(self, keys: Hashes, checks: Hashes, document: int) -> None:
-        """Append the keys of one document; their places count from 0. Shapes: keys, checks [K]."""
-        new = np.empty(len(keys), KEY)
-        new["key"], new["check"], new["document"], new["place"] = keys, checks, document, np.arange(len(keys))
-        self._held.append(new)
-        self._size += len(new)
-        if self._size > PENDING:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what is held."""
-        for keys in self._held:
-            self._file.write(keys.tobytes())
-        self._held, self._size = [], 0
-
-    def close(self) -> None:
-        """Write the rest, and close the file."""
-        self.flush()
-        self._file.close()
+def write_keys(file: IO[bytes], keys: Hashes, checks: Hashes, document: int) -> None:
+    """Append the keys of one document to a file; their places count from 0. Shapes: keys, checks [K]."""
+    new = np.empty(len(keys), KEY)
+    new["key"], new["check"], new["document"], new["place"] = keys, checks, document, np.arange(len(keys))
+    file.write(new.tobytes())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +53,7 @@ class KeyPart:
     def blocks(self, dropped: NDArray[np.int64]) -> Iterator[Keys]:
         """Yield keys with the corpus's numbers, but for those of documents that are `dropped` (>= 0)."""
         with self.path.open("rb") as file:
-            while block := file.read(PENDING * KEY.itemsize):
+            while block := file.read(PENDING):
                 keys = np.frombuffer(block, KEY).copy()
                 keys["document"] += self.first
                 yield keys[dropped[keys["document"]] < 0]
@@ -107,8 +86,7 @@ def read_sorted_buckets(parts: Sequence[KeyPart], dropped: NDArray[np.int64], sc
 def _sort_keys(blocks: Sequence[Keys]) -> Keys:
     keys = np.concatenate(blocks) if blocks else np.empty(0, KEY)
     order = np.lexsort((keys["place"], keys["document"], keys["check"], keys["key"]))
-    found: Keys = keys[order]
-    return found
+    return keys[order]
 
 
 def find_run_starts(keys: Keys) -> NDArray[np.int64]:
@@ -163,7 +141,7 @@ class MinHash:
         return keys
 
 
-DOCUMENTS, REJECTED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
+DOCUMENTS, DROPPED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
 LONGEST = 1 << 24
 """Characters of a document; a longer one goes on as another, which is counted."""
 Keyer = Callable[[Page], tuple[Hashes, Hashes]]
@@ -209,16 +187,25 @@ def _write(order: Order, folder: Path) -> None:
     cleaner = Cleaner(order.cleaning, tally)
     documents = join_parts(read_source_documents(order.source, column=order.cleaning.column,
                                                  unit=order.cleaning.document, counts=counts), tally)
+    rules = [rule for rule in order.cleaning.rules if isinstance(rule, Duplicates)]
     with ExitStack() as stack:
-        output = _Output(folder, order, stack)
+        kept, rejected, offsets = (stack.enter_context((folder / name).open("wb"))
+                                   for name in (DOCUMENTS, DROPPED, OFFSETS))
+        keys = [(build_keyer(rule), stack.enter_context((folder / name_key_file(rule.kind)).open("wb", PENDING)))
+                for rule in rules]
+        survivors = itertools.count()
         for number, document in enumerate(documents):
             page, place = Page(document.text), Place(document.source, document.line)
             tally.before.add(page.text, len(page.words))
-            dropped = cleaner.clean(page, place)
-            if dropped is None:
-                output.keep(page, place, number)
+            if dropped := cleaner.clean(page, place):
+                put_line(rejected, describe_rejection(number, place, dropped, document.text, order.keep_rejected))
                 continue
-            output.reject(describe_rejection(number, place, dropped, document.text, order.keep_rejected))
+            survivor = next(survivors)
+            for compute_keys, file in keys:
+                write_keys(file, *compute_keys(page), survivor)
+            offsets.write(kept.tell().to_bytes(8, "little"))
+            put_line(kept, {"text": page.text, "source": place.source, "line": place.line, "document": number,
+                            "words": len(page.words)})
     tally.empty, tally.repaired = counts.empty, counts.repaired
     write_text(folder / TALLY, tally.model_dump_json())
 
@@ -247,31 +234,6 @@ def describe_rejection(number: int, place: Place, dropped: Dropped, text: str, k
     record = {"document": number, "source": place.source, "line": place.line, "rule": dropped.rule,
               "reason": dropped.fault.reason, "at": dropped.fault.line, "beginning": shorten_text(text)}
     return record | {"text": text} if keep else record
-
-
-class _Output:
-    """The files of a piece while they are written."""
-
-    def __init__(self, folder: Path, order: Order, stack: ExitStack) -> None:
-        self._documents = stack.enter_context((folder / DOCUMENTS).open("wb"))
-        self._rejected = stack.enter_context((folder / REJECTED).open("wb"))
-        self._offsets = stack.enter_context((folder / OFFSETS).open("wb"))
-        rules = [rule for rule in order.cleaning.rules if isinstance(rule, Duplicates)]
-        self._keys = [(build_keyer(rule), KeyFile(folder / name_key_file(rule.kind))) for rule in rules]
-        for _, file in self._keys:
-            stack.callback(file.close)
-        self._kept = 0
-
-    def keep(self, page: Page, place: Place, number: int) -> None:
-        for keys_of, file in self._keys:
-            file.add(*keys_of(page), self._kept)
-        self._offsets.write(self._documents.tell().to_bytes(8, "little"))
-        put_line(self._documents, {"text": page.text, "source": place.source, "line": place.line, "document": number,
-                                   "words": len(page.words)})
-        self._kept += 1
-
-    def reject(self, record: dict[str, Any]) -> None:
-        put_line(self._rejected, record)
 
 
 def put_line(file: IO[bytes], record: dict[str, Any]) -> int:

@@ -51,7 +51,6 @@ from saucier.text.cleaning.page import (
     ENDLESS,
     WORDS,
     Fault,
-    Hashes,
     Page,
     PageJudge,
     check_range,
@@ -60,7 +59,7 @@ from saucier.text.cleaning.page import (
 )
 from saucier.text.reading.sources import SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import read_rows
-from saucier.text.rows.batch import mark_members
+from saucier.text.rows.batch import Hashes, mark_members
 
 ELLIPSES = ("...", "…")
 

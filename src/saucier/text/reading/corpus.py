@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from typing import Generic, Literal, TypeVar
@@ -27,48 +27,51 @@ FEWEST = 20
 Part = Literal["train", "held_out"]
 HeldOutTest = Callable[[int], bool]
 """Tells whether document (or pair) number n is held out."""
-Measure = Callable[[int | None], tuple[int, int]]
-"""Counts documents, stopping after a number of them, and their characters (pairs count as one character each)."""
+Split = int | HeldOutTest
+"""The place (in characters, or pairs) after which everything is held out, or what is held out by its number."""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitPoint:
-    """The place (in characters, or pairs) after which everything is held out."""
+def cut_documents(documents: Iterator[Document], at: int, part: Part) -> Iterator[Document]:
+    """Give the documents before or after a place (in characters); one that it is inside of is parted at a line end.
 
-    at: int
-
-    def documents(self, documents: Iterator[Document], part: Part) -> Iterator[Document]:
-        """Give the documents before or after the cut; one that it goes through is parted at a line end.
-
-        Without a line end it is parted at a blank, and without a blank at the very place.
-        """
-        end = 0
-        renumber = 0
-        for document in documents:
-            start, end = end, end + len(document.text)
-            renumber = 0 if document.part == 0 else renumber
-            if end <= self.at:
-                if part == "train":
-                    yield document
-                continue
-            cut, text = max(self.at - start, 0), document.text
-            place = text.rfind("\n", 0, cut) + 1 or text.rfind(" ", 0, cut) + 1 or cut
+    Without a line end it is parted at a blank, and without a blank at the very place.
+    """
+    end = 0
+    renumber = 0
+    for document in documents:
+        start, end = end, end + len(document.text)
+        renumber = 0 if document.part == 0 else renumber
+        if end <= at:
             if part == "train":
-                if place:
-                    yield replace(document, text=document.text[:place])
-                return
-            if place < len(document.text):
-                yield replace(document, text=document.text[place:], part=renumber)
-                renumber += 1
+                yield document
+            continue
+        cut, text = max(at - start, 0), document.text
+        place = text.rfind("\n", 0, cut) + 1 or text.rfind(" ", 0, cut) + 1 or cut
+        if part == "train":
+            if place:
+                yield replace(document, text=document.text[:place])
+            return
+        if place < len(document.text):
+            yield replace(document, text=document.text[place:], part=renumber)
+            renumber += 1
 
 
-def choose_split(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
-                 seed: int) -> tuple[SplitPoint | HeldOutTest, str]:
-    """Decide once how the data is cut, and say so in words. Errors: `InputError` where there is too little to cut."""
+def choose_split(held_out: Fraction | Tail | HeldOutFiles, sizes: Iterable[tuple[bool, int]],
+                 seed: int) -> tuple[Split, str]:
+    """Decide once how the data is cut, and say so in words. Errors: `InputError` where there is too little to cut.
+
+    `sizes`: of each piece of text, whether it starts a document, and its characters (a pair is a document of one);
+    they are read until it is clear that there are enough documents.
+    """
     if isinstance(held_out, HeldOutFiles):
         return _never, f"files of their own: {', '.join(held_out.files)}"
     enough = max(FEWEST, round(1 / held_out.fraction))
-    documents, total = measure(enough if isinstance(held_out, Fraction) else None)
+    documents = total = 0
+    for starts, size in sizes:
+        documents += starts
+        total += size
+        if isinstance(held_out, Fraction) and documents > enough:
+            break
     if isinstance(held_out, Fraction) and documents >= enough:
         drawn = _draw_strata(held_out.fraction, seed if held_out.seed is None else held_out.seed)
         return drawn, f"{held_out.fraction:.1%} of the documents, drawn evenly"
@@ -77,7 +80,7 @@ def choose_split(held_out: Fraction | Tail | HeldOutFiles, measure: Measure,
         raise InputError(f"is too little to hold out {held_out.fraction:.1%}", where="data",
                          remedy="give more text, or data.held_out.kind=files")
     why = f" (fewer than {enough} documents)" if isinstance(held_out, Fraction) else ""
-    return SplitPoint(cut), f"the last {held_out.fraction:.1%}{why}"
+    return cut, f"the last {held_out.fraction:.1%}{why}"
 
 
 def _never(number: int) -> bool:
@@ -156,20 +159,11 @@ class TextCorpus(SplitData[Document]):
         """
         self.data, self._own = data, own
         _refuse_shared_files(data)
-        self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
+        sizes = ((one.part == 0, len(one.text)) for one in _read_data_documents(data, data.files, own, Counts()))
+        self._chosen, self.how = choose_split(data.held_out, sizes, seed)
         self.train: View[Document] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
         self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
-
-    def _measure(self, most: int | None) -> tuple[int, int]:
-        """Count documents (stopping after `most`) and characters."""
-        documents = characters = 0
-        for document in _read_data_documents(self.data, self.data.files, self._own, Counts()):
-            documents += document.part == 0
-            characters += len(document.text)
-            if most is not None and documents > most:
-                break
-        return documents, characters
 
     def _part(self, part: Part, counts: Counts) -> Iterator[Document]:
         read = Counts()
@@ -185,8 +179,8 @@ class TextCorpus(SplitData[Document]):
             return _read_data_documents(self.data, self.data.files if part == "train" else held_out.files, self._own,
                                         counts)
         documents = _read_data_documents(self.data, self.data.files, self._own, counts)
-        if isinstance(self._chosen, SplitPoint):
-            return self._chosen.documents(documents, part)
+        if isinstance(self._chosen, int):
+            return cut_documents(documents, self._chosen, part)
         return select_documents(documents, self._chosen, part)
 
 
@@ -206,20 +200,14 @@ class PairCorpus(SplitData[Pair]):
         """
         self.data, self._whole = data, whole
         _refuse_shared_files(data)
-        self._chosen, self.how = choose_split(data.held_out, self._measure, seed)
+        sizes = ((True, 1) for _ in _read_data_pairs(data, data.files, Counts(), whole))
+        self._chosen, self.how = choose_split(data.held_out, sizes, seed)
         self.train: View[Pair] = View(lambda counts: self._part("train", counts))
         self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
         self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts, ways=False)
                                                      for text in (pair.source, pair.target)))
         self.sources: View[str] = View(lambda counts: (pair.source for pair in self._part("train", counts)))
         self.targets: View[str] = View(lambda counts: (pair.target for pair in self._part("train", counts)))
-
-    def _measure(self, most: int | None) -> tuple[int, int]:
-        pairs = 0
-        for pairs, _ in enumerate(_read_data_pairs(self.data, self.data.files, Counts(), self._whole), start=1):
-            if most is not None and pairs > most:
-                break
-        return pairs, pairs
 
     def languages(self, part: Part) -> tuple[str, ...]:
         """Return the languages of the tables of a part, as their columns are called; none where they are not named."""
@@ -244,7 +232,8 @@ class PairCorpus(SplitData[Pair]):
         separate = isinstance(held_out, HeldOutFiles)
         files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
         for number, pair in enumerate(_read_data_pairs(self.data, files, read, self._whole)):
-            if not separate and not self._is_in_part(number, part):
+            held = number >= self._chosen if isinstance(self._chosen, int) else self._chosen(number)
+            if not separate and held != (part == "held_out"):
                 continue
             if part == "train" and self._is_measured(pair):
                 read.shared += 1
@@ -265,10 +254,6 @@ class PairCorpus(SplitData[Pair]):
     def _is_measured(self, pair: Pair) -> bool:
         return bool(self._measured) and not self._measured.isdisjoint((_fingerprint(pair.source),
                                                                        _fingerprint(pair.target)))
-
-    def _is_in_part(self, number: int, part: Part) -> bool:
-        held = number >= self._chosen.at if isinstance(self._chosen, SplitPoint) else self._chosen(number)
-        return held == (part == "held_out")
 
 
 def _read_data_documents(data: TextData, files: tuple[str, ...], own: Own, counts: Counts) -> Iterator[Document]:

@@ -6,7 +6,7 @@ What is skipped is counted in `Counts`, never dropped silently.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -108,26 +108,15 @@ def read_source_documents(source: SourceFile, *, column: str | None, unit: Unit,
     counts.files += 1
     counts.names.append(source.name)
     before = counts.documents
-    for document in _documents(source, column, unit, counts):
+    documents = _table_documents(source, column, counts) if source.format != "txt" else UNITS[unit](source, counts)
+    for document in documents:
         counts.add(document.text, starts=document.part == 0)
         yield document
     if counts.documents == before:
         raise InputError("holds no text", where=source.name, remedy="leave it out")
 
 
-def _documents(source: SourceFile, column: str | None, unit: Unit, counts: Counts) -> Iterator[Document]:
-    if source.format != "txt":
-        return _table_documents(source, column, counts)
-    match unit:
-        case "file":
-            return _file_document(source)
-        case "paragraph":
-            return _read_paragraphs(source, counts)
-        case "line":
-            return _line_documents(source, counts)
-
-
-def _file_document(source: SourceFile) -> Iterator[Document]:
+def _file_document(source: SourceFile, _: Counts) -> Iterator[Document]:
     part = 0
     for block in read_blocks(source):
         if part or block.strip():
@@ -160,6 +149,12 @@ def _read_paragraphs(source: SourceFile, counts: Counts) -> Iterator[Document]:
         size += len(line)
     if held:
         yield Document("\n".join(held), source.name, start, part)
+
+
+UNITS: Mapping[Unit, Callable[[SourceFile, Counts], Iterator[Document]]] = {
+    "file": _file_document, "paragraph": _read_paragraphs, "line": _line_documents,
+}
+"""What one document is in a .txt file."""
 
 
 def _table_documents(source: SourceFile, column: str | None, counts: Counts) -> Iterator[Document]:

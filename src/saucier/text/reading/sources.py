@@ -15,11 +15,11 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Any, Literal, cast
 
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_folder, path_exists
@@ -33,7 +33,9 @@ Compression = Literal["gz", "xz", "zst"]
 FORMATS: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv",
                               ".tab": "tsv", ".parquet": "parquet"}
 COMPRESSIONS: dict[str, Compression] = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
-DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
+OPENERS: Mapping[Compression | None, Callable[[Path, str], Any]] = {None: open, "gz": gzip.open, "xz": lzma.open}
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError)
+"""What reading a damaged archive raises."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -114,30 +116,18 @@ def open_bytes(source: SourceFile) -> Iterator[IO[bytes]]:
         with _open_source(source) as stream:
             yield stream
     except DAMAGED as error:
-        raise _damage_error(source, error) from error
-    except OSError as error:
         if source.compression is None:
             raise
-        raise _damage_error(source, error) from error
-
-
-def _damage_error(source: SourceFile, error: Exception) -> InputError:
-    return InputError(f"is not a whole {source.compression or source.format} file ({str(error).rstrip('.')})",
-                      where=source.name, remedy="fetch or compress it again")
+        raise InputError(f"is not a whole {source.compression} file ({str(error).rstrip('.')})", where=source.name,
+                         remedy="fetch or compress it again") from error
 
 
 def _open_source(source: SourceFile) -> IO[bytes]:
-    match source.compression:
-        case None:
-            return source.path.open("rb")
-        case "gz":
-            return cast("IO[bytes]", gzip.open(source.path, "rb"))
-        case "xz":
-            return lzma.open(source.path, "rb")
-        case "zst":
-            import pyarrow
+    if source.compression == "zst":
+        import pyarrow
 
-            return cast("IO[bytes]", pyarrow.input_stream(str(source.path), compression="zstd"))
+        return cast("IO[bytes]", pyarrow.input_stream(str(source.path), compression="zstd"))
+    return cast("IO[bytes]", OPENERS[source.compression](source.path, "rb"))
 
 
 def read_blocks(source: SourceFile) -> Iterator[str]:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from saucier.errors import InputError, suggest_name
@@ -76,6 +77,18 @@ def make_missing_column_error(column: str, known: list[str], where: str) -> Inpu
     close = suggest_name(column, known)
     listed = f"; columns: {', '.join(known)}" if close.startswith("did") else ""
     return InputError(f"no column {column!r}{listed}", where=where, remedy=close.replace("known", "columns"))
+
+
+def read_column_blocks(source: SourceFile) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield the runs of lines between empty ones (the sentences of CoNLL's files): line numbers, and columns."""
+    for has_text, lines in groupby(read_lines(source), lambda line: bool(line[1].strip())):
+        if has_text:
+            yield [(number, split_columns(line)) for number, line in lines]
+
+
+def split_columns(line: str) -> list[str]:
+    """Return the columns of a line, which are divided by tabs, or by white space in a line without a tab."""
+    return line.split("\t") if "\t" in line else line.split()
 
 
 def _json_object(line: str, number: int, source: SourceFile) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import bisect
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, TypeVar
 
@@ -17,6 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+GOLDEN = 0x9E3779B97F4A7C15
+"""An odd number whose products with whole numbers are far apart, modulo 2^64: 2^64 by the golden ratio."""
 PADDING = -1
 """The document number of a padded position."""
 ROW_FIELDS = ("context", "sentence_label", "row", "item", "continues")
@@ -116,7 +120,7 @@ class PairRows:
                         start=None if self.start is None else self.start[rows])
 
 
-R_co = TypeVar("R_co", bound=Rows | PairRows, covariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 
 class Batches(Protocol[R_co]):
@@ -136,6 +140,22 @@ class Batches(Protocol[R_co]):
     def __getitem__(self, step: int) -> R_co:
         """Give the whole batch of one step."""
         return self.rows(step)
+
+
+class Evaluation(Batches[R_co], Protocol[R_co]):
+    """Every row of the data once, in one order: batches that end, counted by `len`."""
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __getitem__(self, step: int) -> R_co:
+        """Give one whole batch; the last may have fewer rows."""
+        if not 0 <= step < len(self):
+            raise IndexError(step)
+        return self.rows(step)
+
+    def __iter__(self) -> Iterator[R_co]:
+        return (self.rows(step) for step in range(len(self)))
 
 
 def compute_padding_share(counts: Mapping[str, int]) -> float:
@@ -174,10 +194,12 @@ class DrawnRows:
     """The epoch of each; a batch may go over from one into the next."""
     items: Ints
     """Their numbers in the stored order."""
+    step: int
+    """The number of the batch."""
 
 
-class ShuffledRowOrder:
-    """The order in which rows come, shuffled again in every epoch; a pure function of (seed, step)."""
+class ShuffledBatches(Batches[Rows]):
+    """Endless batches of numbered rows, shuffled again in every epoch; subclasses read the rows that are drawn."""
 
     def __init__(self, count: int, *, batch: int, seed: int) -> None:
         """Let `count` rows come, `batch` at a step."""
@@ -192,12 +214,17 @@ class ShuffledRowOrder:
         """How many steps show every row once (rounded up)."""
         return -(-self._count // self._batch)
 
-    def draw(self, step: int, rank: int, world: int) -> DrawnRows:
-        """Return the rows of batch `step` that process `rank` of `world` works on."""
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
         numbers = np.arange(self._batch)[take_share(self._batch, rank, world)]
         epochs, slots = np.divmod(step * self._batch + numbers, self._count)
         pairs = zip(epochs.tolist(), slots.tolist(), strict=True)
-        return DrawnRows(numbers, epochs, np.array([self._order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64))
+        items = np.array([self._order(epoch)[slot] for epoch, slot in pairs], dtype=np.int64)
+        return self.read_rows(DrawnRows(numbers, epochs, items, step))
+
+    @abstractmethod
+    def read_rows(self, drawn: DrawnRows) -> Rows:
+        """Read the rows that were drawn."""
 
 
 def make_generator(seed: int, *stream: int) -> np.random.Generator:
@@ -274,6 +301,16 @@ def mark_members(values: NDArray[Any], known: NDArray[Any]) -> NDArray[np.bool_]
     places = np.searchsorted(known, values)
     found: NDArray[np.bool_] = known[np.minimum(places, len(known) - 1)] == values
     return found
+
+
+def mix_bits(values: Hashes) -> Hashes:
+    """Spread every bit over all others, so that high bits are as good as low ones. Shapes: any -> same.
+
+    Source: Steele et al. 2014, "Fast splittable pseudorandom number generators": the finalizer of SplitMix64.
+    """
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 def scale_batch(batch: int, length: int, tokens: int, rows: int) -> int:

@@ -9,13 +9,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.text.rows.batch import PADDING, Ints, PairRows, Rows, make_generator, pad_ids, take_share
+from saucier.text.rows.batch import (
+    PADDING,
+    Batches,
+    Evaluation,
+    Ints,
+    PairRows,
+    R_co,
+    Rows,
+    make_generator,
+    pad_ids,
+    take_share,
+)
 from saucier.text.rows.store import PairStore, TokenStore
 
 TooLong = Literal["truncate", "drop"]
@@ -130,13 +141,10 @@ def _cut(text: Ints, length: int | None, ends: TextEnds) -> Ints:
     return np.concatenate([text[:length - 1], text[-1:]]) if ended else text[:length]
 
 
-R = TypeVar("R")
-
-
-class BucketedBatches(Generic[R]):
+class BucketedBatches(Batches[R_co]):
     """Endless batches of a plan, in an order that depends on its seed."""
 
-    def __init__(self, plan: LengthPlan, read: Callable[[Ints, Ints], R]) -> None:
+    def __init__(self, plan: LengthPlan, read: Callable[[Ints, Ints], R_co]) -> None:
         """Read batches with `read`, which gets the numbers of texts, and their rows in the whole batch: both [B]."""
         self._plan, self._read = plan, read
 
@@ -153,15 +161,11 @@ class BucketedBatches(Generic[R]):
     def _items(self, step: int) -> Ints:
         return self._plan.shuffled_batch(step)
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> R:
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> R_co:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         items = self._items(step)
         mine = take_share(len(items), rank, world)
         return self._read(items[mine], np.arange(len(items))[mine])
-
-    def __getitem__(self, step: int) -> R:
-        """Give the whole batch of one step."""
-        return self.rows(step)
 
 
 class BucketedTexts(BucketedBatches[Rows]):
@@ -198,20 +202,11 @@ class BucketedPairs(BucketedBatches[PairRows]):
         super().__init__(LengthPlan(lengths, limits, seed, times), functools.partial(read_pairs, store, limits))
 
 
-class PairEvaluation(BucketedPairs):
-    """Every pair of a store once, shortest first; `PairRows.item` tells which is which. `len` counts the batches."""
-
-    def __len__(self) -> int:
-        return self._plan.batches
+class PairEvaluation(Evaluation[PairRows], BucketedPairs):
+    """Every pair of a store once, shortest first; `PairRows.item` tells which is which."""
 
     def _items(self, step: int) -> Ints:
         return self._plan.ordered_batch(step)
-
-    def __getitem__(self, step: int) -> PairRows:
-        """Give one whole batch."""
-        if not 0 <= step < len(self):
-            raise IndexError(step)
-        return self.rows(step)
 
 
 def read_pairs(store: PairStore, limits: BatchLimits, items: Ints, row: Ints) -> PairRows:

@@ -6,7 +6,6 @@ rows, L positions of a row, N pieces.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +14,12 @@ from saucier.errors import InputError
 from saucier.text.rows.batch import (
     PADDING,
     Batches,
+    DrawnRows,
+    Evaluation,
     Ints,
     PackedTexts,
     Rows,
-    ShuffledRowOrder,
+    ShuffledBatches,
     make_generator,
     mark_members,
     pack_texts,
@@ -28,7 +29,7 @@ from saucier.text.rows.batch import (
 from saucier.text.rows.store import TokenStore
 
 
-class PackedBatches(Batches[Rows]):
+class PackedBatches(ShuffledBatches):
     """Endless shuffled rows of a store, without padding.
 
     Every epoch lays the row borders again (by a random shift, the text taken as a ring) and shuffles the rows, so that
@@ -42,37 +43,30 @@ class PackedBatches(Batches[Rows]):
         `overlap`: tokens of the next row are added to each; with 1 (causal language models) every token is a
         target once. `shift`: off keeps the row borders the same in all epochs (static masks).
         """
-        self._store, self._length, self._seed, self._overlap, self._shift = store, length, seed, overlap, shift
-        self._per_epoch = -(-len(store.tokens) // length)
-        self._order = ShuffledRowOrder(self._per_epoch, batch=batch, seed=seed)
+        super().__init__(-(-len(store.tokens) // length), batch=batch, seed=seed)
+        self._store, self._length, self._overlap, self._shift = store, length, overlap, shift
 
     def _start(self, epoch: int) -> int:
         return int(make_generator(self._seed, epoch, 1).integers(self._length)) if self._shift else 0
 
     @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show the data once (rounded up)."""
-        return self._order.steps_per_epoch
-
-    @property
     def counts(self) -> dict[str, int]:
         """Rows and tokens of an epoch; `repeated`: tokens of the last row that are read twice in an epoch."""
         tokens = len(self._store.tokens)
-        return {"rows": self._per_epoch, "tokens": tokens, "documents": len(self._store), "length": self._length,
-                "padding": 0, "repeated": self._per_epoch * self._length - tokens}
+        return {"rows": self._count, "tokens": tokens, "documents": len(self._store), "length": self._length,
+                "padding": 0, "repeated": self._count * self._length - tokens}
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        draw = self._order.draw(step, rank, world)
-        shifts = np.array([self._start(int(epoch)) for epoch in draw.epochs], dtype=np.int64)
-        starts = shifts + draw.items * self._length
+    def read_rows(self, drawn: DrawnRows) -> Rows:
+        """Cut the rows that were drawn."""
+        shifts = np.array([self._start(int(epoch)) for epoch in drawn.epochs], dtype=np.int64)
+        starts = shifts + drawn.items * self._length
         places = starts[:, None] + np.arange(self._length + self._overlap)
-        return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=draw.numbers,
-                        item=draw.items)
+        return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=drawn.numbers,
+                        item=drawn.items)
 
 
-class PackedEvaluation:
-    """The rows of a store in their order, every token a target exactly once; batches are counted by `len`.
+class PackedEvaluation(Evaluation[Rows]):
+    """The rows of a store in their order, every token a target exactly once.
 
     With a `stride` below `length` the rows overlap, so that each target has `length - stride` tokens before it at least
     (nearer to what the model can do, and dearer: length / stride times the work).
@@ -88,13 +82,10 @@ class PackedEvaluation:
                              remedy=f"choose {length} or less")
         self._count = 1 + max(0, -(-(len(store.tokens) - self._width) // self._stride))
 
-    def __len__(self) -> int:
-        return -(-self._count // self._batch)
-
     @property
     def steps_per_epoch(self) -> int:
         """How many batches there are."""
-        return len(self)
+        return -(-self._count // self._batch)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -111,15 +102,6 @@ class PackedEvaluation:
         places = items[:, None] * self._stride + np.arange(self._width)
         context = np.where(items == 0, 0, self._width - self._stride)
         return cut_rows(self._store, places, context=context, row=numbers, item=items, ring=False)
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give one whole batch."""
-        if not 0 <= step < len(self):
-            raise IndexError(step)
-        return self.rows(step)
-
-    def __iter__(self) -> Iterator[Rows]:
-        return (self.rows(step) for step in range(len(self)))
 
 
 def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item: Ints, ring: bool = True) -> Rows:
@@ -191,8 +173,8 @@ class ConsecutiveBatches(Batches[Rows]):
         return replace(found, continues=np.full(len(items), piece > 0))
 
 
-class ConsecutiveEvaluation:
-    """The pieces of a store in their order, every token a target exactly once; batches are counted by `len`.
+class ConsecutiveEvaluation(Evaluation[Rows]):
+    """The pieces of a store in their order, every token a target exactly once.
 
     All stretches but the first begin with pieces that are no targets, the end of the stretch before, so that a memory
     is full where the first target comes. One stretch (`batch` 1) is the text from end to end.
@@ -207,7 +189,9 @@ class ConsecutiveEvaluation:
         self._own = -(-(self._pieces - self._warm) // self._rows)
         """Pieces of a stretch that are targets, but for the first stretch, whose pieces all are."""
 
-    def __len__(self) -> int:
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches there are."""
         return min(self._pieces, self._own + self._warm)
 
     @property
@@ -216,11 +200,9 @@ class ConsecutiveEvaluation:
         return {"rows": len(self) * self._rows, "tokens": len(self._store.tokens), "documents": len(self._store),
                 "repeated": (self._rows - 1) * self._warm * self._length}
 
-    def __getitem__(self, step: int) -> Rows:
-        """Give one whole batch."""
-        if not 0 <= step < len(self):
-            raise IndexError(step)
-        numbers = np.arange(self._rows)
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        numbers = np.arange(self._rows)[take_share(self._rows, rank, world)]
         items: Ints = numbers * self._own + step
         places = items[:, None] * self._length + np.arange(self._length + self._overlap)
         only_read = (numbers > 0) & (step < self._warm)
@@ -229,7 +211,7 @@ class ConsecutiveEvaluation:
         return replace(found, continues=np.full(len(items), step > 0))
 
 
-class DocumentBatches(Batches[Rows]):
+class DocumentBatches(ShuffledBatches):
     """Endless rows of a store that begin with a document and end with one, shuffled again in every epoch.
 
     What a row has left is padded. A document that is longer than a row is divided: into rows that are full, and a rest
@@ -249,13 +231,8 @@ class DocumentBatches(Batches[Rows]):
         self._sizes = np.minimum(np.repeat(store.offsets[1:], pieces) - self._starts, length + overlap)
         self._divided = int((pieces > 1).sum())
         self._bins = pack_texts(self._sizes[:, None], length + overlap)
-        self._batch = scale_batch(batch, length + overlap, int(self._sizes.sum()), len(self._bins))
-        self._order = ShuffledRowOrder(len(self._bins), batch=self._batch, seed=seed)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show the data once (rounded up)."""
-        return self._order.steps_per_epoch
+        rows = len(self._bins)
+        super().__init__(rows, batch=scale_batch(batch, length + overlap, int(self._sizes.sum()), rows), seed=seed)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -268,38 +245,26 @@ class DocumentBatches(Batches[Rows]):
                 "documents": len(self._store), "length": self._length, "divided": self._divided,
                 "repeated": filled - len(self._store.tokens), "padding": places - filled}
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        draw = self._order.draw(step, rank, world)
-        return self._read_rows(draw.items, draw.numbers)
-
-    def _read_rows(self, items: Ints, numbers: Ints) -> Rows:
-        """Read the rows `items`. Shapes: items, numbers [B]."""
-        bins = [self._bins[item] for item in items]
+    def read_rows(self, drawn: DrawnRows) -> Rows:
+        """Read the rows that were drawn."""
+        bins = [self._bins[item] for item in drawn.items]
         shared = PackedTexts.of(bins, self._sizes)
         places = np.where(shared.mask, self._starts[shared.text] + shared.place, 0)
         tokens = np.where(shared.mask, self._store.read(places), 0)
         first = np.diff(shared.text, axis=1, prepend=shared.text[:, :1]) != 0
         return Rows(tokens=tokens, documents=np.where(shared.mask, np.cumsum(first, axis=1), PADDING),
                     positions=shared.place, segments=np.zeros_like(tokens),
-                    context=np.full(len(items), self._overlap, dtype=np.int64),
-                    sentence_label=np.zeros(len(items), dtype=np.int64), row=numbers, item=items,
+                    context=np.full(len(bins), self._overlap, dtype=np.int64),
+                    sentence_label=np.zeros(len(bins), dtype=np.int64), row=drawn.numbers, item=drawn.items,
                     sentence_starts=mark_members(places, self._store.sentences) & shared.mask
                     if len(self._store.sentences) else None)
 
 
-class DocumentEvaluation(DocumentBatches):
-    """Every row of a store once, in one order; batches are counted by `len`."""
+class DocumentEvaluation(Evaluation[Rows], DocumentBatches):
+    """Every row of a store once, in one order."""
 
-    def __len__(self) -> int:
-        return self.steps_per_epoch
-
-    def __getitem__(self, step: int) -> Rows:
-        """Give one whole batch; the last may have fewer rows."""
-        if not 0 <= step < len(self):
-            raise IndexError(step)
-        items = np.arange(step * self._batch, min((step + 1) * self._batch, len(self._bins)))
-        return self._read_rows(items, items - step * self._batch)
-
-    def __iter__(self) -> Iterator[Rows]:
-        return (self[step] for step in range(len(self)))
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        numbers = np.arange(min(self._batch, self._count - step * self._batch))
+        mine = numbers[take_share(len(numbers), rank, world)]
+        return self.read_rows(DrawnRows(mine, np.zeros_like(mine), step * self._batch + mine, step))

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from saucier.errors import InputError
-from saucier.text.rows.batch import Batches, Ints, Rows, ShuffledRowOrder, make_generator, pad_ids, scale_batch
+from saucier.text.rows.batch import DrawnRows, Ints, Rows, ShuffledBatches, make_generator, pad_ids, scale_batch
 from saucier.text.rows.bucketed import make_text_rows
 from saucier.text.rows.kinds import RowKind, RowRequest
 from saucier.text.rows.store import TokenStore
@@ -53,7 +53,7 @@ SENTENCE_ROW_SPECIALS = 2
 """Places of a row that [CLS] and [SEP] take."""
 
 
-class SentenceBatches(Batches[Rows]):
+class SentenceBatches(ShuffledBatches):
     """Endless rows `[CLS] sentences [SEP]`, shuffled again in every epoch; their borders stay.
 
     Rows that go on into the next document have a further [SEP] between both, and all of a row sees itself.
@@ -73,8 +73,7 @@ class SentenceBatches(Batches[Rows]):
         self._units = find_units(store, length - SENTENCE_ROW_SPECIALS)
         self._chunks = self._cut(request.kind, length - SENTENCE_ROW_SPECIALS)
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SENTENCE_ROW_SPECIALS
-        self._batch = scale_batch(batch, length, int(sizes.sum()), len(sizes))
-        self._order = ShuffledRowOrder(len(self._chunks), batch=self._batch, seed=seed)
+        super().__init__(len(sizes), batch=scale_batch(batch, length, int(sizes.sum()), len(sizes)), seed=seed)
 
     def _cut(self, kind: RowKind, room: int) -> Ints:
         documents = np.searchsorted(self._units, self._store.offsets)
@@ -84,21 +83,15 @@ class SentenceBatches(Batches[Rows]):
         return fill_chunks(self._units + before, documents[[0, -1]], room)
 
     @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show the data once (rounded up)."""
-        return self._order.steps_per_epoch
-
-    @property
     def counts(self) -> dict[str, int]:
         """Rows of an epoch and of a batch, and the documents, tokens and units that they are made from."""
         return {"rows": len(self._chunks), "batch": self._batch, "documents": len(self._store),
                 "tokens": len(self._store.tokens), "units": len(self._units) - 1}
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        draw = self._order.draw(step, rank, world)
-        tokens, lengths = pad_ids([self._row(int(item)) for item in draw.items], 0)
-        return make_text_rows(tokens, lengths, row=draw.numbers, item=draw.items)
+    def read_rows(self, drawn: DrawnRows) -> Rows:
+        """Read the rows that were drawn."""
+        tokens, lengths = pad_ids([self._row(int(item)) for item in drawn.items], 0)
+        return make_text_rows(tokens, lengths, row=drawn.numbers, item=drawn.items)
 
     def _row(self, chunk: int) -> Ints:
         """Read one row, with its special tokens."""
@@ -113,7 +106,7 @@ SENTENCE_PAIR_SPECIALS = 3
 """Places of a row that [CLS] and two [SEP] take."""
 
 
-class SentencePairBatches(Batches[Rows]):
+class SentencePairBatches(ShuffledBatches):
     """Endless rows `[CLS] A [SEP] B [SEP]`, a chunk of a document each, shuffled again in every epoch.
 
     The other rows have a piece of another document for B (next-sentence prediction), or A and B swapped (sentence
@@ -137,8 +130,7 @@ class SentencePairBatches(Batches[Rows]):
         if length < 8:
             raise InputError(f"a length of {length} holds no pair of sentences", where="training.length",
                              remedy="use 8 or more")
-        self._store, self._request, self._room, self._seed = store, request, length - SENTENCE_PAIR_SPECIALS, seed
-        self._where = where
+        self._store, self._request, self._room, self._where = store, request, length - SENTENCE_PAIR_SPECIALS, where
         self._cls, self._sep, self._are_segments = cls, sep, request.kind == "segment_pairs"
         self._short = request.short if self._are_segments else 0.0
         self._units = find_units(store, self._room // 2)
@@ -146,8 +138,8 @@ class SentencePairBatches(Batches[Rows]):
         self._filled = np.flatnonzero(np.diff(self._document_units))
         self._chunks, self._alone = self._cut()
         rows = len(self._chunks)
-        self._batch = batch if self._are_segments else scale_batch(batch, length, self._size, rows)
-        self._order = ShuffledRowOrder(len(self._chunks), batch=self._batch, seed=seed)
+        super().__init__(rows, seed=seed,
+                         batch=batch if self._are_segments else scale_batch(batch, length, self._size, rows))
 
     def _cut(self) -> tuple[Ints, int]:
         """Cut the chunks; count those of one sentence. Errors: as said above."""
@@ -169,11 +161,6 @@ class SentencePairBatches(Batches[Rows]):
         return int(sizes.sum()) + SENTENCE_PAIR_SPECIALS * len(sizes)
 
     @property
-    def steps_per_epoch(self) -> int:
-        """How many steps show the data once (rounded up)."""
-        return self._order.steps_per_epoch
-
-    @property
     def counts(self) -> dict[str, int]:
         """Rows of an epoch and of a batch, the documents, tokens and units (long sentences cut) of them.
 
@@ -183,12 +170,18 @@ class SentencePairBatches(Batches[Rows]):
                 "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._alone,
                 "left_out": self._alone if self._request.wrong == "swapped" else 0}
 
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        draw = self._order.draw(step, rank, world)
-        made = [self._row(int(item), make_generator(self._seed, step, int(number), 2))
-                for item, number in zip(draw.items, draw.numbers, strict=True)]
-        return self._pad_pairs(made, draw.numbers, draw.items)
+    def read_rows(self, drawn: DrawnRows) -> Rows:
+        """Draw the pairs of rows, and read them."""
+        made = [self._row(int(item), make_generator(self._seed, drawn.step, int(number), 2))
+                for item, number in zip(drawn.items, drawn.numbers, strict=True)]
+        tokens, lengths = pad_ids([np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
+                                   for first, second, _ in made], 0)
+        second_starts = np.array([[len(first) + 2] for first, *_ in made])
+        place = np.arange(tokens.shape[1])
+        segments = ((place >= second_starts) & (place < lengths[:, None])).astype(np.int64)
+        rows = make_text_rows(tokens, lengths, row=drawn.numbers, item=drawn.items)
+        is_random = np.array([is_wrong for *_, is_wrong in made], dtype=np.int64)
+        return replace(rows, segments=segments, sentence_label=is_random)
 
     def _row(self, chunk: int, random: np.random.Generator) -> tuple[Ints, Ints, bool]:
         """Draw one pair. Gives A, B and whether B is a wrong one."""
@@ -213,16 +206,6 @@ class SentencePairBatches(Batches[Rows]):
         other = int(self._filled[drawn + int(drawn >= np.searchsorted(self._filled, own))])
         first = int(random.integers(self._document_units[other], self._document_units[other + 1]))
         return self._read(first, find_last_unit(self._units, first, int(self._document_units[other + 1]), room))
-
-    def _pad_pairs(self, made: list[tuple[Ints, Ints, bool]], row: Ints, item: Ints) -> Rows:
-        tokens, lengths = pad_ids([np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
-                                   for first, second, _ in made], 0)
-        second_starts = np.array([[len(first) + 2] for first, *_ in made])
-        place = np.arange(tokens.shape[1])
-        segments = ((place >= second_starts) & (place < lengths[:, None])).astype(np.int64)
-        rows = make_text_rows(tokens, lengths, row=row, item=item)
-        is_random = np.array([drawn for *_, drawn in made], dtype=np.int64)
-        return replace(rows, segments=segments, sentence_label=is_random)
 
 
 def _shorten_pair(first: Ints, second: Ints, room: int, random: np.random.Generator) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +51,7 @@ class Piece:
 
 
 class StoreWriter:
-    """Appends pieces to the files of a store. Use `write_store`, unless two stores are to be written at once."""
+    """Appends pieces to the files of a store."""
 
     def __init__(self, folder: Path, vocab: int) -> None:
         """Begin a store in a new `folder`. `vocab` decides the width of an id on the disk."""
@@ -100,19 +100,27 @@ def write_store(folder: Path, pieces: Iterable[Piece], *, vocab: int, progress: 
 
     Errors: `InputError` for an id outside the vocabulary or no tokens at all; `WorkError` for a full disk.
     """
+    _write_stores(folder, {".": vocab}, ((piece,) for piece in pieces), progress)
+    return TokenStore(folder)
+
+
+def _write_stores(folder: Path, vocabs: Mapping[str, int], rows: Iterable[Sequence[Piece]],
+                  progress: Progress | None) -> None:
+    """Stream rows of pieces to stores, one piece to each. `vocabs`: subfolder of each store -> its vocabulary."""
     def write(temporary: Path) -> None:
         with report_disk_errors(folder):
-            writer = StoreWriter(temporary, vocab)
-            for number, piece in enumerate(pieces, start=1):
-                writer.append(piece)
+            writers = [StoreWriter(temporary / name, vocab) for name, vocab in vocabs.items()]
+            for number, pieces in enumerate(rows, start=1):
+                for writer, piece in zip(writers, pieces, strict=True):
+                    writer.append(piece)
                 if progress and number % REPORT_EVERY == 0:
-                    progress(writer.documents, writer.tokens)
-            writer.close()
+                    progress(writers[0].documents, sum(writer.tokens for writer in writers))
+            for writer in writers:
+                writer.close()
         if progress:
-            progress(writer.documents, writer.tokens)
+            progress(writers[0].documents, sum(writer.tokens for writer in writers))
 
     write_atomically(folder, write)
-    return TokenStore(folder)
 
 
 class TokenStore:
@@ -152,11 +160,6 @@ class TokenStore:
         return len(self.offsets) - 1
 
     @property
-    def documents(self) -> int:
-        """How many documents there are."""
-        return len(self)
-
-    @property
     def bytes(self) -> int:
         """UTF-8 bytes of the whole text."""
         return int(self.byte_offsets[-1])
@@ -176,10 +179,6 @@ class TokenStore:
         if ids.size and int(ids.max()) >= self.vocab:
             raise self._damaged(f"it holds the token {int(ids.max())} of a vocabulary of {self.vocab}")
         return ids
-
-    def bytes_between(self, first: int, last: int) -> int:
-        """Count the UTF-8 bytes of the text of documents `first` to `last` (not included)."""
-        return int(self.byte_offsets[last] - self.byte_offsets[first])
 
     def counts(self) -> dict[str, int]:
         """Give what there is, for a report."""
@@ -229,20 +228,7 @@ def write_pair_store(folder: Path, pairs: Iterable[tuple[Piece, Piece]], *, voca
 
     Errors: `InputError` for an id outside its vocabulary or no tokens at all; `WorkError` for a full disk.
     """
-    def write(temporary: Path) -> None:
-        with report_disk_errors(folder):
-            writers = StoreWriter(temporary / "source", vocabs[0]), StoreWriter(temporary / "target", vocabs[1])
-            for number, pair in enumerate(pairs, start=1):
-                for writer, piece in zip(writers, pair, strict=True):
-                    writer.append(piece)
-                if progress and number % REPORT_EVERY == 0:
-                    progress(number, sum(writer.tokens for writer in writers))
-            for writer in writers:
-                writer.close()
-        if progress:
-            progress(writers[0].documents, sum(writer.tokens for writer in writers))
-
-    write_atomically(folder, write)
+    _write_stores(folder, {"source": vocabs[0], "target": vocabs[1]}, pairs, progress)
     return PairStore(folder)
 
 

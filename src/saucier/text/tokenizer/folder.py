@@ -25,7 +25,6 @@ from saucier.text.tokenizer.legacy_files import (
     read_tokenizer_settings,
 )
 from saucier.text.tokenizer.sentencepiece import FILES, TARGET_PIECES
-from saucier.text.tokenizer.sentencepiece import FILES as PIECES
 
 LEGACY_FILES = ("vocab.txt", "vocab.json", "vocab.pkl", *FILES)
 """Files of which one makes a folder a tokenizer's, where there is no tokenizer.json."""
@@ -119,12 +118,13 @@ def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerCla
 
 def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[str, str]:
     """Return what is around a text and around a pair, with the tokens filled in."""
-    frame, names = found.frame, settings.names
-    if frame is not None:
-        values = {**names, "source": settings.text("src_lang", found.source)}
-        return frame.single.format(**values), frame.pair.format(**values)
-    bos = names.get("bos") if settings.flag("add_bos_token", False) else None
-    eos = names.get("eos") if settings.flag("add_eos_token", False) else None
+    names = settings.names
+    if found.frame is not None:
+        single, pair = (template.format(**names, source=settings.option("src_lang", found.source))
+                        for template in found.frame)
+        return single, pair
+    bos = names.get("bos") if settings.option("add_bos_token", False) else None
+    eos = names.get("eos") if settings.option("add_eos_token", False) else None
     sides = [" ".join(part for part in (bos and f"{bos}:{side}", f"${text}:{side}", eos and f"{eos}:{side}") if part)
              for side, text in enumerate("AB")]
     return sides[0], " ".join(sides)
@@ -137,7 +137,7 @@ TARGET = "target_tokenizer"
 """Folder next to a tokenizer that holds the one of the side that writes, where that has its own."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
                    "vocab.txt", "vocab.json", "merges.txt", "chat_template.jinja", "target.spm", "target_vocab.json",
-                   *PIECES)
+                   *FILES)
 """Files that make a folder's tokenizer."""
 
 
@@ -160,19 +160,14 @@ class TextHandling:
 
     def as_options(self) -> dict[str, Any]:
         """Return the fields of tokenizer_config.json that say this."""
-        options: dict[str, Any] = {"padding_side": self.padding_side, "truncation_side": self.truncation_side}
-        if self.max_length is not None:
-            options["model_max_length"] = self.max_length
-        if self.known is not None:
-            options["known_ids"] = self.known
-        if self.moses is not None:
-            options |= {"src_lang": self.moses.language, "do_lowercase_and_remove_accent": self.moses.plain}
-        if self.inputs:
-            options["model_input_names"] = list(self.inputs)
-        if self.chat:
-            named = [{"name": name, "template": text} for name, text in self.chat.items()]
-            options["chat_template"] = self.chat["default"] if list(self.chat) == ["default"] else named
-        return options
+        named = [{"name": name, "template": text} for name, text in self.chat.items()]
+        options = {"padding_side": self.padding_side, "truncation_side": self.truncation_side,
+                   "model_max_length": self.max_length, "known_ids": self.known,
+                   "src_lang": self.moses and self.moses.language,
+                   "do_lowercase_and_remove_accent": self.moses and self.moses.plain,
+                   "model_input_names": list(self.inputs) or None,
+                   "chat_template": self.chat["default"] if list(self.chat) == ["default"] else named or None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +202,9 @@ def open_tokenizer_folder(folder: Path) -> TokenizerFiles:
 def read_legacy_tokenizer(folder: Path, *, target: bool = False) -> TokenizerFiles:
     """Read a folder with the older files: the tokenizer of what is read, or (Marian) of what is written."""
     backend, settings, found = build_legacy_backend(folder, target=target)
-    handling = read_handling(folder, settings.options, inputs=found.inputs, left=found.left)
-    handling = replace(handling, known=settings.known, moses=settings.moses)
-    return TokenizerFiles(backend, settings.names, handling, settings.flag("clean_up_tokenization_spaces", False))
+    handling = replace(read_handling(folder, settings.options, inputs=found.inputs, left=found.left),
+                       known=settings.known, moses=settings.moses)
+    return TokenizerFiles(backend, settings.names, handling, settings.option("clean_up_tokenization_spaces", False))
 
 
 def read_tokenizer_json(folder: Path) -> TokenizerFiles:
@@ -224,9 +219,9 @@ def read_tokenizer_json(folder: Path) -> TokenizerFiles:
     names = find_special_tokens(read_object(folder / "special_tokens_map.json")) | find_special_tokens(options)
     known = CLASSES.get(str(options.get("tokenizer_class")).removesuffix("Fast"))
     left = (known is not None and known.left) or (backend.padding or {}).get("direction") == "left"
-    handling = read_handling(folder, options, inputs=known.inputs if known else (), left=left)
-    if isinstance(options.get("known_ids"), int):
-        handling = replace(handling, known=options["known_ids"])
+    stated = options.get("known_ids")
+    handling = replace(read_handling(folder, options, inputs=known.inputs if known else (), left=left),
+                       known=stated if isinstance(stated, int) else None)
     backend.no_truncation()
     backend.no_padding()
     return TokenizerFiles(backend, names, handling, bool(options.get("clean_up_tokenization_spaces")))

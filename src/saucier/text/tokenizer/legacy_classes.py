@@ -12,10 +12,10 @@ from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError, suggest_name
 from saucier.text.tokenizer import sentencepiece as p
-from saucier.text.tokenizer import sentencepiece as r
 from saucier.text.tokenizer.legacy_files import (
     Moses,
     TokenizerSettings,
+    add_pieces,
     build_moses_scripts,
     read_codes,
     read_merges,
@@ -33,7 +33,7 @@ SEGMENTED = {"zh": "the Stanford segmenter", "ja": "KyTea", "th": "PyThaiNLP"}
 
 def build_wordpiece(settings: TokenizerSettings) -> Backend:
     """Build BERT's tokenizer from `vocab.txt`. Source: Devlin et al. 2018, §3, arXiv:1810.04805."""
-    if not settings.flag("do_basic_tokenize", True):
+    if not settings.option("do_basic_tokenize", True):
         raise InputError("do_basic_tokenize false cannot be reproduced", where=settings.where,
                          remedy="give a folder with tokenizer.json")
     path = settings.folder / "vocab.txt"
@@ -41,14 +41,14 @@ def build_wordpiece(settings: TokenizerSettings) -> Backend:
     if unk not in vocab:
         raise InputError(f"has no {unk!r}, which stands for unknown words", where=str(path),
                          remedy="name another as unk_token in tokenizer_config.json")
-    prefix = settings.text("wordpieces_prefix", INSIDE)
+    prefix = settings.option("wordpieces_prefix", INSIDE)
     backend = Backend(models.WordPiece(vocab, unk_token=unk, continuing_subword_prefix=prefix))
     strip = settings.options.get("strip_accents")
     backend.normalizer = normalizers.BertNormalizer(
-        clean_text=settings.flag("clean_text", True),
-        handle_chinese_chars=settings.flag("tokenize_chinese_chars", True),
-        strip_accents=None if strip is None else settings.flag("strip_accents", False),
-        lowercase=settings.flag("do_lower_case", True))
+        clean_text=settings.option("clean_text", True),
+        handle_chinese_chars=settings.option("tokenize_chinese_chars", True),
+        strip_accents=None if strip is None else settings.option("strip_accents", False),
+        lowercase=settings.option("do_lower_case", True))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix=prefix)
     return backend
@@ -67,7 +67,7 @@ def choose_byte_bpe(*, prefix_space: bool = False, normalizer: Callable[[], norm
                                      fuse_unk=False))
         if normalizer is not None:
             backend.normalizer = normalizer()
-        space = settings.flag("add_prefix_space", prefix_space)
+        space = settings.option("add_prefix_space", prefix_space)
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space) if words is None else (
             pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(words), behavior="isolated"),
                                      pre_tokenizers.ByteLevel(add_prefix_space=space, use_regex=False)]))
@@ -102,7 +102,8 @@ def build_ctrl_bpe(settings: TokenizerSettings) -> Backend:
     special = settings.names.values()
     vocab = {token if token in special else name_inner_token(token, pieces, str(path)): number
              for token, number in tokens.items()}
-    vocab = add_piece_ids(vocab, pieces, settings)
+    vocab = add_pieces(vocab, pieces, path)
+    settings.known = len(tokens) if len(vocab) > len(tokens) else None
     backend = Backend(models.BPE(vocab, merges, unk_token=unk, continuing_subword_prefix="",
                                  end_of_word_suffix=WORD_END, fuse_unk=False))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+\n?"), behavior="removed", invert=True)
@@ -117,12 +118,13 @@ def build_xlm_bpe(settings: TokenizerSettings) -> Backend:
 
     Sets `settings.moses`. Source: Lample and Conneau 2019 (XLM), §3.1, arXiv:1901.07291, and its code release.
     """
-    tokens = read_vocab(settings.folder / "vocab.json")
-    merges = read_codes(settings.folder / "merges.txt", heading=False)
+    path = settings.folder / "vocab.json"
+    tokens, merges = read_vocab(path), read_codes(settings.folder / "merges.txt", heading=False)
     settings.moses = choose_moses(settings)
-    backend = Backend(models.BPE(add_piece_ids(tokens, list_pieces(merges), settings), merges, fuse_unk=False,
-                                 unk_token=settings.names["unk"], continuing_subword_prefix="",
-                                 end_of_word_suffix=WORD_END))
+    vocab = add_pieces(tokens, list_pieces(merges), path)
+    settings.known = len(tokens) if len(vocab) > len(tokens) else None
+    backend = Backend(models.BPE(vocab, merges, unk_token=settings.names["unk"], continuing_subword_prefix="",
+                                 end_of_word_suffix=WORD_END, fuse_unk=False))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
     return backend
@@ -130,7 +132,7 @@ def build_xlm_bpe(settings: TokenizerSettings) -> Backend:
 
 def choose_moses(settings: TokenizerSettings) -> Moses:
     """Return what prepares the texts of XLM. Raises `InputError` for a language that is not cut into words as there."""
-    language, known = settings.text("src_lang", "en"), settings.options.get("lang2id")
+    language, known = settings.option("src_lang", "en"), settings.options.get("lang2id")
     if language in SEGMENTED:
         raise InputError(f"texts in {language!r} were cut into words by {SEGMENTED[language]}, which cannot be "
                          "reproduced exactly", where=settings.where, remedy="choose another language as src_lang")
@@ -138,24 +140,12 @@ def choose_moses(settings: TokenizerSettings) -> Moses:
         raise InputError(f"src_lang: the model knows no language {language!r}", where=settings.where,
                          remedy=suggest_name(language, [*known]))
     build_moses_scripts(language)
-    return Moses(language, settings.flag("do_lowercase_and_remove_accent", True))
+    return Moses(language, settings.option("do_lowercase_and_remove_accent", True))
 
 
 def list_pieces(merges: Iterable[tuple[str, str]]) -> dict[str, None]:
     """Return what merges join, and what comes of it, in order."""
     return dict.fromkeys(piece for pair in merges for piece in (*pair, "".join(pair)))
-
-
-def add_piece_ids(vocab: Mapping[str, int], pieces: Iterable[str], settings: TokenizerSettings) -> dict[str, int]:
-    """Give pieces that are no tokens ids after the vocabulary, which are unknown; sets `settings.known`.
-
-    Raises `InputError` for a vocabulary whose ids leave gaps.
-    """
-    if sorted(vocab.values()) != list(range(len(vocab))):
-        raise InputError("its ids leave gaps", where=str(settings.folder / "vocab.json"), remedy="fetch it again")
-    others = [piece for piece in pieces if piece not in vocab]
-    settings.known = len(vocab) if others else None
-    return {**vocab, **{piece: len(vocab) + place for place, piece in enumerate(others)}}
 
 
 def name_inner_token(token: str, pieces: Container[str], where: str) -> str:
@@ -173,28 +163,16 @@ BackendBuilder = Backend | tuple[Backend, list[AddedToken]]
 
 
 @dataclass(frozen=True, slots=True)
-class TokenFrame:
-    """What is around a text and around a pair; roles in braces, `:n` is the token type."""
-
-    single: str
-    pair: str
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Names of the tensors that a model with this frame takes."""
-        segments = ("token_type_ids",) if {":1", ":2"} & {part[-2:] for part in self.pair.split()} else ()
-        return ("input_ids", "attention_mask", *segments)
-
-
-@dataclass(frozen=True, slots=True)
 class TokenizerClass:
     """One tokenizer class."""
 
     build: Callable[[TokenizerSettings], BackendBuilder]
     names: Mapping[str, str]
     """Role -> special token, where the folder says nothing else."""
-    frame: TokenFrame | None = None
-    """None: the options add_bos_token and add_eos_token say it."""
+    frame: tuple[str, str] | None = None
+    """What is around a text and around a pair; roles in braces, `:n` is the token type.
+
+    None: the options add_bos_token and add_eos_token say it."""
     extra: Callable[[TokenizerSettings], list[str]] = field(default=lambda settings: [])
     """Further special tokens."""
     left: bool = False
@@ -207,7 +185,8 @@ class TokenizerClass:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Names of the tensors that a model with this class takes."""
-        return ("input_ids", "attention_mask") if self.frame is None else self.frame.inputs
+        segments = self.frame is not None and {":1", ":2"} & {part[-2:] for part in self.frame[1].split()}
+        return ("input_ids", "attention_mask", *(["token_type_ids"] if segments else []))
 
 
 TWENTY_FIVE = [
@@ -232,17 +211,19 @@ ANGLE_NAMES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad"
 END_OF_TEXT = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"}
 ALBERT_NAMES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "sep": "[SEP]", "pad": "<pad>", "cls": "[CLS]",
                 "mask": "[MASK]"}
-SEGMENTS = TokenFrame("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
-DOUBLE = TokenFrame("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
-FAIRSEQ = TokenFrame("{bos} $A {eos}", "{bos} $A {eos} {eos} $B {eos}")
-SENTENCE_END = TokenFrame("$A {eos}", "$A {eos} $B {eos}")
+SEGMENTS = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
+DOUBLE = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
+FAIRSEQ = ("{bos} $A {eos}", "{bos} $A {eos} {eos} $B {eos}")
+SENTENCE_END = ("$A {eos}", "$A {eos} $B {eos}")
 BERT = TokenizerClass(build_wordpiece, BERT_NAMES, SEGMENTS)
 ROBERTA = TokenizerClass(choose_byte_bpe(), ANGLE_NAMES, DOUBLE)
 GPT2 = TokenizerClass(choose_byte_bpe(), END_OF_TEXT)
-T5 = TokenizerClass(p.choose_unigram(p.order_sentinels_last, unk=p.use_unknown_at(2)),
+FAIRSEQ_FIRST = ("{bos}", "{pad}", "{eos}", "{unk}")
+"""What fairseq puts in the place of a model's first three pieces."""
+T5 = TokenizerClass(p.choose_unigram(p.normalize_as_model, order=p.order_sentinels_last, unk=2),
                     {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}, SENTENCE_END, extra=p.list_sentinels)
-ALBERT = TokenizerClass(p.choose_unigram(p.keep_order, p.normalize_quotes(lowercase=True, accents=True),
-                                         unk=p.use_unknown_at(1)), ALBERT_NAMES, SEGMENTS)
+ALBERT = TokenizerClass(p.choose_unigram(*p.PLAIN_QUOTES, p.strip_accents, p.lower_case(True), p.normalize_as_model,
+                                         unk=1), ALBERT_NAMES, SEGMENTS)
 
 CLASSES: dict[str, TokenizerClass] = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
@@ -253,7 +234,7 @@ CLASSES: dict[str, TokenizerClass] = {
     "FunnelTokenizer": TokenizerClass(build_wordpiece,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
                                        "cls": "<cls>", "mask": "<mask>"},
-                                      TokenFrame("{cls}:2 $A:0 {sep}:0", "{cls}:2 $A:0 {sep}:0 $B:1 {sep}:1")),
+                                      ("{cls}:2 $A:0 {sep}:0", "{cls}:2 $A:0 {sep}:0 $B:1 {sep}:1")),
     **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
     "DebertaTokenizer": TokenizerClass(choose_byte_bpe(), {"bos": "[CLS]", "eos": "[SEP]", **BERT_NAMES}, DOUBLE),
     "GPT2Tokenizer": GPT2,
@@ -264,47 +245,53 @@ CLASSES: dict[str, TokenizerClass] = {
     "OpenAIGPTTokenizer": TokenizerClass(build_gpt_bpe, {"unk": "<unk>"}),
     "CTRLTokenizer": TokenizerClass(build_ctrl_bpe, {"unk": "<unk>"}),
     "XLMTokenizer": TokenizerClass(build_xlm_bpe, {**ANGLE_NAMES, "cls": "</s>", "mask": "<special1>"},
-                                   TokenFrame("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
+                                   ("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
                                    extra=lambda settings: [f"<special{number}>" for number in range(10)]),
     **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), T5),
     **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), ALBERT),
-    "XLNetTokenizer": TokenizerClass(p.choose_unigram(p.keep_order, p.normalize_quotes(lowercase=False, accents=False)),
+    "XLNetTokenizer": TokenizerClass(p.choose_unigram(*p.PLAIN_QUOTES, normalizers.NFKD(), normalizers.StripAccents(),
+                                                      p.lower_case(False), p.normalize_as_model),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
                                       "cls": "<cls>", "mask": "<mask>"},
-                                     TokenFrame("$A:0 {sep}:0 {cls}:2", "$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2"),
+                                     ("$A:0 {sep}:0 {cls}:2", "$A:0 {sep}:0 $B:1 {sep}:1 {cls}:2"),
                                      extra=lambda settings: ["<eop>", "<eod>"], left=True, spaced_mask=True),
-    "CamembertTokenizer": TokenizerClass(p.choose_unigram(p.order_camembert, unk=p.use_unknown_at(3)), ANGLE_NAMES,
-                                         FAIRSEQ, extra=lambda settings: ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"],
-                                         spaced_mask=True),
-    "XLMRobertaTokenizer": TokenizerClass(p.choose_unigram(p.order_fairseq("{mask}"), unk=p.use_unknown_at(3)),
-                                          ANGLE_NAMES, FAIRSEQ),
-    "MBartTokenizer": TokenizerClass(p.choose_unigram(p.order_fairseq(*TWENTY_FIVE, "{mask}"), p.normalize_nothing,
-                                                      unk=p.use_unknown_at(3)), ANGLE_NAMES,
-                                     TokenFrame("$A {eos} {source}", "$A $B {eos} {source}"),
+    "CamembertTokenizer": TokenizerClass(p.choose_unigram(
+        p.normalize_as_model, unk=3, order=p.order_pieces("<s>NOTUSED", "{pad}", "</s>NOTUSED", "{unk}", "<unk>NOTUSED",
+                                                          replaced=1, last=["{mask}"])),
+        ANGLE_NAMES, FAIRSEQ, extra=lambda settings: ["<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED"], spaced_mask=True),
+    "XLMRobertaTokenizer": TokenizerClass(p.choose_unigram(
+        p.normalize_as_model, order=p.order_pieces(*FAIRSEQ_FIRST, replaced=3, last=["{mask}"]), unk=3),
+        ANGLE_NAMES, FAIRSEQ),
+    "MBartTokenizer": TokenizerClass(p.choose_unigram(
+        order=p.order_pieces(*FAIRSEQ_FIRST, replaced=3, last=[*TWENTY_FIVE, "{mask}"]), unk=3), ANGLE_NAMES,
+                                     ("$A {eos} {source}", "$A $B {eos} {source}"),
                                      extra=lambda settings: TWENTY_FIVE, spaced_mask=True),
-    "MBart50Tokenizer": TokenizerClass(p.choose_unigram(p.order_fairseq(*FIFTY, "{mask}"), p.normalize_spaces,
-                                                        unk=p.use_unknown_at(3), words=False), ANGLE_NAMES,
-                                       TokenFrame("{source} $A {eos}", "{source} $A $B {eos}"),
+    "MBart50Tokenizer": TokenizerClass(p.choose_unigram(
+        p.normalize_as_model, p.JOIN_SPACES, unk=3, words=False,
+        order=p.order_pieces(*FAIRSEQ_FIRST, replaced=3, last=[*FIFTY, "{mask}"])), ANGLE_NAMES,
+                                       ("{source} $A {eos}", "{source} $A $B {eos}"),
                                        extra=lambda settings: FIFTY, spaced_mask=True),
-    "PegasusTokenizer": TokenizerClass(p.choose_unigram(p.order_pegasus, p.normalize_pegasus,
-                                                        unk=p.use_named_unknown(p.use_model_unknown), words=False),
+    "PegasusTokenizer": TokenizerClass(p.choose_unigram(
+        p.normalize_pegasus, p.JOIN_SPACES, unk_by_name=True, words=False,
+        order=p.order_pieces("{pad}", "{eos}", "{mask}", replaced=2, names=p.list_pegasus_tokens)),
                                        {"eos": "</s>", "unk": "<unk>", "pad": "<pad>", "mask": "<mask_2>"},
-                                       TokenFrame("$A {eos}", "$A $B {eos}"), extra=p.list_pegasus_tokens),
-    "DebertaV2Tokenizer": TokenizerClass(p.choose_unigram(p.keep_order, p.normalize_deberta,
-                                                          unk=p.use_named_unknown(p.use_model_unknown), words=False),
+                                       ("$A {eos}", "$A $B {eos}"), extra=p.list_pegasus_tokens),
+    "DebertaV2Tokenizer": TokenizerClass(p.choose_unigram(
+        p.lower_case(False), normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " "), normalizers.NFC(),
+        normalizers.Strip(left=False, right=True), unk_by_name=True, words=False),
                                          {"bos": "[CLS]", "eos": "[SEP]", **BERT_NAMES}, SEGMENTS),
-    "BigBirdTokenizer": TokenizerClass(p.choose_unigram(p.keep_order, p.normalize_space_runs,
-                                                        unk=p.use_named_unknown(p.use_unknown_at(100)), words=False),
+    "BigBirdTokenizer": TokenizerClass(p.choose_unigram(
+        normalizers.Replace(Regex(r" {2,}"), p.SPACE), unk=100, unk_by_name=True, words=False),
                                        {**ANGLE_NAMES, "sep": "[SEP]", "cls": "[CLS]", "mask": "[MASK]"}, SEGMENTS,
                                        spaced_mask=True),
     "ReformerTokenizer": TokenizerClass(p.choose_bpe(p.normalize_reformer), {"eos": "</s>", "unk": "<unk>"}),
-    "MarianTokenizer": TokenizerClass(r.build_marian, {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
-                                      TokenFrame("$A {eos}", "$A $B {eos}")),
-    "M2M100Tokenizer": TokenizerClass(r.build_m2m_100,
+    "MarianTokenizer": TokenizerClass(p.build_marian, {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"},
+                                      ("$A {eos}", "$A $B {eos}")),
+    "M2M100Tokenizer": TokenizerClass(p.build_m2m_100,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>"},
-                                      TokenFrame("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"),
-                                      extra=r.list_m2m_languages, source="en"),
-    "LlamaTokenizer": TokenizerClass(p.choose_bpe(p.normalize_nothing, space="first", split=False),
+                                      ("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"),
+                                      extra=p.list_m2m_languages, source="en"),
+    "LlamaTokenizer": TokenizerClass(p.choose_bpe(space="first", split=False),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, left=True),
 }
 """Name -> what it does. A class of which tests do not hold the ids equal to transformers' is not listed."""

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
@@ -81,6 +81,9 @@ def build_moses_scripts(language: str) -> tuple[Callable[[str], str], Callable[[
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 """Roles in the order in which transformers gives new ids to their tokens."""
 TOKEN_FIELDS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+TYPES = {bool: "true or false", int: "a count", str: "a string"}
+"""What errors call the types of options."""
+Option = TypeVar("Option", bool, int, str)
 
 
 @dataclass(slots=True)
@@ -106,34 +109,18 @@ class TokenizerSettings:
         """The file that errors point to."""
         return str(self.folder / "tokenizer_config.json")
 
-    def flag(self, name: str, default: bool) -> bool:
-        """Return an option that is yes or no. Raises `InputError` for anything else."""
-        value = self.options.get(name)
-        if value is None:
+    def option(self, name: str, default: Option) -> Option:
+        """Return an option, which is of its default's type: yes or no, a word, or a count from 0 to a million.
+
+        Raises `InputError` for anything else; null says nothing of a yes, a no or a word.
+        """
+        value: Option | None = self.options.get(name, default)
+        if value is None and type(default) is not int:
             return default
-        if not isinstance(value, bool):
-            raise self.fault(name, value, "true or false")
+        fits = type(value) is type(default) and (not isinstance(value, int) or 0 <= value <= 1_000_000)
+        if value is None or not fits:
+            raise InputError(f"{name} is {str(value)[:60]!r}", where=self.where, remedy=f"write {TYPES[type(default)]}")
         return value
-
-    def number(self, name: str, default: int) -> int:
-        """Return an option that is a count from 0 to a million. Raises `InputError` for anything else."""
-        value = self.options.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
-            raise self.fault(name, value, "a count")
-        return value
-
-    def text(self, name: str, default: str) -> str:
-        """Return an option that is a word. Raises `InputError` for anything else."""
-        value = self.options.get(name)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            raise self.fault(name, value, "a string")
-        return value
-
-    def fault(self, name: str, value: object, wanted: str) -> InputError:
-        """Build the error for an option of the wrong kind."""
-        return InputError(f"{name} is {str(value)[:60]!r}", where=self.where, remedy=f"write {wanted}")
 
     def token(self, role: str) -> AddedToken:
         """Return the special token of a role as it is written, or plain."""
@@ -232,6 +219,17 @@ def read_vocab(path: Path) -> dict[str, int]:
     if not vocab:
         raise InputError("is empty", where=str(path), remedy="fetch it again")
     return vocab
+
+
+def add_pieces(vocab: Mapping[str, int], pieces: Iterable[str], path: Path) -> dict[str, int]:
+    """Return a vocabulary, read from `path`, with the pieces that are none of its tokens numbered after it.
+
+    Raises `InputError` for a vocabulary whose ids leave gaps.
+    """
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise InputError("its ids leave gaps", where=str(path), remedy="fetch it again")
+    others = [piece for piece in dict.fromkeys(pieces) if piece not in vocab]
+    return {**vocab, **{piece: len(vocab) + place for place, piece in enumerate(others)}}
 
 
 def read_merges(path: Path, vocab: Mapping[str, int]) -> list[tuple[str, str]]:

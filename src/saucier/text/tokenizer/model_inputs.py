@@ -82,10 +82,8 @@ class Encoded:
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor by name. Raises `KeyError` for a name that `keys` does not give."""
-        if name not in self.keys():
-            raise KeyError(name)
-        tensor: Tensor = getattr(self, name)
-        return tensor
+        tensors: dict[str, Tensor] = {key: getattr(self, key) for key in self.keys()}
+        return tensors[name]
 
     def to(self, device: str | torch.device) -> Encoded:
         """Return the batch on a device."""

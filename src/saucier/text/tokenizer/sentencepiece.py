@@ -5,22 +5,24 @@ marked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from saucier.errors import InputError
-from saucier.text.tokenizer.legacy_files import TokenizerSettings, read_vocab
+from saucier.text.tokenizer.legacy_files import TokenizerSettings, add_pieces, read_vocab
 from saucier.text.tokenizer.sentencepiece_model import BPE, CONTROL, UNIGRAM, USER_DEFINED, Pieces, read_pieces
 
 SPACE = "▁"
 Scores = list[tuple[str, float]]
+Names = Callable[[TokenizerSettings], Sequence[str]]
+"""Names the special tokens that a class has apart from those with a role."""
 Order = Callable[[Scores, TokenizerSettings], Scores]
-Normal = Callable[[TokenizerSettings, Pieces], list[normalizers.Normalizer]]
+"""Gives the entries of the vocabulary by id, of a model's pieces."""
+Normalize = Callable[[TokenizerSettings, Pieces], list[normalizers.Normalizer]]
 Build = Callable[[TokenizerSettings], tuple[Backend, list[AddedToken]]]
-Unknown = Callable[[Scores, TokenizerSettings, Pieces], int]
 FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "source.spm", "spm.model")
 
 
@@ -32,27 +34,31 @@ def find_model_file(folder: Path) -> Path:
     return found[0]
 
 
-def keep_order(scores: Scores, _: TokenizerSettings) -> Scores:
-    """Keep the model's own ids."""
-    return scores
+def list_sentinels(settings: TokenizerSettings) -> list[str]:
+    """Name T5's sentinels; the last has the lowest id."""
+    return [f"<extra_id_{number}>" for number in range(settings.option("extra_ids", 100))]
 
 
-def order_fairseq(*last: str) -> Order:
-    """Put `<s> <pad> </s> <unk>` first, in place of the model's first three, and further tokens last."""
+def list_pegasus_tokens(settings: TokenizerSettings) -> list[str]:
+    """Name the mask of whole sentences and the unused tokens."""
+    unused = range(2, settings.option("offset", 103))
+    return [settings.option("mask_token_sent", "<mask_1>"), *(f"<unk_{number}>" for number in unused)]
+
+
+def order_pieces(*first: str, replaced: int = 0, last: Sequence[str] = (), names: Names = lambda settings: ()) -> Order:
+    """Put `first` and the tokens of `names` in the place of the model's `replaced` first pieces, and `last` after them.
+
+    `{unk}` is the token of that role. Placeholders that no text is to have (`<unk_2>`) get a very low score.
+    """
+    def score(name: str, settings: TokenizerSettings) -> tuple[str, float]:
+        return name, -100.0 if name.startswith("<unk") and name != settings.names["unk"] else 0.0
+
     def order(scores: Scores, settings: TokenizerSettings) -> Scores:
-        names = settings.names
-        first = [names["bos"], names["pad"], names["eos"], names["unk"]]
-        return [*((name, 0.0) for name in first), *scores[3:], *((name.format(**names), 0.0) for name in last)]
+        before = [name.format(**settings.names) for name in first] + [*names(settings)]
+        after = [name.format(**settings.names) for name in last]
+        return [*(score(name, settings) for name in before), *scores[replaced:], *((name, 0.0) for name in after)]
 
     return order
-
-
-def order_camembert(scores: Scores, settings: TokenizerSettings) -> Scores:
-    """Put CamemBERT's five placeholders before the model's pieces."""
-    names = settings.names
-    first = [("<s>NOTUSED", 0.0), (names["pad"], 0.0), ("</s>NOTUSED", 0.0), (names["unk"], 0.0),
-             ("<unk>NOTUSED", -100.0)]
-    return [*first, *scores[1:], (names["mask"], 0.0)]
 
 
 def order_sentinels_last(scores: Scores, settings: TokenizerSettings) -> Scores:
@@ -60,25 +66,11 @@ def order_sentinels_last(scores: Scores, settings: TokenizerSettings) -> Scores:
     return scores + [(name, 0.0) for name in reversed(list_sentinels(settings))]
 
 
-def list_sentinels(settings: TokenizerSettings) -> list[str]:
-    """Name T5's sentinels."""
-    return [f"<extra_id_{number}>" for number in range(settings.number("extra_ids", 100))]
+JOIN_SPACES = normalizers.Replace(Regex(" {2,}"), " ")
+PLAIN_QUOTES = (normalizers.Replace("``", '"'), normalizers.Replace("''", '"'))
 
 
-def order_pegasus(scores: Scores, settings: TokenizerSettings) -> Scores:
-    """Put the masks and the unused tokens of Pegasus before the model's pieces."""
-    names, (sentence, *unused) = settings.names, list_pegasus_tokens(settings)
-    first = [(name, 0.0) for name in (names["pad"], names["eos"], names["mask"], sentence)]
-    return [*first, *((name, -100.0) for name in unused), *scores[2:]]
-
-
-def list_pegasus_tokens(settings: TokenizerSettings) -> list[str]:
-    """Name the mask of whole sentences and the unused tokens."""
-    unused = range(2, settings.number("offset", 103))
-    return [settings.text("mask_token_sent", "<mask_1>"), *(f"<unk_{number}>" for number in unused)]
-
-
-def build_normalizer(_: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
+def normalize_as_model(_: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
     """Normalize as the model says."""
     if not model.charsmap:
         return []
@@ -89,76 +81,41 @@ def build_normalizer(_: TokenizerSettings, model: Pieces) -> list[normalizers.No
                          remedy="fetch it again") from error
 
 
-def normalize_spaces(settings: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
-    """Normalize as the model says, then join spaces."""
-    return [*build_normalizer(settings, model), normalizers.Replace(Regex(" {2,}"), " ")]
-
-
 def normalize_reformer(settings: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
     """Normalize as the model says, and join spaces only where it says anything."""
-    return normalize_spaces(settings, model) if model.charsmap else []
-
-
-def normalize_quotes(*, lowercase: bool, accents: bool) -> Normal:
-    """Normalize as ALBERT and XLNet do: quotes, accents and case before the model's own. Options: the defaults."""
-    def normal(settings: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
-        steps: list[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        if not (accents and settings.flag("keep_accents", False)):
-            steps += [normalizers.NFKD(), normalizers.StripAccents()]
-        if settings.flag("do_lower_case", lowercase):
-            steps.append(normalizers.Lowercase())
-        return steps + build_normalizer(settings, model)
-
-    return normal
-
-
-def normalize_nothing(_: TokenizerSettings, __: Pieces) -> list[normalizers.Normalizer]:
-    """Leave the text as it is."""
-    return []
-
-
-def normalize_deberta(settings: TokenizerSettings, _: Pieces) -> list[normalizers.Normalizer]:
-    """Normalize as DeBERTa V2: one space for any, and none at the end."""
-    lower: list[normalizers.Normalizer] = [normalizers.Lowercase()] if settings.flag("do_lower_case", False) else []
-    return [*lower, normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " "), normalizers.NFC(),
-            normalizers.Strip(left=False, right=True)]
-
-
-def normalize_space_runs(_: TokenizerSettings, __: Pieces) -> list[normalizers.Normalizer]:
-    """Mark runs of spaces, as Big Bird does."""
-    return [normalizers.Replace(Regex(r" {2,}"), SPACE)]
+    return [*normalize_as_model(settings, model), JOIN_SPACES] if model.charsmap else []
 
 
 def normalize_pegasus(settings: TokenizerSettings, model: Pieces) -> list[normalizers.Normalizer]:
-    """Normalize as the model says, or else take line feeds for spaces; then join spaces."""
-    own = build_normalizer(settings, model) or [normalizers.Replace(Regex(r"\n"), " ")]
-    return [*own, normalizers.Replace(Regex(" {2,}"), " ")]
+    """Normalize as the model says, or else take line feeds for spaces."""
+    return normalize_as_model(settings, model) or [normalizers.Replace(Regex(r"\n"), " ")]
 
 
-def use_unknown_at(place: int) -> Unknown:
-    """Say that the unknown token has this id."""
-    return lambda scores, settings, model: place
+def strip_accents(settings: TokenizerSettings, _: Pieces) -> list[normalizers.Normalizer]:
+    """Take accents away, unless the folder keeps them."""
+    return [] if settings.option("keep_accents", False) else [normalizers.NFKD(), normalizers.StripAccents()]
 
 
-def use_model_unknown(_: Scores, __: TokenizerSettings, model: Pieces) -> int:
-    """Take the unknown token that the model names."""
-    return model.unk
+def lower_case(default: bool) -> Normalize:
+    """Lower the case where the folder says so, or else by `default`."""
+    return lambda settings, model: [normalizers.Lowercase()] if settings.option("do_lower_case", default) else []
 
 
-def use_named_unknown(otherwise: Unknown) -> Unknown:
-    """Find the unknown token by its name."""
-    def find(scores: Scores, settings: TokenizerSettings, model: Pieces) -> int:
-        wanted = (settings.names["unk"], 0.0)
-        return scores.index(wanted) if wanted in scores else otherwise(scores, settings, model)
+def build_normalizer(steps: Sequence[normalizers.Normalizer | Normalize], settings: TokenizerSettings,
+                     model: Pieces) -> normalizers.Normalizer | None:
+    """Join the steps of a class, some of which depend on the folder or on the model."""
+    found = [one for step in steps
+             for one in ([step] if isinstance(step, normalizers.Normalizer) else step(settings, model))]
+    return normalizers.Sequence(found) if found else None
 
-    return find
 
+def choose_unigram(*normal: normalizers.Normalizer | Normalize, order: Order | None = None, unk: int | None = None,
+                   unk_by_name: bool = False, words: bool = True) -> Build:
+    """Return the builder of a Unigram tokenizer that takes the steps `normal` before a text is split.
 
-def choose_unigram(order: Order = keep_order, normal: Normal = build_normalizer, *, unk: Unknown = use_model_unknown,
-                   words: bool = True) -> Build:
-    """Return the builder of a Unigram tokenizer. `unk`: where the unknown token is.
-
-    `words`: cut at every white space first, so that runs of it vanish. Source: Kudo 2018, arXiv:1804.10959.
+    `order`: the entries by id; None: those of the model. `unk`: the id of the unknown token; None: as the model says.
+    `unk_by_name`: look for it by its name first. `words`: cut at every white space first, so that runs of it vanish.
+    Source: Kudo 2018, arXiv:1804.10959.
     """
     def build(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken]]:
         path = find_model_file(settings.folder)
@@ -166,29 +123,25 @@ def choose_unigram(order: Order = keep_order, normal: Normal = build_normalizer,
         if model.kind != UNIGRAM:
             raise InputError("is a BPE model, where this class has a Unigram one", where=str(path),
                              remedy="give a folder with tokenizer.json")
-        scores = order(model.scores, settings)
-        number = unk(scores, settings, model)
+        scores = order(model.scores, settings) if order else model.scores
+        number, named = model.unk if unk is None else unk, (settings.names["unk"], 0.0)
+        if unk_by_name and named in scores:
+            number = scores.index(named)
         if not 0 <= number < len(scores):
             raise InputError(f"the unknown token has the id {number}, of {len(scores)}", where=str(path),
                              remedy="fetch it again")
         backend = Backend(models.Unigram(scores, unk_id=number))
-        steps = normal(settings, model)
-        backend.normalizer = normalizers.Sequence(steps) if steps else None
-        prepend = "always" if settings.flag("add_prefix_space", True) else "never"
+        backend.normalizer = build_normalizer(normal, settings, model)
+        prepend = "always" if settings.option("add_prefix_space", True) else "never"
         space = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=prepend)
-        backend.pre_tokenizer = pre_tokenizers.Sequence([*build_pre_tokenizer(settings, words), space])
+        cuts: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()] if words else []
+        if settings.option("split_by_punct", False):
+            cuts.append(pre_tokenizers.Punctuation(behavior="isolated"))
+        backend.pre_tokenizer = pre_tokenizers.Sequence([*cuts, space])
         backend.decoder = decoders.Metaspace(replacement=SPACE, prepend_scheme=prepend)
         return backend, list_own_tokens(model)
 
     return build
-
-
-def build_pre_tokenizer(settings: TokenizerSettings, words: bool) -> list[pre_tokenizers.PreTokenizer]:
-    """Say where a text is cut before the pieces are found."""
-    found: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()] if words else []
-    if settings.flag("split_by_punct", False):
-        found.append(pre_tokenizers.Punctuation(behavior="isolated"))
-    return found
 
 
 def list_own_tokens(model: Pieces) -> list[AddedToken]:
@@ -197,7 +150,7 @@ def list_own_tokens(model: Pieces) -> list[AddedToken]:
             if piece.kind in (CONTROL, USER_DEFINED) and piece.text]
 
 
-def choose_bpe(normal: Normal = normalize_nothing, *, space: str = "always", split: bool = True) -> Build:
+def choose_bpe(*normal: normalizers.Normalizer | Normalize, space: str = "always", split: bool = True) -> Build:
     """Return the builder of a BPE tokenizer from a SentencePiece model. `space`: where one is put before the text."""
     def build(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken]]:
         path = find_model_file(settings.folder)
@@ -209,9 +162,8 @@ def choose_bpe(normal: Normal = normalize_nothing, *, space: str = "always", spl
         unk = settings.names["unk"]
         backend = Backend(models.BPE(vocab, find_merges(vocab), unk_token=unk, fuse_unk=True,
                                      byte_fallback=not split and model.byte_fallback))
-        steps = normal(settings, model)
-        backend.normalizer = normalizers.Sequence(steps) if steps else None
-        prefixed = settings.flag("add_prefix_space", True)
+        backend.normalizer = build_normalizer(normal, settings, model)
+        prefixed = settings.option("add_prefix_space", True)
         scheme = space if prefixed else "never"
         backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme=scheme, split=split)
         strip = [decoders.Strip(content=" ", left=1)] if prefixed else []
@@ -255,7 +207,7 @@ def build_marian(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken]
     The pieces of each language have a model of their own, and in some releases a vocabulary (`separate_vocabs`).
     Source: Junczys-Dowmunt et al. 2018, arXiv:1804.00344.
     """
-    separate = settings.target and settings.flag("separate_vocabs", False)
+    separate = settings.target and settings.option("separate_vocabs", False)
     vocab = read_vocab(settings.folder / ("target_vocab.json" if separate else "vocab.json"))
     codes = [AddedToken(token, normalized=False, special=False) for token in vocab
              if token.startswith(">>") and token.endswith("<<")]
@@ -264,7 +216,7 @@ def build_marian(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken]
 
 def build_m2m_100(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken]]:
     """Build M2M-100's tokenizer: its vocabulary, then a token for each language."""
-    if settings.text("language_codes", "m2m100") != "m2m100":
+    if settings.option("language_codes", "m2m100") != "m2m100":
         raise InputError("only language_codes m2m100 is known", where=settings.where,
                          remedy="give a folder with tokenizer.json")
     vocab = read_vocab(settings.folder / "vocab.json")
@@ -281,34 +233,22 @@ def list_m2m_languages(settings: TokenizerSettings) -> list[str]:
 def build_renumbered(settings: TokenizerSettings, vocab: dict[str, int], plain: list[str]) -> Backend:
     """Build the backend; `plain` are tokens that are in texts as they are. Sets `settings.known`."""
     path = settings.folder / TARGET_PIECES if settings.target else find_model_file(settings.folder)
-    model, unk = read_pieces(path), settings.names["unk"]
-    if sorted(vocab.values()) != list(range(len(vocab))):
-        raise InputError("its ids leave gaps", where=str(settings.folder / "vocab.json"), remedy="fetch it again")
-    if unk not in vocab:
-        raise InputError(f"has no {unk!r}", where=str(settings.folder / "vocab.json"), remedy="fetch it again")
-    settings.known = len(vocab)
-    kept = {*plain, *settings.names.values(), *(piece.text for piece in model.pieces)}
+    model, unk, where = read_pieces(path), settings.names["unk"], settings.folder / "vocab.json"
+    scores = dict(model.scores)
+    kept = {*plain, *settings.names.values(), *scores}
     names = {token if token in kept else MARK + token: number for token, number in vocab.items()}
-    backend = (build_renumbered_unigram if model.kind == UNIGRAM else build_renumbered_bpe)(model, names, unk)
-    backend.normalizer = normalizers.Sequence([*build_normalizer(settings, model),
-                                               normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()])
+    ids = add_pieces(names, scores, where)
+    if unk not in vocab:
+        raise InputError(f"has no {unk!r}", where=str(where), remedy="fetch it again")
+    settings.known = len(vocab)
+    if model.kind == UNIGRAM:
+        lowest = min(scores.values())  # for tokens that the model never gives
+        ordered = sorted(ids, key=lambda token: ids[token])
+        backend = Backend(models.Unigram([(token, scores.get(token, lowest)) for token in ordered], unk_id=ids[unk]))
+    else:
+        order = {piece.text: place for place, piece in enumerate(model.pieces)}
+        backend = Backend(models.BPE(ids, find_merges(order), unk_token=unk, fuse_unk=True))
+    backend.normalizer = build_normalizer([normalize_as_model, JOIN_SPACES, normalizers.Strip()], settings, model)
     backend.pre_tokenizer = pre_tokenizers.Metaspace(replacement=SPACE, prepend_scheme="always")
     backend.decoder = decoders.Sequence([decoders.Replace(MARK, ""), decoders.Metaspace(replacement=SPACE)])
     return backend
-
-
-def build_renumbered_unigram(model: Pieces, names: dict[str, int], unk: str) -> Backend:
-    """Build a Unigram backend; tokens that the model never gives score as its rarest piece."""
-    known = dict(model.scores)
-    lowest = min(known.values())
-    scores = [(token, known.get(token, lowest)) for token, _ in sorted(names.items(), key=lambda item: item[1])]
-    scores += [(token, score) for token, score in known.items() if token not in names]
-    return Backend(models.Unigram(scores, unk_id=names[unk]))
-
-
-def build_renumbered_bpe(model: Pieces, names: dict[str, int], unk: str) -> Backend:
-    """Build a BPE backend, whose merges follow the model's own order."""
-    order = {piece.text: place for place, piece in enumerate(model.pieces)}
-    others = [piece for piece in order if piece not in names]
-    vocab = {**names, **{piece: len(names) + place for place, piece in enumerate(others)}}
-    return Backend(models.BPE(vocab, find_merges(order), unk_token=unk, fuse_unk=True))

@@ -41,7 +41,6 @@ class Pieces:
     unk: int = 0
     charsmap: bytes = b""
     """Normalization of characters, compiled; empty where there is none."""
-    dummy_prefix: bool = True
 
     @property
     def scores(self) -> list[tuple[str, float]]:
@@ -118,11 +117,8 @@ def read_trainer(model: Pieces, message: bytes, start: int) -> None:
 def read_normalizer(model: Pieces, message: bytes, start: int) -> None:
     """Read how a text is normalized."""
     for number, value, _ in read_fields(message, start):
-        match number, value:
-            case 2, bytes():
-                model.charsmap = value
-            case 3, int():
-                model.dummy_prefix = bool(value)
+        if number == 2 and isinstance(value, bytes):
+            model.charsmap = value
 
 
 def decode_utf8(value: bytes, at: int) -> str:

@@ -6,7 +6,7 @@ Training is in `training`, the reading of folders in `folder`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import index
 from pathlib import Path
@@ -130,16 +130,13 @@ class Tokenizer:
         """Give the ids of many texts, on all cores. Errors: as `encode`."""
         expect_texts(texts, "texts")
         expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
-        try:
-            encoded = self.backend.encode_batch_fast(self._prepare_texts(texts), add_special_tokens=add_special_tokens)
-        except (UnicodeEncodeError, TypeError) as error:
-            raise _not_unicode("".join(texts), error) from error
-        return [self.published_ids(one.ids) for one in encoded]
+        found = self._encode(self.backend.encode_batch_fast, texts, add_special_tokens=add_special_tokens)
+        return [self.published_ids(one.ids) for one in found]
 
     def encodings(self, items: Sequence[str | tuple[str, str]], add_special_tokens: bool) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of texts or pairs, whole. Errors: as `encode`."""
         expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
-        return self._encodings(items, add_special_tokens=add_special_tokens)
+        return self._encode(self.backend.encode_batch, items, add_special_tokens=add_special_tokens)
 
     def encode_with_offsets(self, texts: Sequence[str], add_special_tokens: bool = False) -> list[tokenizers.Encoding]:
         """Give encodings whose `offsets` tell where in its text a token is.
@@ -149,7 +146,7 @@ class Tokenizer:
         if self.handling.moses is not None:
             raise InputError("this tokenizer rewrites a text before it splits it (Moses), so where its tokens stand is "
                              "not known", where="tokenizer", remedy="take a model with another tokenizer")
-        return self._encodings(texts, add_special_tokens=add_special_tokens)
+        return self._encode(self.backend.encode_batch, texts, add_special_tokens=add_special_tokens)
 
     def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
@@ -158,15 +155,19 @@ class Tokenizer:
         """
         splitter = self.backend.pre_tokenizer
         space = " " if splitter is not None and b'"ByteLevel"' in splitter.__getstate__() else ""
-        return self._encodings([[space + word for word in words] for words in sentences], is_pretokenized=True,
-                               add_special_tokens=False)
+        return self._encode(self.backend.encode_batch, [[space + word for word in words] for words in sentences],
+                            is_pretokenized=True, add_special_tokens=False)
 
-    def _encodings(self, items: Sequence[Any], **options: bool) -> list[tokenizers.Encoding]:
+    def _encode(self, encode: Callable[..., list[tokenizers.Encoding]], items: Sequence[Any],
+                **options: bool) -> list[tokenizers.Encoding]:
         try:
-            found: list[tokenizers.Encoding] = self.backend.encode_batch(self._prepare_texts(items), **options)
+            return encode(self._prepare_texts(items), **options)
         except (UnicodeEncodeError, TypeError) as error:
-            raise _not_unicode("".join("".join(item) for item in items), error) from error
-        return found
+            half = SURROGATE.search("".join("".join(item) for item in items))
+            if half is None:
+                raise
+            raise InputError(f"character {half.start()} is {half[0]!a}, half of a surrogate pair",
+                             where="text to encode", remedy="replace it, for example by U+FFFD") from error
 
     def _prepare_texts(self, items: Sequence[Any]) -> list[Any]:
         moses = self.handling.moses
@@ -340,11 +341,3 @@ def expect_tables(values: object, name: str) -> None:
     expect(values, (list, tuple), name, "give a list, such as [{'role': 'user', 'content': 'Hello!'}]")
     for place, one in enumerate(values if isinstance(values, list | tuple) else ()):
         expect(one, Mapping, f"{name}[{place}]", "give a mapping, such as {'role': 'user', 'content': 'Hello!'}")
-
-
-def _not_unicode(text: str, error: Exception) -> InputError | Exception:
-    half = SURROGATE.search(text)
-    if half is None:
-        return error
-    return InputError(f"character {half.start()} is {half[0]!a}, half of a surrogate pair", where="text to encode",
-                      remedy="replace it, for example by U+FFFD")

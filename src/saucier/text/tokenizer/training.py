@@ -10,6 +10,7 @@ import json
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -40,19 +41,11 @@ AddAffixes = Callable[[str], set[str]]
 """Gives the symbols of one word that carry a mark, such as `w</w>` of `low`."""
 
 
-class RepeatableTexts:
-    """Texts that can be read several times; what comes from a one-way iterator is kept in a temporary file."""
+class SpooledTexts:
+    """Texts of a one-way iterator, kept in a temporary file, so that they can be read several times."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Take texts of any kind; they are read when this is first iterated, or at once where they come only once."""
-        self._texts = _Spool(texts) if iter(texts) is texts else texts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._texts)
-
-
-class _Spool:
-    def __init__(self, texts: Iterable[str]) -> None:
+        """Read all texts."""
         self._file: IO[bytes] = tempfile.TemporaryFile(prefix="saucier-texts-")  # noqa: SIM115 - lives as long as this
         for text in texts:
             data = text.encode("utf-8")
@@ -156,9 +149,7 @@ def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
     def affixed(word: str) -> set[str]:
         return {word[-1] + WORD_END}
 
-    def trainer(sizes: dict[str, Any]) -> trainers.BpeTrainer:
-        return trainers.BpeTrainer(end_of_word_suffix=WORD_END, show_progress=False, **sizes)
-
+    trainer = partial(trainers.BpeTrainer, end_of_word_suffix=WORD_END, show_progress=False)
     return _train_sorted(backend, trainer, affixed, config, texts)
 
 
@@ -172,9 +163,7 @@ def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
     def affixed(word: str) -> set[str]:
         return {WORD_INSIDE + character for character in word[1:]}
 
-    def trainer(sizes: dict[str, Any]) -> trainers.WordPieceTrainer:
-        return trainers.WordPieceTrainer(continuing_subword_prefix=WORD_INSIDE, show_progress=False, **sizes)
-
+    trainer = partial(trainers.WordPieceTrainer, continuing_subword_prefix=WORD_INSIDE, show_progress=False)
     return _train_sorted(backend, trainer, affixed, config, texts)
 
 
@@ -256,13 +245,13 @@ def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]
     return backend
 
 
-def _train_sorted(backend: Backend, trainer: Callable[[dict[str, Any]], Any], affixed: AddAffixes,
+def _train_sorted(backend: Backend, trainer: Callable[..., Any], affixed: AddAffixes,
                   config: BPE | WordPiece, texts: Iterable[str]) -> Backend:
     """Train with the marked symbols in sorted order (see `repeatable`)."""
-    texts = RepeatableTexts(texts)
+    texts = SpooledTexts(texts) if iter(texts) is texts else texts
     special = list_special_tokens(config.special)
     sizes = _list_sizes(config) | {"special_tokens": [*special, *list_marked_symbols(backend, texts, affixed)]}
-    state: dict[str, Any] = json.loads(_train(backend, trainer(sizes), config, texts).to_str())
+    state: dict[str, Any] = json.loads(_train(backend, trainer(**sizes), config, texts).to_str())
     # the marked symbols are ordinary tokens again
     state["added_tokens"] = [token for token in state["added_tokens"] if token["content"] in special]
     return Backend.from_str(json.dumps(state, ensure_ascii=False))

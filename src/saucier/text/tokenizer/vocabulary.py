@@ -12,7 +12,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
@@ -194,29 +194,20 @@ def join_pair(pieces: list[str], pair: Pair) -> list[str]:
 KINDS = {"BPE": extend_bpe, "WordPiece": extend_wordpiece, "Unigram": extend_unigram}
 """How each kind of tokenizer learns more words."""
 
-TrimmedState = dict[str, Any]
-"""A tokenizer as the JSON of the `tokenizers` library."""
 BATCH = 1000
 """Texts that are encoded at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrimmedTokenizer:
-    """A tokenizer with fewer tokens."""
-
-    tokenizer: Tokenizer
-    kept: tuple[int, ...]
-    """The old ids of its tokens, in their order."""
-
-
-def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], keep_first: int = 0) -> TrimmedTokenizer:
+def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str],
+                   keep_first: int = 0) -> tuple[Tokenizer, tuple[int, ...]]:
     """Leave out all tokens that the texts do not use, but for special ones and single characters.
 
+    Returns the tokenizer, and the old ids of its tokens in their order.
     So no other text has unknown characters that it had not. What merges are needed to spell a token stays, too; ids
     close up and keep their order. `keep_first`: the number of first ids that stay in any case.
     Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be told.
     """
-    state: TrimmedState = json.loads(tokenizer.backend.to_str())
+    state: TokenizerState = json.loads(tokenizer.backend.to_str())
     known = get_vocabulary(state)
     if tokenizer.handling.known is not None or known is None:
         raise InputError("this tokenizer's vocabulary cannot be trimmed", where="--vocabulary", remedy="leave it out")
@@ -232,23 +223,19 @@ def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], keep_first: int =
     order = tuple(sorted(kept))
     renumber(state, {old: new for new, old in enumerate(order)})
     backend = Backend.from_str(json.dumps(state, ensure_ascii=False))
-    return TrimmedTokenizer(Tokenizer(backend, tokenizer.names, clean_up=tokenizer.clean_up,
-                                      handling=tokenizer.handling), order)
+    return Tokenizer(backend, tokenizer.names, clean_up=tokenizer.clean_up, handling=tokenizer.handling), order
 
 
 def find_used_ids(tokenizer: Tokenizer, texts: Iterable[str]) -> set[int]:
     """Return the ids that the texts are spelled with."""
     found: set[int] = set()
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == BATCH:
-            found |= {number for ids in tokenizer.encode_batch(batch, add_special_tokens=False) for number in ids}
-            batch = []
-    return found | {number for ids in tokenizer.encode_batch(batch, add_special_tokens=False) for number in ids}
+    left = iter(texts)
+    while batch := list(islice(left, BATCH)):
+        found.update(*tokenizer.encode_batch(batch, add_special_tokens=False))
+    return found
 
 
-def get_vocabulary(state: TrimmedState) -> dict[str, int] | None:
+def get_vocabulary(state: TokenizerState) -> dict[str, int] | None:
     """Return the tokens of a model of any kind and their ids; None for a kind that has no such list."""
     match state["model"]:
         case {"type": "Unigram", "vocab": list(vocab)}:
@@ -258,7 +245,7 @@ def get_vocabulary(state: TrimmedState) -> dict[str, int] | None:
     return None
 
 
-def find_merged_parts(state: TrimmedState, known: Mapping[str, int], kept: set[int]) -> set[int]:
+def find_merged_parts(state: TokenizerState, known: Mapping[str, int], kept: set[int]) -> set[int]:
     """Return the ids of all tokens that merges put together to one that is kept."""
     names = {number: token for token, number in known.items()}
     wanted = {names[number] for number in kept if number in names}
@@ -275,7 +262,7 @@ def parse_merge(merge: Any) -> tuple[str, str]:
     return first, second
 
 
-def renumber(state: TrimmedState, new: Mapping[int, int]) -> None:
+def renumber(state: TokenizerState, new: Mapping[int, int]) -> None:
     """Leave all other ids out of a tokenizer's state, in place, and give those that are left their new numbers."""
     model = state["model"]
     if isinstance(model["vocab"], list):

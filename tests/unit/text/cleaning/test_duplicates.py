@@ -24,7 +24,6 @@ from saucier.text.cleaning.config import (
 from saucier.text.cleaning.corpus import Corpus, write_corpus
 from saucier.text.cleaning.page import Page
 from saucier.text.cleaning.pieces import (
-    KeyFile,
     KeyPart,
     MinHash,
     Order,
@@ -33,6 +32,7 @@ from saucier.text.cleaning.pieces import (
     find_run_starts,
     find_shingles,
     read_sorted_buckets,
+    write_keys,
 )
 from saucier.text.reading.sources import find_sources
 
@@ -140,11 +140,10 @@ def test_bands_agree_as_often_as_the_formula_says() -> None:
 
 def test_buckets_on_disk_give_the_groups_of_one_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    file = KeyFile(tmp_path / "keys.bin")
-    for document in range(300):
-        found = rng.integers(0, 40, 5).astype(np.uint64) << np.uint64(56)
-        file.add(found, found, document)
-    file.close()
+    with (tmp_path / "keys.bin").open("wb") as file:
+        for document in range(300):
+            found = rng.integers(0, 40, 5).astype(np.uint64) << np.uint64(56)
+            write_keys(file, found, found, document)
     part, dropped = KeyPart(tmp_path / "keys.bin", 0), np.full(300, -1)
 
     def grouped() -> list[list[int]]:

@@ -231,7 +231,7 @@ def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str
         match = names.rules.match(name)
         if match is None or ".base." in name:
             raise no_place_error(name, names)
-        for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach()), strict=True):
+        for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach()), strict=True):
             found[foreign.replace(BASE, names.layout.base_of(names.published))] = tensor
     return found
 

@@ -21,7 +21,6 @@ from saucier.checkpoints.fields import (
     Key,
     apply_num_labels,
     name_fields_in_error,
-    neutral_fields,
     put,
 )
 from saucier.checkpoints.weight_names import Rule, Rules
@@ -108,6 +107,11 @@ class Layout:
         base = self.classes[published].base
         return self.base if base is None else base
 
+    @property
+    def known_fields(self) -> set[str]:
+        """The fields of configs of the family that its own table rules, and those that change nothing in any."""
+        return {key.foreign for key in self.keys} | {*self.fixed, *self.obeyed} | self.free | COMMON
+
     def fields(self, published: str) -> set[str]:
         """Return the fields of a class's config that a key reads."""
         return {key.foreign for key in (*self.keys, *self.classes[published].keys)}
@@ -127,11 +131,11 @@ class Layout:
         Raises `InputError` for what cannot be expressed.
         """
         given, document = document, apply_num_labels(self.normalize(document))
-        known = {key.foreign for key in self.keys} | {*self.fixed, *self.obeyed} | self.free | COMMON
-        if unknown := sorted(set(document) - known - NEUTRAL.keys()):
+        if unknown := sorted(set(document) - self.known_fields - NEUTRAL.keys()):
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
-        for name, value in {**neutral_fields(known), **self.fixed}.items():
+        neutral = {name: value for name, value in NEUTRAL.items() if name not in self.known_fields}
+        for name, value in {**neutral, **self.fixed}.items():
             if document.get(name, value) not in (value, None):
                 raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
                                  remedy=f"only {value!r} can")
@@ -225,9 +229,8 @@ def call_family(family: Callable[..., c.Transformer], arguments: Document, where
 def fill_tree(tree: c.Transformer, keys: tuple[Key, ...], document: Document, where: str) -> c.Transformer:
     """Return the tree with the values of a config at the places of its keys."""
     for key in keys:
-        value = None if key.argument else key.read(document, where)
-        for path in () if key.argument else key.paths:
-            tree = put(tree, path, value)
+        if not key.argument:
+            tree = put(tree, dict.fromkeys(key.paths, key.read(document, where)))
     return tree
 
 

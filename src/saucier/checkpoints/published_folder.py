@@ -23,8 +23,7 @@ from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_c
 from saucier.checkpoints.own_folder import read_json, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import Source, check_shape, write_tensors
-from saucier.checkpoints.weight_names import Rules, Table
-from saucier.checkpoints.weight_operations import Concat, Operation, Same, Twins
+from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.files import write_atomically
@@ -116,7 +115,7 @@ def drop_empty_slots(names: PublishedNames, source: Source) -> c.Transformer:
     """Return the tree without the parts that its class need not have and for which the file holds no weights."""
     tree = names.tree
     for slot in names.layout.classes[names.published].optional:
-        rules = [rule for _, rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
+        rules = [rule for rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
         known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
         has_weights = getattr(getattr(tree, slot), "dense", True)
         if has_weights and not any(names.present(name, source) for name in known):
@@ -134,7 +133,7 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
             faults.append(f"{name} has no rule")
             continue
         found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
-                 for template in match.theirs]
+                 for template in match.foreign]
         if isinstance(match.operation, Twins) and any(name for _, name in found):
             found = [(template, name) for template, name in found if name is not None]
         if match.absent is not None and not any(name for _, name in found):
@@ -231,7 +230,7 @@ def list_published_tensors(model: Transformer, layout: Layout, published: str) -
         if match is None:
             raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
                              remedy="save it in our own layout")
-        for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
+        for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach().cpu()), strict=True):
             tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
     for table in rules.tables:
         if table.name not in layout.classes[published].unwritten:
@@ -291,7 +290,7 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
     place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
     if place is None or not look_up(names.tree, place).tied:
         return names.tree
-    untied = names.layout.finish(put(names.tree, f"{place}.tied", False))
+    untied = names.layout.finish(put(names.tree, {f"{place}.tied": False}))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
     tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)
@@ -309,4 +308,4 @@ def find_stored_name(names: PublishedNames, ours: str, source: Source) -> str | 
     match = names.rules.match(ours)
     if match is None:
         return None
-    return names.present(match.theirs[0], source) or (match.instead and names.present(match.instead, source)) or None
+    return names.present(match.foreign[0], source) or (match.instead and names.present(match.instead, source)) or None

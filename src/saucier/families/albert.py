@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
 from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
 from saucier.checkpoints.fields import Key
@@ -73,18 +75,13 @@ def weights(tree: c.Transformer) -> Rules:
     return Rules(rules, ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
 
 
-words = language_rules("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
-
-
-def both(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the two pretraining heads."""
-    return (*words(tree), Rule("head.sentence.{p}", "sop_classifier.classifier.{p}"))
-
-
+words = partial(language_rules, "predictions.dense", "predictions.LayerNorm", "predictions.decoder",
+                bias="predictions.bias")
 DROPPED = Key("classifier_dropout_prob", ("head.dropout",), default=0.1)
 CLASSES = {
-    "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
-    **encoder_classes("Albert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
+    "AlbertForPreTraining": Published(keep_all, words(Rule("head.sentence.{p}", "sop_classifier.classifier.{p}")),
+                                      (TIED, LABELS, DROPPED)),
+    **encoder_classes("Albert", words(), head_class(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
 }
 ALBERT_LAYOUT = Layout("albert", bert_lineage.positioned(albert, scale=1.0), KEYS, weights, CLASSES, "albert.",
                        free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))

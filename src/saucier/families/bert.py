@@ -18,7 +18,6 @@ from saucier.checkpoints.classes import (
 )
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
-from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
 
 
@@ -42,17 +41,9 @@ def bert(
                                 head=c.PretrainingHead(language=language))
 
 
-SENTENCE = "cls.seq_relationship"
-
-
-def both(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the two pretraining heads."""
-    return (*bert_lineage.WORDS(tree), Rule("head.sentence.{p}", SENTENCE + ".{p}"))
-
-
 CLASSES = {
-    "BertForPreTraining": Published(keep_all, both, (TIED,)),
-    "BertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+    "BertForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
+    "BertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
     **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                       dropout=DROPOUT),
     "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),

@@ -30,11 +30,6 @@ def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 
     )
 
 
-def by_fields(dim: int, heads: int, *, behind_norm: bool) -> c.Transformer:
-    """BLOOM by the published fields that shape its blocks."""
-    return bloom(dim, 1, heads=heads, behind_norm=behind_norm)
-
-
 OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
 KEYS = (
@@ -61,7 +56,7 @@ FREE = frozenset({
     "offset_alibi", "seq_length", "skip_bias_add", "skip_bias_add_qkv", "unk_token_id",
 })
 BLOOM_LAYOUT = Layout(
-    "bloom", by_fields, KEYS, NAMES,
+    "bloom", bloom, KEYS, NAMES,
     decoder_classes("Bloom", dropout=lambda document: document.get("hidden_dropout", 0.0)),
     "transformer.", free=FREE, fixed={"n_inner": None}, normalize=partial(rename_fields, older=OLDER), older=OLDER,
 )

@@ -13,7 +13,7 @@ from saucier.checkpoints.classes import (
     summary_class,
     with_head,
 )
-from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
@@ -77,8 +77,8 @@ KEYS = bert_lineage.keys(
 
 def settled(tree: c.Transformer) -> c.Transformer:
     """Leave the map after the embedding out where it would change no width, and decoders in their place."""
-    if tree.embed.projection is not None and tree.embed.widths(tree.dim)[0] == tree.dim:
-        tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
+    if tree.embed.projection is not None and table_width(tree) == tree.dim:
+        tree = put(tree, {"embed.projection": None})
     return move_to_decoder(tree)
 
 

@@ -8,7 +8,6 @@ from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import NameTable
 from saucier.families import bert_lineage
-from saucier.families.bert import SENTENCE, both
 
 
 def fnet(
@@ -48,8 +47,8 @@ NAMES = NameTable({**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
                   ignored=bert_lineage.BERT_BODY.ignored)
 FNET_LAYOUT = Layout(
     "fnet", fnet, KEYS, NAMES, {
-        "FNetForPreTraining": Published(keep_all, both, (TIED,)),
-        "FNetForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+        "FNetForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
+        "FNetForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
         **encoder_classes("FNet", bert_lineage.WORDS,
                           head_class(c.ClassificationHead(), keys=(LABELS, bert_lineage.HEAD_DROPOUT)),
                           dropout=bert_lineage.HEAD_DROPOUT),

@@ -9,8 +9,7 @@ from saucier import config as c
 from saucier.checkpoints.classes import BARE, LABELS, SPANS, TIED, head_class, keep_all
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import Rule, Rules, module_rules
-from saucier.checkpoints.weight_operations import Concat, PerHead, ZeroRow
+from saucier.checkpoints.weight_names import Concat, PerHead, Rule, Rules, ZeroRow, module_rules
 from saucier.families.electra import DISCRIMINATOR
 
 
@@ -81,7 +80,7 @@ BIASES = {"content": "r_w_bias", "place": "r_r_bias", "segment_bias": "r_s_bias"
 
 def keep_pooled(tree: c.Transformer, document: Document) -> c.Transformer:
     """The encoder without the way back to the full length."""
-    return put(tree.model_copy(update={"head": None}), f"{LAYERS}.after", None)  # type: ignore[no-any-return]
+    return put(tree, {"head": None, f"{LAYERS}.after": None})
 
 
 def label_pooled(head: c.ClassificationHead | c.ChoiceHead, *keys: Key) -> Published:

@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes, dr
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import NormPlacement, repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Transpose
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Transpose
 
 
 def gpt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 40478, length: int = 512,

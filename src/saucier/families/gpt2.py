@@ -21,7 +21,7 @@ def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 5025
     Source: Radford et al. 2019, §2.3.
     """
     stack = put(decoder(layers, heads, hidden or 4 * dim, dropout, c.PreNorm),
-                "layers.block.sublayers.0.inner.visibility", visibility)
+                {"layers.block.sublayers.0.inner.visibility": visibility})
     return c.Transformer(dim=dim, embed=embedding(vocab, length, dropout), head=c.LanguageHead(), decoder=stack,
                          initialization=c.NormalInit(depth_scaled=True))
 
@@ -40,9 +40,9 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
     if scaled and not by_depth:
         return tree
     block, scale = look_up(tree, "decoder.layers.block"), (dim // heads) ** -0.5 if scaled else 1.0
-    scored = [put(block, SCALE, scale / (depth + 1)) for depth in range(layers if by_depth else 1)]
+    scored = [put(block, {SCALE: scale / (depth + 1)}) for depth in range(layers if by_depth else 1)]
     made = c.Cycle(blocks=tuple(scored), times=1) if by_depth else c.Repeat(block=scored[0], times=layers)
-    return put(tree, "decoder.layers", made)  # type: ignore[no-any-return]  # `put` gives what it is given
+    return put(tree, {"decoder.layers": made})
 
 
 def crossing_between(tree: c.Transformer) -> c.Transformer:

@@ -44,8 +44,7 @@ def by_fields(types: list[Any], layers: int, heads: int, window: int) -> c.Trans
     if len(turns) * times != layers:
         raise ValueError(f"attention_types gives {len(turns) * times} layers, and num_layers is {layers}")
     blocks = tuple(neo_block(kind, heads=heads, hidden=1, window=window, dropout=0.0) for kind in turns)
-    made: c.Transformer = put(gpt_neo(8 * heads, 1), "decoder.layers", c.Cycle(blocks=blocks, times=times))
-    return made
+    return put(gpt_neo(8 * heads, 1), {"decoder.layers": c.Cycle(blocks=blocks, times=times)})
 
 
 def turns_of(tree: c.Transformer) -> list[Any] | None:

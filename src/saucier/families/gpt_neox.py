@@ -37,11 +37,6 @@ def rotated_of(tree: c.Transformer) -> int | None:
     return rotary.width(first.projection.widths(tree.dim)[2]) if isinstance(rotary, c.Rotary) else None
 
 
-def gptj_from_fields(dim: int, heads: int, rotated: int) -> c.Transformer:
-    """GPT-J by the fields that say how much of each head is rotated."""
-    return gptj(dim, heads=heads, rotated=rotated)
-
-
 GPTJ_KEYS = (
     *make_keys("decoder", {
         "n_embd": ("dim", 4096), "n_head": ("heads", 16), "n_layer": ("layers", 28), "vocab_size": ("vocab", 50400),
@@ -62,7 +57,7 @@ GPTJ_NAMES = NameTable(
     ignored=("@h.{i}.attn.bias", "@h.{i}.attn.masked_bias", "@h.{i}.attn.embed_positions", "lm_head.weight"),
 )
 GPTJ_LAYOUT = Layout(
-    "gptj", gptj_from_fields, GPTJ_KEYS, GPTJ_NAMES,
+    "gptj", gptj, GPTJ_KEYS, GPTJ_NAMES,
     drop_classes(decoder_classes("GPTJ", output=(Rule("head.{p}", "lm_head.{p}"),)), "ForTokenClassification"),
     "transformer.", free=FREE_SUMMARY_FIELDS | {"n_positions", "n_ctx", "rotary", "scale_attn_weights"})
 

@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import decoder_classes
 from saucier.checkpoints.fields import Key, look_up, make_keys
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule, Rules
 from saucier.families.rope import OLDER, normalize_rotary, rotary_key
 
 PAST = c.Causal()

@@ -85,7 +85,7 @@ SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 def finding(tokens: c.GlobalTokens, published: Published) -> Published:
     """Return a class that makes these tokens global where the batch names none."""
     def keep(tree: c.Transformer, document: Document) -> c.Transformer:
-        return published.keep(put(tree, OTHERWISE, tokens), document)
+        return published.keep(put(tree, {OTHERWISE: tokens}), document)
 
     return Published(keep, published.rules, published.keys)
 

@@ -10,8 +10,7 @@ from typing import Any
 from saucier import config as c
 from saucier.checkpoints.fields import ACTIVATIONS, Key, look_up, make_keys, put, replace_defaults
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, Rule, Rules
 from saucier.families.llama import (
     ATTENTION,
     COMMON_KEYS,
@@ -43,7 +42,7 @@ def mistral(
     `window` counts the token itself; None sees the whole past, as the models after the first do.
     """
     tree = llama(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, base=base, eps=1e-5)
-    return put(tree, f"{ATTENTION}.inner.visibility", add_window(window))  # type: ignore[no-any-return]
+    return put(tree, {f"{ATTENTION}.inner.visibility": add_window(window)})
 
 
 def add_window(window: int | None) -> c.Visibility:
@@ -88,7 +87,7 @@ def mixtral(
     """
     tree = mistral(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, window=window, base=1e6)
     many = c.Experts(inner=c.GatedFeedForward(hidden=hidden), count=experts)
-    return put(tree, f"{FEED_FORWARD}.inner", many)  # type: ignore[no-any-return]
+    return put(tree, {f"{FEED_FORWARD}.inner": many})
 
 
 EXPERTS = f"{FEED_FORWARD}.inner"

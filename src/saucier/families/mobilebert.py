@@ -8,10 +8,8 @@ from saucier import config as c
 from saucier.checkpoints.classes import DROPOUT, LABELS, TIED, encoder_classes, head_class, keep_all
 from saucier.checkpoints.fields import ACTIVATIONS, Key, kind_key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Concat, SideBySide, Transpose
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule, Rules, SideBySide, Transpose
 from saucier.families import bert_lineage
-from saucier.families.bert import SENTENCE
 
 
 def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int = 30522, length: int = 512,
@@ -23,8 +21,7 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     """
     tree = from_fields(dim, embedding=narrow, width=narrow, heads=heads, hidden=4 * narrow, forwards=forwards,
                        dropout=dropout, **PUBLISHED)
-    tree = put(put(tree, "embed.vocab", vocab), "embed.positions.length", length)
-    return put(tree, "encoder.layers.times", layers)  # type: ignore[no-any-return]
+    return put(tree, {"embed.vocab": vocab, "embed.positions.length": length, "encoder.layers.times": layers})
 
 
 PUBLISHED = {"activation": "relu", "norm": "no_norm", "eps": 1e-12, "own": False, "shared": True, "inside": True,
@@ -123,21 +120,19 @@ def words(tree: c.Transformer) -> tuple[Rule, ...]:
 
 def finish_columns(tree: c.Transformer) -> c.Transformer:
     """An output matrix that is not the token table holds all columns itself."""
-    for place in ("head", "head.language"):
-        if look_up(tree, f"{place}.tied") is False:
-            tree = put(tree, f"{place}.columns", 0)
-    return tree
+    return put(tree, {f"{place}.columns": 0 for place in ("head", "head.language")
+                      if look_up(tree, f"{place}.tied") is False})
 
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:
     """The names of the two pretraining heads."""
-    return (*words(tree), Rule("head.sentence.{p}", f"{SENTENCE}.{{p}}"))
+    return (*words(tree), Rule("head.sentence.{p}", f"{bert_lineage.SENTENCE}.{{p}}"))
 
 
 MOBILEBERT_LAYOUT = Layout(
     "mobilebert", from_fields, KEYS, weights, {
         "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
-        "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+        "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
     }, "mobilebert.", finish=finish_columns,

@@ -22,8 +22,7 @@ def modernbert(dim: int = 768, layers: int = 22, *, heads: int = 12, vocab: int 
     kinds = [rope.SLIDING if number % every else rope.FULL for number in range(layers)]
     rotary = {kind: c.Rotary(base=base) for kind, base in rope.BASES.items()}
     tree = from_fields(dim, layers=layers, kinds=kinds, heads=heads, window=window, rotary=rotary, dropout=dropout)
-    tree = put(tree, "embed.vocab", vocab)
-    return put(tree, f"{FEED_FORWARD}.inner.hidden", hidden)  # type: ignore[no-any-return]
+    return put(tree, {"embed.vocab": vocab, f"{FEED_FORWARD}.inner.hidden": hidden})
 
 
 def from_fields(dim: int, *, layers: int, kinds: list[str], heads: int, window: int, rotary: dict[str, c.Rotary],

@@ -8,8 +8,7 @@ from saucier import config as c
 from saucier.checkpoints.classes import encoder_classes
 from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule
-from saucier.checkpoints.weight_operations import FirstRows
+from saucier.checkpoints.weight_names import FirstRows, Rule
 from saucier.families import bert_lineage
 
 

@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import encoder_classes, head_class
 from saucier.checkpoints.fields import Key, first_attention
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Reshaped
+from saucier.checkpoints.weight_names import Reshaped, Rule, Rules
 from saucier.families import bert_lineage
 
 

@@ -35,10 +35,8 @@ def by_fields(dim: int, table: int, *, pre_norm: bool, unnormed: bool, affine: b
     """OPT by the published fields that shape it: width of the `table`, place and kind of norms."""
     tree = opt(dim, 1, narrow=None if table == dim else table, pre_norm=pre_norm)
     norm = c.LayerNorm() if affine else c.PlainLayerNorm()
-    for path in (FIRST, FEED_FORWARD):
-        tree = put(tree, f"{path}.norm", norm)
-    made: c.Transformer = put(tree, "decoder.final_norm", norm if pre_norm and not unnormed else None)
-    return made
+    return put(tree, {f"{FIRST}.norm": norm, f"{FEED_FORWARD}.norm": norm,
+                      "decoder.final_norm": norm if pre_norm and not unnormed else None})
 
 
 def unnormed_end(tree: c.Transformer) -> bool:

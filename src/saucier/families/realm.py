@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.classes import TIED
-from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
@@ -38,8 +38,7 @@ BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.Laye
 
 def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
     """The vector, and a language head next to it."""
-    assert isinstance(tree.head, c.EmbeddingHead), "as the family's function says"
-    return tree.model_copy(update={"head": tree.head.model_copy(update={"language": BESIDE})})
+    return put(tree, {"head.language": BESIDE})
 
 
 def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -55,12 +54,8 @@ WIDTH = Key("retriever_proj_size", ("head.maps.0.width",), default=128)
 
 def embedder(prefix: str) -> Published:
     """Return the class of an embedder, whose names begin with `prefix`."""
-    words = bert_lineage.words(f"{prefix}cls.predictions")
-
-    def names(tree: c.Transformer) -> tuple[Rule, ...]:
-        return (Rule("head.maps.0.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
-                *words(tree))
-
+    names = bert_lineage.words(f"{prefix}cls.predictions", Rule("head.maps.0.{p}", f"{prefix}cls.dense.{{p}}"),
+                               Rule("head.norm.{p}", f"{prefix}cls.LayerNorm.{{p}}"))
     return Published(keep_embedder, names, (*HEAD_KEYS, NORM, WIDTH), base=prefix + "realm.")
 
 

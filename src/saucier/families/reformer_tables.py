@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, fixed_key, h
 from saucier.checkpoints.fields import Document, Key, kind_key, list_attentions, make_keys
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
-from saucier.checkpoints.weight_names import Rule, Rules, module_rules
-from saucier.checkpoints.weight_operations import Axis, Concat
+from saucier.checkpoints.weight_names import Axis, Concat, Rule, Rules, module_rules
 from saucier.errors import InputError
 from saucier.families.bert_lineage import SEES_PAST_ONLY
 from saucier.families.reformer import PAPER, factors_of, from_fields, kind_of, number_or_list

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from saucier import config as c
 from saucier.checkpoints.classes import (
     DROPOUT,
@@ -61,10 +63,9 @@ def weights(tree: c.Transformer) -> Rules:
     attention = first_attention(tree)
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
-    rules = bert_lineage.BERT_BODY(tree)
-    rules.tables = [Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
-                          attention.projection.widths(tree.dim)[2])] if length else []
-    return rules
+    table = Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
+                  attention.projection.widths(tree.dim)[2])
+    return replace(bert_lineage.BERT_BODY(tree), tables=[table] if length else [])
 
 
 LABELLED = bert_lineage.labelled_first("gelu", bert_lineage.HEAD_DROPOUT, Key(

@@ -79,7 +79,7 @@ def choose_spelling(layout: Layout, document: Document) -> Layout:
     def own(tree: c.Transformer) -> Rules:
         found = layout.weights(tree)
         table = Rule("embed.tokens.weight", "@encoder.embed_tokens.weight", instead="@shared.weight")
-        return found if tree.decoder else Rules([table, *(rule for _, rule in found.rules[1:])], ignored=found.spare)
+        return found if tree.decoder else replace(found, rules=[table, *found.rules[1:]])
 
     return layout if document.get("tie_word_embeddings", True) else replace(layout, weights=own)
 

@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule
 from saucier.config.embedding import cluster_sizes
 
 CUTOFFS = (20000, 40000, 200000)
@@ -49,13 +48,13 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
     clusters = {"width": width, "cutoffs": tuple(cutoffs)}
     narrow = c.ProjectTokens(width=width, bias=False) if width != dim else None
     tree = transfo_xl(dim, heads=1, memory=memory or None, cutoffs=tuple(cutoffs))
-    tree = put(tree, "embed.projection", c.ProjectClusters(division=division, **clusters) if division > 1 else narrow)
-    tree = put(tree, "head", c.AdaptiveHead(division=division, **clusters))
-    tree = put(tree, VISIBILITY, c.Causal() & c.Window(memory) if same_length else c.Causal())
-    for path in (ATTENTION, FEED_FORWARD) if pre_norm else ():
-        residual = look_up(tree, path)
-        tree = put(tree, path, c.PreNorm(inner=residual.inner, norm=residual.norm, dropout=residual.dropout))
-    return tree  # type: ignore[no-any-return]  # `put` gives what it is given
+    tree = put(tree, {
+        "embed.projection": c.ProjectClusters(division=division, **clusters) if division > 1 else narrow,
+        "head": c.AdaptiveHead(division=division, **clusters),
+        VISIBILITY: c.Causal() & c.Window(memory) if same_length else c.Causal()})
+    residuals = {path: look_up(tree, path) for path in (ATTENTION, FEED_FORWARD) if pre_norm}
+    return put(tree, {path: c.PreNorm(inner=one.inner, norm=one.norm, dropout=one.dropout)
+                      for path, one in residuals.items()})
 
 
 KEYS = (

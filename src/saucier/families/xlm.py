@@ -18,7 +18,7 @@ from saucier.checkpoints.classes import (
     keep_all,
     summary_type_key,
 )
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys, rename_fields
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, look_up, make_keys, rename_fields
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
@@ -53,15 +53,10 @@ KEYS = (
                arguments=("dim",)),
     Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
     Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
-    Key("causal", (f"{ATTENTION}.inner.visibility.kind",), names={False: "full", True: "causal"}, default=False,
-        argument="causal"),
+    Key("causal", (), names={False: False, True: True}, default=False, argument="causal",
+        found=lambda tree: isinstance(look_up(tree, f"{ATTENTION}.inner.visibility"), c.Causal)),
     Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"}, default=True),
 )
-
-
-def from_fields(dim: int, *, languages: int, causal: str) -> c.Transformer:
-    """The family by the published fields."""
-    return xlm(dim, languages=languages, causal=causal == "causal")
 
 
 NAMES = NameTable(
@@ -107,7 +102,7 @@ CLASSES = {
     "XLMModel": BARE,
 }
 XLM_LAYOUT = Layout(
-    "xlm", from_fields, KEYS, NAMES, CLASSES, "transformer.", fixed={"asm": False, "is_encoder": True},
+    "xlm", xlm, KEYS, NAMES, CLASSES, "transformer.", fixed={"asm": False, "is_encoder": True},
     free=FREE_SUMMARY_FIELDS | {
         "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
         "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",

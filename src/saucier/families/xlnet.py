@@ -11,8 +11,7 @@ from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIE
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import PerHead, Reshaped
+from saucier.checkpoints.weight_names import NameTable, PerHead, Reshaped, Rule, Rules
 
 
 def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32000, hidden: int | None = None,

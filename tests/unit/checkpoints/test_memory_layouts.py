@@ -15,7 +15,7 @@ from tests.laws.zoo import scrambled, tokens
 import saucier
 from saucier import InputError
 from saucier.checkpoints.published_folder import write_published
-from saucier.checkpoints.weight_operations import PerHead, Reshaped
+from saucier.checkpoints.weight_names import PerHead, Reshaped
 from saucier.families import LAYOUTS
 
 LAYOUT = LAYOUTS["transfo-xl"]

@@ -21,7 +21,7 @@ from saucier.adaptation.rewrite import list_added, list_trainable, rewrite
 from saucier.adaptation.starting_weights import describe_body, drop_decoder, initialize_from
 from saucier.adaptation.tuning import Tuning
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, base_error
-from saucier.checkpoints.own_folder import fill_named_weights
+from saucier.checkpoints.own_folder import fill_weights
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model
@@ -75,7 +75,7 @@ def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = No
 
 def fill_learned(model: Transformer, folder: Path) -> None:
     """Put the learned values of a folder in our form back into a model that was rewritten in the same way."""
-    fill_named_weights(model, folder / WEIGHTS, learned_names(model))
+    fill_weights(model, folder / WEIGHTS, learned_names(model))
 
 
 def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path: Path, *, origin: str = "",

@@ -319,3 +319,7 @@ class MergedWeights:
         if not maps or (isinstance(had, dict) and len(had) == len(maps[0])):
             return {}
         return {"id2label": {str(number): f"LABEL_{number}" for number in range(len(maps[0]))}}
+
+
+Source = Weights | MergedWeights
+"""Tensors by their published names."""

@@ -107,15 +107,13 @@ def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.dev
     return model
 
 
-def fill_weights(model: nn.Module, path: Path) -> None:
-    """Copy the weights of a file into a model, each exactly once."""
-    fill_named_weights(model, path, [name for name, _ in model.named_parameters()])
+def fill_weights(model: nn.Module, path: Path, names: Collection[str] | None = None) -> None:
+    """Copy a file into the parameters of a model, or those of these names, each exactly once.
 
-
-def fill_named_weights(model: nn.Module, path: Path, names: Collection[str]) -> None:
-    """Copy a file into the named parameters of a model, each exactly once. Raises `InputError` with all faults."""
+    Raises `InputError` with all faults.
+    """
     faults, shard = [], SafeShard(path)
-    wanted = {name: parameter for name, parameter in model.named_parameters() if name in names}
+    wanted = {name: parameter for name, parameter in model.named_parameters() if names is None or name in names}
     for name in shard.names():
         parameter, tensor = wanted.pop(name, None), shard.get(name)
         if parameter is None:

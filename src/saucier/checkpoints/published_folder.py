@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import read_json, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
-from saucier.checkpoints.weight_files import Source, check_shape, write_tensors
+from saucier.checkpoints.weight_files import check_shape, write_tensors
 from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError

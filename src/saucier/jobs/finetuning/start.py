@@ -176,7 +176,7 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     document = with_labels(document, wanted.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.provenance = replace(other.provenance, document=document)
-        return TaskModelStart(other.to(device), TransferReport((), ()))
+        return TaskModelStart(other.to(device), TransferReport())
     published = None if mix else published_task_config(wanted, document, where)
     name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config

@@ -21,6 +21,7 @@ from saucier.adaptation.rewrite import list_added, list_trainable, rewrite
 from saucier.adaptation.starting_weights import describe_body, drop_decoder, initialize_from
 from saucier.adaptation.tuning import Tuning
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, base_error
+from saucier.checkpoints.layout import model_error
 from saucier.checkpoints.own_folder import fill_weights
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
@@ -145,6 +146,4 @@ def parse_document(document: Mapping[str, Any], folder: Path) -> tuple[c.Transfo
         return (c.Transformer.model_validate(document.get("model")),
                 TypeAdapter(list[Tuning]).validate_python(document.get("rewrites")))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
-                         remedy="the file was changed; write it again") from error
+        raise model_error(error, where, "the file was changed; write it again") from error

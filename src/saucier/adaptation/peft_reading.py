@@ -18,6 +18,7 @@ from saucier.adaptation.lora import LowRankTable, list_named_pairs
 from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.target_modules import TargetMap, list_targets
 from saucier.checkpoints.adapter_folder import PREFIX, VECTORS, Adapter, base_error
+from saucier.checkpoints.layout import model_error
 from saucier.checkpoints.published_folder import BASE, PublishedNames
 from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Same, Transpose
 from saucier.errors import InputError
@@ -124,9 +125,7 @@ def read_lora_settings(adapter: Adapter, module: str) -> a.Lora:
         return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
                       dropout=adapter.options.get("lora_dropout") or 0.0)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{first['loc'][0]}: {first['msg']}", where=f"{adapter.folder}: {module}",
-                         remedy="load it merged, with saucier.load") from error
+        raise model_error(error, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
 
 
 def fill_pair(model: nn.Module, place: TargetMap, one: PublishedMap, down: Tensor, up: Tensor) -> None:

@@ -8,6 +8,7 @@ family's function must give that tree again: what cannot be expressed is refused
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,10 +56,6 @@ class Published:
     def head_rules(self, tree: c.Transformer) -> tuple[Rule, ...]:
         """Return the names of the weights of its head."""
         return self.rules(tree) if callable(self.rules) else self.rules
-
-    def drop_optional(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
-        """Return what was made of a config without the optional slots that `tree` has not."""
-        return made.model_copy(update={slot: None for slot in self.optional if getattr(tree, slot) is None})
 
 
 def keep_tree(tree: c.Transformer) -> c.Transformer:
@@ -150,7 +147,8 @@ class Layout:
         chosen = self.classes[published]
         try:
             kept = fill_tree(chosen.keep(tree, document), chosen.keys, document, where)
-            return self.finish(validate_tree(kept, where))  # checked first: what finishes a tree counts its layers
+            checked = c.Transformer.model_validate(kept.model_dump(mode="python", warnings=False))
+            return self.finish(checked)  # what finishes a tree counts its layers
         except (InputError, ValidationError) as error:
             fault = error if isinstance(error, InputError) else model_error(error, where)
             raise self.explain(fault, given, published, where) from error
@@ -172,11 +170,12 @@ class Layout:
         said, first = said or {}, None
         refused: InputError | None = None
         unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.obeyed.keys()}
-        for name in self.rank_classes(said):
+        for name in sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ())):
             document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
                         **self.make_fields(tree, name, said)}
             try:
-                again = self.classes[name].drop_optional(self.tree(document, name, self.model_type), tree)
+                again = put(self.tree(document, name, self.model_type),
+                            {slot: None for slot in self.classes[name].optional if getattr(tree, slot) is None})
             except InputError as error:  # a class for a head that the tree has not
                 refused = refused or error
                 continue
@@ -187,10 +186,6 @@ class Layout:
             raise refused
         raise InputError(f"this model cannot be written as {self.model_type}: {describe_difference(tree, first)}",
                          where="model", remedy="save it in our own layout")
-
-    def rank_classes(self, said: Document) -> list[str]:
-        """Return the published classes, those that the config had named first."""
-        return sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ()))
 
     def make_fields(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
@@ -248,19 +243,10 @@ def describe_difference(first: Any, second: Any, path: str = "") -> str:
     return f"{path} is {first!r}, and it would come back as {second!r}"
 
 
-def validate_tree(tree: c.Transformer, where: str) -> c.Transformer:
-    """Check the values that were put into a tree. Raises `InputError` with the path of the first wrong one."""
-    try:
-        return c.Transformer.model_validate(tree.model_dump(mode="python", warnings=False))
-    except ValidationError as error:
-        raise model_error(error, where) from error
-
-
-def model_error(error: ValidationError, where: str) -> InputError:
+def model_error(error: ValidationError, where: str, remedy: str = "this value makes no model") -> InputError:
     """Return the error of values that make no model, with the path of the first."""
     first = error.errors()[0]
-    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
-                      remedy="this value makes no model")
+    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where, remedy=remedy)
 
 
 LARGEST_IN_LIST = 10_000_000
@@ -316,30 +302,27 @@ def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str)
     """
     if head in layout.classes:
         return head
-    found = classes_with(layout, document, head, where)
-    if not found:
-        kinds = {kind_of(layout, document, name, where) for name in layout.classes}
-        known = [*layout.classes, *sorted(kind for kind in kinds if kind)]
+    kinds = find_head_kinds(layout, document, where)
+    if head not in kinds.values():
+        known = [*layout.classes, *sorted({*kinds.values()})]
         raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=suggest_name(head, known))
-    return found[0]
+    return next(name for name, kind in kinds.items() if kind == head)
 
 
-def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: str) -> list[str]:
-    """Return the classes with a kind of head, the one that was saved first. Raises `InputError` for a wrong config."""
-    kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
-    if not any(kinds.values()):  # no class can be made of this config: say why
-        published_tree(layout.choose_layout(layout, document), document, saved_class(document, layout, where), where)
-    said = document.get("architectures") or ()
-    return sorted((name for name, found in kinds.items() if found == kind), key=lambda name: name not in said)
+def find_head_kinds(layout: Layout, document: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the kind of head of each class that a config makes, the one that was saved first.
 
-
-def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:
-    """Return the kind of head that a class has; None where this config makes no such class."""
-    try:
-        tree = published_tree(layout.choose_layout(layout, document), document, name, where)
-    except InputError:
-        return None
-    return NO_HEAD if tree.head is None else tree.head.kind
+    Raises `InputError` for a config that makes none.
+    """
+    chosen, said = layout.choose_layout(layout, document), document.get("architectures")
+    kinds: dict[str, str] = {}
+    for name in sorted(layout.classes, key=lambda name: not isinstance(said, list) or name not in said):
+        with suppress(InputError):
+            head = published_tree(chosen, document, name, where).head
+            kinds[name] = NO_HEAD if head is None else head.kind
+    if not kinds:  # say why
+        published_tree(chosen, document, saved_class(document, layout, where), where)
+    return kinds
 
 
 def label_names(document: Mapping[str, Any], count: int, where: str) -> tuple[str, ...] | None:

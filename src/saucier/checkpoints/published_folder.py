@@ -87,11 +87,13 @@ class PublishedNames:
         """The rules of body and head."""
         return self.layout.rules(self.tree, self.published)
 
-    def present(self, template: str, source: Source) -> str | None:
-        """Return the name that stands in the file, with one of the prefixes of the body or without it."""
-        if BASE not in template:
-            return template if template in source else None
-        names = (template.replace(BASE, base) for base in (self.layout.base_of(self.published), *self.layout.bases))
+    def present(self, template: str, source: Source, instead: str | None = None) -> str | None:
+        """Return the name that stands in the file, with one of the prefixes of the body or without it.
+
+        `instead`: another name, of a file that has not the first.
+        """
+        bases = (self.layout.base_of(self.published), *self.layout.bases)
+        names = (one.replace(BASE, base) for one in (template, instead) if one for base in bases)
         return next((name for name in names if name in source), None)
 
     def spare(self, name: str) -> bool:
@@ -133,8 +135,7 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
         if match is None:
             faults.append(f"{name} has no rule")
             continue
-        found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
-                 for template in match.foreign]
+        found = [(template, names.present(template, source, match.instead)) for template in match.foreign]
         if isinstance(match.operation, Twins) and any(name for _, name in found):
             found = [(template, name) for template, name in found if name is not None]
         if match.absent is not None and not any(name for _, name in found):
@@ -307,6 +308,4 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
 def find_stored_name(names: PublishedNames, ours: str, source: Source) -> str | None:
     """Return the name under which the files hold one of our parameters, or the first part of it."""
     match = names.rules.match(ours)
-    if match is None:
-        return None
-    return names.present(match.foreign[0], source) or (match.instead and names.present(match.instead, source)) or None
+    return None if match is None else names.present(match.foreign[0], source, match.instead)

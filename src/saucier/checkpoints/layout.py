@@ -171,9 +171,9 @@ class Layout:
         refused: InputError | None = None
         unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.obeyed.keys()}
         for name in sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ())):
-            document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
-                        **self.make_fields(tree, name, said)}
             try:
+                document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
+                            **self.make_fields(tree, name, said)}
                 again = put(self.tree(document, name, self.model_type),
                             {slot: None for slot in self.classes[name].optional if getattr(tree, slot) is None})
             except InputError as error:  # a class for a head that the tree has not
@@ -182,10 +182,9 @@ class Layout:
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
                 return document
             first = first or again
-        if first is None and refused is not None:
-            raise refused
-        raise InputError(f"this model cannot be written as {self.model_type}: {describe_difference(tree, first)}",
-                         where="model", remedy="save it in our own layout")
+        why = refused.what if first is None and refused is not None else describe_difference(tree, first)
+        raise InputError(f"this model cannot be written as {self.model_type}: {why}", where="model",
+                         remedy="save it in our own layout") from refused
 
     def make_fields(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""

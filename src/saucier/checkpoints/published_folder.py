@@ -8,7 +8,7 @@ was not asked for; all faults come in one error.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,6 @@ from saucier.checkpoints.weight_files import check_shape, write_tensors
 from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
-from saucier.files import write_atomically
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
 from saucier.parts.provenance import Provenance
@@ -221,66 +220,58 @@ def drop_embedding_head(tree: c.Transformer) -> c.Transformer:
     return tree.model_copy(update={"head": None}) if is_sentence_head(tree.head) else tree
 
 
-def list_published_tensors(model: Transformer, layout: Layout, published: str) -> dict[str, Tensor]:
+def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, dict[str, Any]]:
+    """Return the names of a model's weights in a layout, and its config there.
+
+    Names of outputs are taken over from any layout. Raises `InputError` when the layout cannot express the model.
+    """
+    said, tree = model.provenance.document, drop_embedding_head(model.config)
+    if model.provenance.model_type != layout.model_type:
+        named = said.get("id2label")
+        agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
+        said = {name: said[name] for name in ("id2label", "label2id") if agree and name in said}
+    document = layout.document(tree, said)
+    return PublishedNames(layout.choose_layout(layout, document), tree, document["architectures"][0]), document
+
+
+def list_published_tensors(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
     """Return a model's weights under their published names. Raises `InputError` for one that has no place."""
-    tree = drop_embedding_head(model.config)
-    rules, tensors = layout.rules(tree, published), {}
+    tensors, base = {}, names.layout.base_of(names.published)
     for name, parameter in model.named_parameters():
-        if tree is not model.config and name.startswith("head."):
+        if names.tree is not model.config and name.startswith("head."):
             continue
-        match = rules.match(name)
+        match = names.rules.match(name)
         if match is None:
-            raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
+            raise InputError(f"{name} has no place in the layout of {names.layout.model_type}", where="model",
                              remedy="save it in our own layout")
         for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach().cpu()), strict=True):
-            tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
-    for table in rules.tables:
-        if table.name not in layout.classes[published].unwritten:
-            values = compute_table(table).to(next(model.parameters()).dtype)
-            tensors[table.name.replace(BASE, layout.base_of(published))] = values
+            tensors[foreign.replace(BASE, base)] = tensor.contiguous()
+    for table in names.rules.tables:
+        if table.name not in names.layout.classes[names.published].unwritten:
+            tensors[table.name.replace(BASE, base)] = compute_table(table).to(next(model.parameters()).dtype)
     return tensors
 
 
-def read_label_names(model: Transformer) -> dict[str, Any]:
-    """Return the names of a model's outputs, which any layout takes over."""
-    given = model.provenance.document
-    named = given.get("id2label")
-    agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
-    return {name: given[name] for name in ("id2label", "label2id") if agree and name in given}
+def write_published(model: Transformer, names: PublishedNames, document: dict[str, Any], folder: Path) -> None:
+    """Write a model's files in a published layout, for callers who make the folder atomic themselves.
 
-
-def write_published(model: Transformer, layout: Layout, folder: Path,
-                    write_more: Callable[[Path], None] = lambda temporary: None) -> None:
-    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
-
-    `write_more` writes more files into the temporary folder.
+    `names` and `document` are those of `express_model`.
     """
     came_from = model.provenance
-    given = came_from.document if came_from.model_type == layout.model_type else read_label_names(model)
-    document = layout.document(drop_embedding_head(model.config), given)
-    published = document["architectures"][0]
-    layout = layout.choose_layout(layout, document)
-    said = layout.fields(published) & document.keys()
+    said = names.layout.fields(names.published) & document.keys()
     document |= {name: value for name, value in came_from.generation.items()
                  if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    unread = layout.rules(model.config, published).carried
-    tensors = {**list_published_tensors(model, layout, published),
-               **{name: tensor for name, tensor in model.provenance.unread.items() if name in unread}}
-
-    def write(temporary: Path) -> None:
-        temporary.mkdir(parents=True)
-        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        if came_from.generation:
-            generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
-            (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
-                                                              encoding="utf-8")
-        write_tensors(tensors, temporary / "model.safetensors")
-        if is_sentence_head(model.config.head):
-            write_modules(model, temporary)
-        write_more(temporary)
-
-    write_atomically(folder, write)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if came_from.generation:
+        generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
+        (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+    write_tensors({**list_published_tensors(model, names),
+                   **{name: tensor for name, tensor in came_from.unread.items() if name in names.rules.carried}},
+                  folder / "model.safetensors")
+    if is_sentence_head(model.config.head):
+        write_modules(model, folder)
 
 
 LANGUAGE_HEADS = ("head", "head.language")

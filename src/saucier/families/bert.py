@@ -41,25 +41,19 @@ def bert(
                                 head=c.PretrainingHead(language=language))
 
 
-CLASSES = {
-    "BertForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
-    "BertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
-    **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
-                      dropout=DROPOUT),
-    "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),
-}
-KEYS = bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
-                         transform="head.language.transform")
 BERT_LAYOUT = Layout(
-    "bert",
-    bert_lineage.positioned(bert),
-    KEYS,
-    bert_lineage.BERT_BODY,
-    CLASSES,
-    "bert.",
-    free=frozenset({"tie_word_embeddings"}),
-    finish=move_to_decoder,
-    undo=move_to_encoder,
+    "bert", bert_lineage.positioned(bert),
+    keys=bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
+                           transform="head.language.transform"),
+    weights=bert_lineage.BERT_BODY,
+    classes={
+        "BertForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
+        "BertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
+        **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
+                          dropout=DROPOUT),
+        "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),
+    },
+    base="bert.", free=frozenset({"tie_word_embeddings"}), finish=move_to_decoder, undo=move_to_encoder,
 )
 
 

@@ -49,16 +49,6 @@ def block_size(tree: c.Transformer) -> int | None:
 
 
 BLOCK = "encoder.layers.block.sublayers"
-KEYS = bert_lineage.keys(
-    Key("attention_type", (), argument="sparse", names={"block_sparse": True, "original_full": False},
-        default="block_sparse", found=lambda tree: block_size(tree) is not None),
-    Key("block_size", (), argument="block", default=64, found=block_size),
-    Key("num_random_blocks", (), argument="drawn", default=3, found=drawn_blocks),
-    Key("rescale_embeddings", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
-    Key("use_bias", (f"{BLOCK}.0.inner.projection.bias",), default=True),
-    arguments=("dim", "length"), transform="head.language.transform",
-    max_position_embeddings=("length", 4096), hidden_act=("activation", "gelu_new"))
-NAMES = replace(bert_lineage.BERT_BODY, outside={**bert_lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"})
 
 
 def keep_pooler(published: Published) -> Published:
@@ -89,19 +79,30 @@ USUAL = {name: replace(published, keys=(READS, *published.keys))
          for name, published in encoder_classes("BigBird", bert_lineage.WORDS, bert_lineage.labelled_first(
              "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=bert_lineage.HEAD_DROPOUTS)),
                                                 dropout=DROPOUT, keep=keep_all).items()}
-CLASSES = {"BigBirdForPreTraining": Published(keep_all, bert_lineage.BOTH, (READS, TIED)),
-           **{name: keep_pooler(published) for name, published in USUAL.items()},
-           "BigBirdForMaskedLM": keep_pooler(Published(keep_language, bert_lineage.WORDS, (READS, TIED))),
-           "BigBirdForCausalLM": keep_pooler(Published(
-               as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=move_to_encoder)),
-           "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
-           "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
-               READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
-               Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
-               activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
-           "BigBirdModel": USUAL["BigBirdModel"]}
 BIG_BIRD_LAYOUT = Layout(
-    "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.", fixed={"add_cross_attention": False},
+    "big_bird", from_fields,
+    keys=bert_lineage.keys(
+        Key("attention_type", (), argument="sparse", names={"block_sparse": True, "original_full": False},
+            default="block_sparse", found=lambda tree: block_size(tree) is not None),
+        Key("block_size", (), argument="block", default=64, found=block_size),
+        Key("num_random_blocks", (), argument="drawn", default=3, found=drawn_blocks),
+        Key("rescale_embeddings", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
+        Key("use_bias", (f"{BLOCK}.0.inner.projection.bias",), default=True),
+        arguments=("dim", "length"), transform="head.language.transform",
+        max_position_embeddings=("length", 4096), hidden_act=("activation", "gelu_new")),
+    weights=replace(bert_lineage.BERT_BODY, outside={**bert_lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"}),
+    classes={"BigBirdForPreTraining": Published(keep_all, bert_lineage.BOTH, (READS, TIED)),
+             **{name: keep_pooler(published) for name, published in USUAL.items()},
+             "BigBirdForMaskedLM": keep_pooler(Published(keep_language, bert_lineage.WORDS, (READS, TIED))),
+             "BigBirdForCausalLM": keep_pooler(Published(
+                 as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=move_to_encoder)),
+             "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
+             "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
+                 READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
+                 Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
+                 activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
+             "BigBirdModel": USUAL["BigBirdModel"]},
+    base="bert.", fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings", "position_embedding_type", "is_decoder", "block_size", "num_random_blocks"}),
 )
 """The published cross-attention reads the keys of the self-attention from the cache too: it is refused."""

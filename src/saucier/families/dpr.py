@@ -57,20 +57,18 @@ def encoder(name: str) -> Published:
     return Published(keep_all, (rule,), ENCODER_KEYS, base=f"{name}.bert_model.")
 
 
-CLASSES = {
-    "DPRQuestionEncoder": encoder("question_encoder"),
-    "DPRContextEncoder": encoder("ctx_encoder"),
-    "DPRReader": Published(keep_reader, (Rule("head.output.{p}", "span_predictor.qa_outputs.{p}"),
-                                         Rule("head.relevance.{p}", "span_predictor.qa_classifier.{p}")),
-                           (NO_PROJECTION,), base="span_predictor.encoder.bert_model."),
-}
 DPR_LAYOUT = Layout(
-    "dpr",
-    dpr,
-    bert_lineage.keys(),
-    bert_lineage.BODY,
-    CLASSES,
-    "question_encoder.bert_model.",
+    "dpr", dpr,
+    keys=bert_lineage.keys(),
+    weights=bert_lineage.BODY,
+    classes={
+        "DPRQuestionEncoder": encoder("question_encoder"),
+        "DPRContextEncoder": encoder("ctx_encoder"),
+        "DPRReader": Published(keep_reader, (Rule("head.output.{p}", "span_predictor.qa_outputs.{p}"),
+                                             Rule("head.relevance.{p}", "span_predictor.qa_classifier.{p}")),
+                               (NO_PROJECTION,), base="span_predictor.encoder.bert_model."),
+    },
+    base="question_encoder.bert_model.",
     fixed={"add_cross_attention": False, "is_decoder": False, "position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings", "projection_dim"}),
 )

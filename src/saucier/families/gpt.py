@@ -41,11 +41,6 @@ FIELDS = {
     "tie_word_embeddings": ("tied", True), "n_embd": ("dim", 768), "n_head": ("heads", 12),
 }
 """Fields of both generations, with the defaults of the first."""
-KEYS = (
-    *make_keys("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
-    Key("afn", ("decoder.layers.block.sublayers.1.inner.activation",), default="gelu",
-        names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
-)
 SUMMARY = (
     Key("summary_first_dropout", ("head.choice.dropout",), default=0.1),
     Key("summary_activation", ("head.choice.activation",), nullable=True, default=None,
@@ -95,6 +90,13 @@ DOUBLE = replace(head_class(two_heads, keys=SUMMARY), undo=one_head, rules=(
 CLASSES = drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
                        "ForQuestionAnswering")
 GPT_LAYOUT = Layout(
-    "openai-gpt", gpt, KEYS, lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
-    {**CLASSES, "OpenAIGPTDoubleHeadsModel": DOUBLE}, "transformer.", free=FREE,
+    "openai-gpt", gpt,
+    keys=(
+        *make_keys("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
+        Key("afn", ("decoder.layers.block.sublayers.1.inner.activation",), default="gelu",
+            names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
+    ),
+    weights=lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
+    classes={**CLASSES, "OpenAIGPTDoubleHeadsModel": DOUBLE},
+    base="transformer.", free=FREE,
 )

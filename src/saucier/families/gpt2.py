@@ -52,19 +52,21 @@ def crossing_between(tree: c.Transformer) -> c.Transformer:
 
 SCALE = "sublayers.0.inner.projection.scale"
 LAYERS, FEED_FORWARD = "decoder.layers", "decoder.layers.*.sublayers.1.inner"
-KEYS = (
-    *make_keys("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
-                           "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
-    Key("n_layer", (), argument="layers", default=12, found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
-    Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
-    Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
-        theirs=lambda scale: scale != 1.0),
-    Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
-        theirs=lambda layers: isinstance(layers, c.Cycle)),
-    CROSSED,
-)
 GPT2_LAYOUT = Layout(
-    "gpt2", by_fields, KEYS, lambda tree: weights(tree, tokens="wte", positions="wpe"),
-    {**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
-    "transformer.", free=FREE | {"is_decoder"}, finish=crossing_between, undo=crossing_between,
+    "gpt2", by_fields,
+    keys=(
+        *make_keys("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
+                               "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
+        Key("n_layer", (), argument="layers", default=12,
+            found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
+        Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
+        Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
+            theirs=lambda scale: scale != 1.0),
+        Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
+            theirs=lambda layers: isinstance(layers, c.Cycle)),
+        CROSSED,
+    ),
+    weights=lambda tree: weights(tree, tokens="wte", positions="wpe"),
+    classes={**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
+    base="transformer.", free=FREE | {"is_decoder"}, finish=crossing_between, undo=crossing_between,
 )

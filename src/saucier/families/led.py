@@ -40,14 +40,6 @@ def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: boo
 
 
 OWN = ("encoder_layers", "scale_embedding")
-KEYS = (
-    *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
-    Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
-    WINDOW,
-    Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
-    Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
-    bart_lineage.START,
-)
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -69,6 +61,18 @@ def weights(tree: c.Transformer) -> Rules:
 CLASSES: dict[str, Published] = {name: published for name, published in bart_lineage.classes("LED", labels=2).items()
                                  if name != "LEDForCausalLM"}
 CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
-LED_LAYOUT = Layout("led", from_fields, KEYS, weights, CLASSES, "led.",
-                    normalize=bart_lineage.newer, older=bart_lineage.OLDER,
-                    free=bart_lineage.FREE | {"classifier_dropout"})
+LED_LAYOUT = Layout(
+    "led", from_fields,
+    keys=(
+        *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
+        Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
+        WINDOW,
+        Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
+        Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
+        bart_lineage.START,
+    ),
+    weights=weights,
+    classes=CLASSES,
+    base="led.", normalize=bart_lineage.newer, older=bart_lineage.OLDER,
+    free=bart_lineage.FREE | {"classifier_dropout"},
+)

@@ -55,29 +55,6 @@ def from_fields(dim: int, **fields: Any) -> c.Transformer:
 
 BLOCK = "encoder.layers.block"
 FIRST, SECOND, READS = f"{BLOCK}.sublayers.0", f"{BLOCK}.sublayers.1.inner", f"{BLOCK}.bottleneck.reads"
-KEYS = (
-    Key("hidden_size", ("dim",), argument="dim"),
-    Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("trigram_input", "embed.projection", c.ProjectTrigram, argument="trigram", default=True),
-    kind_key("use_bottleneck", f"{BLOCK}.bottleneck", c.Bottleneck, argument="inside", default=True),
-    Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
-    kind_key("use_bottleneck_attention", READS, c.ReadsNarrow, argument="own", default=False),
-    kind_key("key_query_shared_bottleneck", READS, c.ReadsShared, argument="shared", default=True),
-    Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
-        theirs=lambda sublayers: len(sublayers) - 1),
-    Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",
-        names={"no_norm": "no_norm", "layer_norm": "layer_norm"}),
-    Key("layer_norm_eps", ("head.language.transform.norm.eps", "head.transform.norm.eps", f"{FIRST}.norm.eps"),
-        argument="eps", default=1e-12),
-    Key("classifier_activation", ("pooler.dense",), argument="dense", default=True),
-    Key("num_attention_heads", (f"{FIRST}.inner.projection.heads",), argument="heads"),
-    Key("intermediate_size", (f"{SECOND}.hidden",), argument="hidden"),
-    Key("hidden_act", (f"{SECOND}.activation",), argument="activation", names=ACTIVATIONS, default="relu"),
-    Key("hidden_dropout_prob", ("embed.dropout",), argument="dropout", default=0.0),
-    *make_keys("encoder", {
-        "num_hidden_layers": ("layers", None), "vocab_size": ("vocab", None), "type_vocab_size": ("segments", 2),
-        "max_position_embeddings": ("length", None), "attention_probs_dropout_prob": ("attention_dropout", 0.1)}),
-)
 
 
 OUTSIDE = {**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
@@ -130,11 +107,38 @@ def both(tree: c.Transformer) -> tuple[Rule, ...]:
 
 
 MOBILEBERT_LAYOUT = Layout(
-    "mobilebert", from_fields, KEYS, weights, {
+    "mobilebert", from_fields,
+    keys=(
+        Key("hidden_size", ("dim",), argument="dim"),
+        Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        kind_key("trigram_input", "embed.projection", c.ProjectTrigram, argument="trigram", default=True),
+        kind_key("use_bottleneck", f"{BLOCK}.bottleneck", c.Bottleneck, argument="inside", default=True),
+        Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
+        kind_key("use_bottleneck_attention", READS, c.ReadsNarrow, argument="own", default=False),
+        kind_key("key_query_shared_bottleneck", READS, c.ReadsShared, argument="shared", default=True),
+        Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
+            theirs=lambda sublayers: len(sublayers) - 1),
+        Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",
+            names={"no_norm": "no_norm", "layer_norm": "layer_norm"}),
+        Key("layer_norm_eps", ("head.language.transform.norm.eps", "head.transform.norm.eps", f"{FIRST}.norm.eps"),
+            argument="eps", default=1e-12),
+        Key("classifier_activation", ("pooler.dense",), argument="dense", default=True),
+        Key("num_attention_heads", (f"{FIRST}.inner.projection.heads",), argument="heads"),
+        Key("intermediate_size", (f"{SECOND}.hidden",), argument="hidden"),
+        Key("hidden_act", (f"{SECOND}.activation",), argument="activation", names=ACTIVATIONS, default="relu"),
+        Key("hidden_dropout_prob", ("embed.dropout",), argument="dropout", default=0.0),
+        *make_keys("encoder", {
+            "num_hidden_layers": ("layers", None), "vocab_size": ("vocab", None), "type_vocab_size": ("segments", 2),
+            "max_position_embeddings": ("length", None), "attention_probs_dropout_prob": ("attention_dropout", 0.1)}),
+    ),
+    weights=weights,
+    classes={
         "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
         "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
-    }, "mobilebert.", finish=finish_columns,
+    },
+    base="mobilebert.", finish=finish_columns,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",
-                    "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}))
+                    "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}),
+)

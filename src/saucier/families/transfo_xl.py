@@ -57,22 +57,6 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
                       for path, one in residuals.items()})
 
 
-KEYS = (
-    *make_keys("decoder", {
-        "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "d_head": ("head_dim", 64),
-        "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
-        "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
-               arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
-                                                     f"{FEED_FORWARD}.inner.dropout")}),
-    Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
-    Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS], theirs=list),
-    Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
-    kind_key("same_length", VISIBILITY, c.And, argument="same_length", default=True),
-    kind_key("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
-    positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
-    Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
-)
 SPEAKING = (
     Key("tie_word_embeddings", ("head.tied",), default=True),
     Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
@@ -109,10 +93,32 @@ def head_rules(tree: c.Transformer) -> list[Rule]:
 
 
 TRANSFO_XL_LAYOUT = Layout(
-    "transfo-xl", from_fields, KEYS, lambda tree: NAMES(tree).plus(head_rules(tree)), {
+    "transfo-xl", from_fields,
+    keys=(
+        *make_keys("decoder", {
+            "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None),
+            "d_head": ("head_dim", 64),
+            "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
+            "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
+                   arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
+                                                         f"{FEED_FORWARD}.inner.dropout")}),
+        Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
+        Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS],
+            theirs=list),
+        Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
+        kind_key("same_length", VISIBILITY, c.And, argument="same_length", default=True),
+        kind_key("pre_lnorm", ATTENTION, c.PreNorm, argument="pre_norm", default=False),
+        positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
+        Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
+    ),
+    weights=lambda tree: NAMES(tree).plus(head_rules(tree)),
+    classes={
         "TransfoXLLMHeadModel": replace(WHOLE, keys=SPEAKING),
         "TransfoXLModel": BARE,
         "TransfoXLForSequenceClassification": LAST_TOKEN,
-    }, "transformer.", fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
+    },
+    base="transformer.", fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
     free=frozenset({"init", "init_range", "init_std", "proj_init_std", "proj_share_all_but_first", "tie_projs",
-                    "tie_word_embeddings", "cutoffs"}))
+                    "tie_word_embeddings", "cutoffs"}),
+)

@@ -45,18 +45,6 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
 
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
-KEYS = (
-    *make_keys("encoder", {
-        "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
-        "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
-        "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
-               arguments=("dim",)),
-    Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
-    Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
-    Key("causal", (), names={False: False, True: True}, default=False, argument="causal",
-        found=lambda tree: isinstance(look_up(tree, f"{ATTENTION}.inner.visibility"), c.Causal)),
-    Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"}, default=True),
-)
 
 
 NAMES = NameTable(
@@ -84,25 +72,40 @@ WRITING = (
     Key("lang_id", ("head.predicts.language",), default=lambda document: None if "lang_id" in document else 0),
 )
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
-CLASSES = {
-    "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
-    "XLMForSequenceClassification": head_class(
-        c.ClassificationHead(), "sequence_summary.summary",
-        keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),
-    "XLMForTokenClassification": head_class(c.TokenHead(),
-                                            keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
-    "XLMForQuestionAnsweringSimple": SPANS,
-    "XLMForMultipleChoice": head_class(
-        c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
-        keys=(summary_type_key("first"), *TO_LABELS,
-              replace(LABELS, paths=("head.transform.width",)),
-              Key("summary_activation", ("head.transform.activation",), default="linear",
-                  names={**ACTIVATIONS, **dict.fromkeys(NO_ACTIVATION_NAMES, "identity")}),
-              replace(DROPOUT, paths=("head.transform.dropout",)))),
-    "XLMModel": BARE,
-}
 XLM_LAYOUT = Layout(
-    "xlm", xlm, KEYS, NAMES, CLASSES, "transformer.", fixed={"asm": False, "is_encoder": True},
+    "xlm", xlm,
+    keys=(
+        *make_keys("encoder", {
+            "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
+            "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
+            "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
+                   arguments=("dim",)),
+        Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
+        Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
+        Key("causal", (), names={False: False, True: True}, default=False, argument="causal",
+            found=lambda tree: isinstance(look_up(tree, f"{ATTENTION}.inner.visibility"), c.Causal)),
+        Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"},
+            default=True),
+    ),
+    weights=NAMES,
+    classes={
+        "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
+        "XLMForSequenceClassification": head_class(
+            c.ClassificationHead(), "sequence_summary.summary",
+            keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),
+        "XLMForTokenClassification": head_class(c.TokenHead(),
+                                                keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
+        "XLMForQuestionAnsweringSimple": SPANS,
+        "XLMForMultipleChoice": head_class(
+            c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
+            keys=(summary_type_key("first"), *TO_LABELS,
+                  replace(LABELS, paths=("head.transform.width",)),
+                  Key("summary_activation", ("head.transform.activation",), default="linear",
+                      names={**ACTIVATIONS, **dict.fromkeys(NO_ACTIVATION_NAMES, "identity")}),
+                  replace(DROPOUT, paths=("head.transform.dropout",)))),
+        "XLMModel": BARE,
+    },
+    base="transformer.", fixed={"asm": False, "is_encoder": True},
     free=FREE_SUMMARY_FIELDS | {
         "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
         "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",

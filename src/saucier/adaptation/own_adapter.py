@@ -35,18 +35,6 @@ SHOWN = 60
 """Letters of a value that an error shows."""
 WIDTHS = ("rank", "length", "hidden", "width")
 """How wide a rewrite is, as its settings call it."""
-NOTE = "Saucier's own form: PEFT has none for this"
-
-
-def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
-    """Return what our form says of a tuned model."""
-    known = model.provenance
-    return {"peft_type": OWN, "format": FORMAT, "note": NOTE, "base_model_name_or_path": base,
-            "base_digest": known.origin.digest if known.origin is not None else None,
-            "unlike_base": sorted(known.unlike),
-            "rewrites": [one.by.model_dump(mode="json") for one in known.rewrites],
-            "model": model.config.model_dump(mode="json"), "published": known.document,
-            "generation": known.generation}
 
 
 def learned_values(model: Transformer) -> dict[str, Tensor]:
@@ -69,7 +57,14 @@ def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = No
     `base`: None for where the model came from. `weights` replaces the learned values, under the same names.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    document = make_own_document(model, base or model.provenance.path)
+    known = model.provenance
+    document = {"peft_type": OWN, "format": FORMAT, "note": "Saucier's own form: PEFT has none for this",
+                "base_model_name_or_path": base or known.path,
+                "base_digest": known.origin.digest if known.origin is not None else None,
+                "unlike_base": sorted(known.unlike),
+                "rewrites": [one.by.model_dump(mode="json") for one in known.rewrites],
+                "model": model.config.model_dump(mode="json"), "published": known.document,
+                "generation": known.generation}
     (folder / CONFIG).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     write_tensors(learned_values(model) if weights is None else weights, folder / WEIGHTS)
 

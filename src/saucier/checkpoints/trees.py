@@ -7,6 +7,7 @@ Not here: which layouts may be half of a pair; `families.encoder_decoder` says t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -173,10 +174,8 @@ def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] |
         return None
     for model_type in sorted(parts, key=lambda name: name != had.get("model_type")):
         layout, name = parts[model_type]
-        try:
+        with suppress(InputError):
             return layout.document(tree, {**had, "architectures": [name]})
-        except InputError:
-            continue
     return None
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -62,24 +62,6 @@ BYTES_AT_ONCE, SHARE = 8 * 2**20, 50
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Ends of names that the first checkpoints of BERT have, and today's."""
 MOST_SHARDS, LONGEST_NAME = 10_000, 200
-
-
-class Shard(Protocol):
-    """One file of weights."""
-
-    path: Path
-
-    def names(self) -> list[str]:
-        """Name the tensors."""
-        ...
-
-    def get(self, name: str) -> Tensor:
-        """Return a tensor, on the CPU."""
-        ...
-
-    def write(self, name: str, target: Tensor) -> None:
-        """Write a tensor into memory of its shape, in any number format."""
-        ...
 
 
 class SafeShard:
@@ -155,6 +137,10 @@ class PickledShard:
     def write(self, name: str, target: Tensor) -> None:
         """Write a tensor into memory of its shape. Raises `ValueError` for another one."""
         target.copy_(check_shape(self.get(name), target))
+
+
+Shard = SafeShard | PickledShard
+"""One file of weights."""
 
 
 def check_shape(tensor: Tensor, target: Tensor) -> Tensor:

@@ -67,13 +67,14 @@ def bert_generation(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab
     return tree.model_copy(update={"pooler": None, "head": c.LanguageHead(bias=True)})
 
 
-words = language_rules("lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias")
 BERT_GENERATION_LAYOUT = Layout(
     "bert-generation",
     bert_lineage.positioned(bert_generation),
     bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, drop=("type_vocab_size",)),
     bert_lineage.ROBERTA_BODY,
-    {"BertGenerationEncoder": BARE, "BertGenerationDecoder": Published(keep_language, words, (TIED,))},
+    {"BertGenerationEncoder": BARE,
+     "BertGenerationDecoder": Published(keep_language, language_rules(
+         "lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias"), (TIED,))},
     "bert.",
     fixed={"position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings"}),

@@ -32,10 +32,6 @@ def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 
 
 OLDER = {"n_embed": "hidden_size", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
 
-FREE = frozenset({
-    "pretraining_tp", "slow_but_exact", "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
-    "offset_alibi", "seq_length", "skip_bias_add", "skip_bias_add_qkv", "unk_token_id",
-})
 BLOOM_LAYOUT = Layout(
     "bloom", bloom,
     keys=(
@@ -59,6 +55,9 @@ BLOOM_LAYOUT = Layout(
         ignored=("lm_head.weight",),
     ),
     classes=decoder_classes("Bloom", dropout=lambda document: document.get("hidden_dropout", 0.0)),
-    base="transformer.", free=FREE, fixed={"n_inner": None}, normalize=partial(rename_fields, older=OLDER),
+    base="transformer.", free=frozenset({
+        "pretraining_tp", "slow_but_exact", "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion",
+        "offset_alibi", "seq_length", "skip_bias_add", "skip_bias_add_qkv", "unk_token_id",
+    }), fixed={"n_inner": None}, normalize=partial(rename_fields, older=OLDER),
     older=OLDER,
 )

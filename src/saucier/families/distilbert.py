@@ -32,9 +32,6 @@ def distilbert(
     )
 
 
-FEED_FORWARD = "encoder.layers.block.sublayers.1"
-
-
 def dropped(field: str, default: float) -> Key:
     """The dropout before a head's output map, by its published field."""
     return Key(field, ("head.dropout",), default=default)
@@ -50,7 +47,7 @@ DISTILBERT_LAYOUT = Layout(
             "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
             "activation": ("activation", "gelu"), "attention_dropout": ("attention_dropout", 0.1)},
                    also={"activation": ("head.transform.activation",)}),
-        Key("dropout", ("embed.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
+        Key("dropout", ("embed.dropout", "encoder.layers.block.sublayers.1.dropout"), default=0.1),
     ),
     weights=NameTable(
         {"embed.tokens.weight": "@embeddings.word_embeddings.weight", "embed.norm.{p}": "@embeddings.LayerNorm.{p}",

@@ -35,13 +35,12 @@ def fnet(
         head=c.PretrainingHead(language=c.LanguageHead(bias=True, transform=transform)))
 
 
-HEAD = "head.language.transform"
 FNET_LAYOUT = Layout(
     "fnet", fnet,
     keys=bert_lineage.keys(
         Key("hidden_size", ("dim", "embed.projection.width")),
         Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
-        drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD,
+        drop=("num_attention_heads", "attention_probs_dropout_prob"), transform="head.language.transform",
         type_vocab_size=("segments", 4), hidden_act=("activation", "gelu_new")),
     weights=NameTable({**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
                        "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",

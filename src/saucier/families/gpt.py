@@ -87,8 +87,6 @@ def one_head(tree: c.Transformer) -> c.Transformer:
 DOUBLE = replace(head_class(two_heads, keys=SUMMARY), undo=one_head, rules=(
     Rule("head.language.weight", "lm_head.weight"),
     Rule("head.choice.output.{p}", "multiple_choice_head.summary.{p}")))
-CLASSES = drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
-                       "ForQuestionAnswering")
 GPT_LAYOUT = Layout(
     "openai-gpt", gpt,
     keys=(
@@ -97,6 +95,7 @@ GPT_LAYOUT = Layout(
             names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
     ),
     weights=lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
-    classes={**CLASSES, "OpenAIGPTDoubleHeadsModel": DOUBLE},
+    classes={**drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
+                            "ForQuestionAnswering"), "OpenAIGPTDoubleHeadsModel": DOUBLE},
     base="transformer.", free=FREE,
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier import config as c
+from saucier.checkpoints.classes import drop_classes
 from saucier.checkpoints.fields import Key, look_up, put
-from saucier.checkpoints.layout import Layout, Published
+from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Concat, Rule, Rules
 from saucier.config.blocks import arrange_blocks
 from saucier.families import bart_lineage
@@ -58,8 +59,7 @@ def weights(tree: c.Transformer) -> Rules:
     ], ignored=bart_lineage.COPIES_AND_UNUSED)
 
 
-CLASSES: dict[str, Published] = {name: published for name, published in bart_lineage.classes("LED", labels=2).items()
-                                 if name != "LEDForCausalLM"}
+CLASSES = drop_classes(bart_lineage.classes("LED", labels=2), "ForCausalLM")
 CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout(
     "led", from_fields,

@@ -74,7 +74,6 @@ OTHERWISE = "encoder.layers.*.sublayers.0.inner.visibility.terms.1.otherwise"
 
 
 WINDOW = Key("attention_window", (), argument="window", default=512, found=windows)
-GLOBAL = ("attention.self.query_global", "attention.self.key_global", "attention.self.value_global")
 SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 
 
@@ -86,16 +85,18 @@ def finding(tokens: c.GlobalTokens, published: Published) -> Published:
     return Published(keep, published.rules, published.keys)
 
 
-USUAL = encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
-    c.FirstToken(), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)), dropout=bert_lineage.HEAD_DROPOUT)
 LONGFORMER_LAYOUT = Layout(
     "longformer", longformer,
     keys=bert_lineage.keys(
         Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))), WINDOW, PADDING,
         normed="head.transform.norm"),
-    weights=replace(bert_lineage.ROBERTA_BODY, maps={**bert_lineage.BODY.maps, "attention.inner.global_qkv": GLOBAL}),
+    weights=replace(bert_lineage.ROBERTA_BODY,
+                    maps={**bert_lineage.BODY.maps, "attention.inner.global_qkv": (
+                        "attention.self.query_global", "attention.self.key_global", "attention.self.value_global")}),
     classes={
-        **USUAL,
+        **encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
+            c.FirstToken(), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)),
+            dropout=bert_lineage.HEAD_DROPOUT),
         "LongformerForQuestionAnswering": finding(c.BeforeSeparator(), head_class(c.SpanHead(), "qa_outputs",
                                                                                   keys=(SEPARATOR,))),
         "LongformerForMultipleChoice": finding(c.AfterSeparator(), head_class(

@@ -57,11 +57,6 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
                       for path, one in residuals.items()})
 
 
-SPEAKING = (
-    Key("tie_word_embeddings", ("head.tied",), default=True),
-    Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
-)
-
 NAMES = NameTable(
     {"embed.tokens.weight": "@word_emb.emb_layers.0.weight", "embed.project.weight": "@word_emb.emb_projs.0",
      "embed.tokens.tables.{i}.weight": "@word_emb.emb_layers.{i}.weight",
@@ -114,7 +109,10 @@ TRANSFO_XL_LAYOUT = Layout(
     ),
     weights=lambda tree: NAMES(tree).plus(head_rules(tree)),
     classes={
-        "TransfoXLLMHeadModel": replace(WHOLE, keys=SPEAKING),
+        "TransfoXLLMHeadModel": replace(WHOLE, keys=(
+            Key("tie_word_embeddings", ("head.tied",), default=True),
+            Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
+        )),
         "TransfoXLModel": BARE,
         "TransfoXLForSequenceClassification": LAST_TOKEN,
     },

@@ -67,10 +67,6 @@ def unlabelled(document: Document) -> Document:
     return {**rest, "n_langs": 1} if document.get("use_lang_emb") is False else rest
 
 
-WRITING = (
-    Key("mask_token_id", ("head.predicts.mask",), default=0),
-    Key("lang_id", ("head.predicts.language",), default=lambda document: None if "lang_id" in document else 0),
-)
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
 XLM_LAYOUT = Layout(
     "xlm", xlm,
@@ -89,7 +85,10 @@ XLM_LAYOUT = Layout(
     ),
     weights=NAMES,
     classes={
-        "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
+        "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (
+            Key("mask_token_id", ("head.predicts.mask",), default=0),
+            Key("lang_id", ("head.predicts.language",),
+                default=lambda document: None if "lang_id" in document else 0), TIED)),
         "XLMForSequenceClassification": head_class(
             c.ClassificationHead(), "sequence_summary.summary",
             keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),

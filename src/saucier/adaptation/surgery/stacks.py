@@ -28,6 +28,7 @@ from saucier.adaptation.surgery.tables import (
     count_from_zero,
     count_past_padding,
 )
+from saucier.checkpoints.fields import put
 from saucier.config import longest_input
 from saucier.config.base import rewrite_config
 from saucier.config.blocks import arrange_blocks
@@ -39,16 +40,15 @@ POOLER, DENSE = "pooler.dense.", "head.transform.dense."
 
 def move_pooler_to_head(shape: ModelState) -> ModelState:
     """Move the pooler of a head that labels texts into the head, where RoBERTa and Longformer have it."""
-    head, pooler = shape.config.head, shape.config.pooler
-    plain = isinstance(head, c.ClassificationHead) and head.transform is None and isinstance(head.pick, c.Pooled)
-    if not plain or pooler != c.Pooler():
-        return shape
-    assert isinstance(head, c.ClassificationHead), "as `plain` says"
-    transform = c.Transform(activation="tanh", norm=None, dropout=head.dropout)
-    moved = head.model_copy(update={"pick": c.First(), "transform": transform})
-    weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
-               for name, weight in shape.weights.items()}
-    return shape.put(shape.config.model_copy(update={"head": moved, "pooler": None}), weights)
+    match shape.config.head:
+        case c.ClassificationHead(transform=None, pick=c.Pooled(), dropout=rate) if shape.config.pooler == c.Pooler():
+            weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
+                       for name, weight in shape.weights.items()}
+            return shape.put(put(shape.config, {
+                "head.pick": c.First(), "pooler": None,
+                "head.transform": c.Transform(activation="tanh", norm=None, dropout=rate)}), weights)
+        case _:
+            return shape
 
 
 def add_pooler(shape: ModelState) -> ModelState:

@@ -14,8 +14,9 @@ import saucier
 from saucier import config as c
 from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.published_folder import express_model
 from saucier.families import LAYOUTS, bert, gpt2
-from saucier.folders.save import check_expressible, save
+from saucier.folders.save import save
 from saucier.recipes import names
 
 
@@ -99,7 +100,7 @@ def test_every_layout_expresses_a_model_or_says_that_it_cannot(name: str) -> Non
     refusals = {}
     for layout in LAYOUTS.values():
         try:
-            check_expressible(layout, model)
+            express_model(model, layout)
         except saucier.InputError as error:
             refusals[layout.model_type] = str(error)
     assert len(refusals) >= len(LAYOUTS) - 3  # RoBERTa, XLM-RoBERTa and CamemBERT are spelled alike

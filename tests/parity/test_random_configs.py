@@ -18,7 +18,7 @@ from tests.parity import draws
 from tests.parity.batches import batch, fields, real
 
 import saucier
-from saucier.checkpoints.published_folder import write_published
+from saucier.checkpoints.published_folder import express_model, write_published
 from saucier.families import LAYOUTS
 
 transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")
@@ -98,7 +98,7 @@ def test_same_numbers_both_ways(family: str, seed: int, tmp_path: Path) -> None:
     with torch.no_grad():
         compare(ours(**given, output_hidden_states=True, output_attentions=True), wanted, given)
 
-    write_published(ours, LAYOUTS[config.model_type], tmp_path / "ours")
+    write_published(ours, *express_model(ours, LAYOUTS[config.model_type]), tmp_path / "ours")
     again = getattr(transformers, name).from_pretrained(tmp_path / "ours", attn_implementation="eager").eval()
     back = answers(placed(again), given)
     assert back.keys() == wanted.keys()

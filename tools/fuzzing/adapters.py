@@ -16,7 +16,7 @@ from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
 from saucier.families import FAMILIES
 from saucier.files import read_object
-from saucier.folders.kinds import read_stored_dtype
+from saucier.folders.kinds import identify_folder, stored_dtype
 from saucier.folders.load import open_adapter
 from saucier.folders.save import save, save_adapter
 from saucier.jobs.prompting.prompted_model import open_prompted_model
@@ -131,7 +131,7 @@ def rebased(folder: Path, drawn: Random) -> str:
 def loaded(folder: Path) -> None:
     """Load an adapter merged into its base, and run it."""
     ran(saucier.load(folder, dtype="float32", device="cpu"))
-    read_stored_dtype(folder)
+    stored_dtype(identify_folder(folder))
 
 
 def apart(folder: Path) -> None:

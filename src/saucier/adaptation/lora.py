@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
-from saucier.adaptation.nf4 import QuantizedLinear
+from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
 from saucier.adaptation.target_modules import WHOLE, TargetMap, select_targets, swap_modules
 from saucier.adaptation.tuning import Lora
 from saucier.errors import InputError
@@ -58,23 +58,32 @@ class LowRankPair(nn.Module):
         return self.up.weight @ self.down.weight * self.scale
 
 
+class LowRank(nn.Module):
+    """A linear map or a token table with pairs next to it, each of which changes some of its rows."""
+
+    rewritten = True
+    """It replaces a map, and what is inside it is no map of the model's own."""
+
+    def __init__(self, base: Any) -> None:
+        """Wrap a map, or what replaces one, or a table, without any pair yet."""
+        super().__init__()
+        self.base, self.pairs = base, nn.ModuleDict()
+
+    def pair(self, place: TargetMap, by: Lora) -> LowRankPair:
+        """Return a pair for a place of this map, still empty."""
+        raise NotImplementedError
+
+
 def list_pairs(module: LowRank) -> list[tuple[str, LowRankPair]]:
     """Return the pairs of a map with the parts that they change, in the order of their rows."""
     found = [(part, pair) for part, pair in module.pairs.items() if isinstance(pair, LowRankPair)]
     return sorted(found, key=lambda one: one[1].start)
 
 
-class LowRankLinear(nn.Module):
-    """A linear map with pairs next to it, each of which changes some of its rows."""
+class LowRankLinear(LowRank):
+    """A linear map with pairs next to it."""
 
-    rewritten = True
-    """It replaces a map, and what is inside it is no map of the model's own."""
-
-    def __init__(self, base: Linear) -> None:
-        """Wrap a map, or what replaces one, without any pair yet."""
-        super().__init__()
-        self.base = base
-        self.pairs = nn.ModuleDict()
+    base: Linear
 
     @property
     def in_features(self) -> int:
@@ -114,16 +123,10 @@ class LowRankLinear(nn.Module):
         return torch.cat([*parts, given[..., end:]], dim=-1)
 
 
-class LowRankTable(nn.Module):
+class LowRankTable(LowRank):
     """A token table with a pair next to it; an output layer that is tied to the table stays as it was, as in PEFT."""
 
-    rewritten = True
-    """What is inside it is no table of the model's own."""
-
-    def __init__(self, base: nn.Embedding) -> None:
-        """Wrap a table, without a pair yet."""
-        super().__init__()
-        self.base, self.pairs = base, nn.ModuleDict()
+    base: nn.Embedding
 
     @property
     def num_embeddings(self) -> int:
@@ -148,9 +151,6 @@ class LowRankTable(nn.Module):
         return given
 
 
-LowRank = LowRankLinear | LowRankTable
-
-
 def list_named_pairs(model: nn.Module) -> dict[str, tuple[str, LowRank, LowRankPair]]:
     """Return every pair of a model by the name of its place, with the name of its map's module, and the module."""
     return {name if part == WHOLE else f"{name}.{part}": (name, module, pair)
@@ -159,7 +159,12 @@ def list_named_pairs(model: nn.Module) -> dict[str, tuple[str, LowRank, LowRankP
 
 
 def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
-    """Put a pair next to every map that is meant. Raises `InputError` for one that has a pair already."""
+    """Put a pair next to every map that is meant, in four bits first where the settings say so.
+
+    Raises `InputError` for a map that has a pair already, and for one that cannot be kept in four bits.
+    """
+    if isinstance(by, a.Qlora):
+        quantize_maps(model, by.quantize, by.store)
     for place in select_targets(model, by.where):
         around = wrap_modules(model, place)
         if place.part in around.pairs or (around.pairs and WHOLE in (place.part, *around.pairs)):
@@ -175,7 +180,7 @@ def wrap_modules(model: nn.Module, place: TargetMap) -> LowRank:
     module = model.get_submodule(place.module)
     if isinstance(module, LowRank):
         return module
-    around = LowRankTable(module) if isinstance(module, nn.Embedding) else LowRankLinear(cast(Linear, module))
+    around = LowRankTable(module) if isinstance(module, nn.Embedding) else LowRankLinear(module)
     swap_modules(model, {id(module): around})
     return around
 
@@ -230,7 +235,7 @@ def refuse_unmergeable(model: Transformer) -> None:
 
 def merge_map(module: LowRank) -> nn.Module:
     """Return a map, or a table, with the sum as its matrix, and all else that it had."""
-    base, matrix = cast(nn.Module, module.base), module.base.weight.detach().float().clone()
+    base, matrix = module.base, module.base.weight.detach().float().clone()
     with torch.no_grad():
         for _, pair in list_pairs(module):
             if isinstance(module, LowRankTable):
@@ -239,7 +244,7 @@ def merge_map(module: LowRank) -> nn.Module:
                 matrix[pair.start:pair.start + pair.up.out_features] += pair.product()
     if isinstance(base, QuantizedLinear):
         base = base.as_linear()
-    made = copy.copy(base)
+    made: nn.Module = copy.copy(base)
     weight = nn.Parameter(matrix.to(module.base.weight.dtype), requires_grad=False)
     made._parameters = {**base._parameters, "weight": weight}
     return made

@@ -6,9 +6,8 @@ Letters: I inputs, O outputs, N values, B blocks of values, S blocks of scales.
 from __future__ import annotations
 
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -46,8 +45,7 @@ def all_levels(device: torch.device) -> Tensor:
     return torch.stack([table.repeat_interleave(16), table.repeat(16)], dim=1).to(device)
 
 
-@dataclass(frozen=True, slots=True)
-class PackedWeight:
+class PackedWeight(NamedTuple):
     """A tensor in four bits."""
 
     codes: Tensor
@@ -142,15 +140,12 @@ class QuantizedLinear(nn.Module):
         self.dtype = base.weight.dtype
         """The number format that the matrix had."""
         self.bias = base.bias
-        packed = quantize(base.weight, store)
-        self.register_buffer("codes", packed.codes)
-        self.register_buffer("scales", packed.scales)
-        self.register_buffer("scale_scales", packed.scale_scales)
-        self.register_buffer("mean", packed.mean)
+        for name, part in quantize(base.weight, store)._asdict().items():
+            self.register_buffer(name, part)
 
     def widened(self, dtype: torch.dtype) -> Tensor:
         """Return the matrix [O, I] in a number format."""
-        parts = (self.get_buffer(name) for name in ("codes", "scales", "scale_scales", "mean"))
+        parts = (self.get_buffer(name) for name in PackedWeight._fields)
         return dequantize(PackedWeight(*parts), torch.Size((self.out_features, self.in_features)), self.store, dtype)
 
     @property

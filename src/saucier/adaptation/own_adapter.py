@@ -21,7 +21,8 @@ from saucier.adaptation.rewrite import list_added, list_trainable, rewrite
 from saucier.adaptation.starting_weights import describe_body, drop_decoder, initialize_from
 from saucier.adaptation.tuning import Tuning
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, base_error
-from saucier.checkpoints.own_folder import fill_named_weights
+from saucier.checkpoints.layout import model_error
+from saucier.checkpoints.own_folder import fill_weights
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model
@@ -34,18 +35,6 @@ SHOWN = 60
 """Letters of a value that an error shows."""
 WIDTHS = ("rank", "length", "hidden", "width")
 """How wide a rewrite is, as its settings call it."""
-NOTE = "Saucier's own form: PEFT has none for this"
-
-
-def make_own_document(model: Transformer, base: str | None) -> dict[str, Any]:
-    """Return what our form says of a tuned model."""
-    known = model.provenance
-    return {"peft_type": OWN, "format": FORMAT, "note": NOTE, "base_model_name_or_path": base,
-            "base_digest": known.origin.digest if known.origin is not None else None,
-            "unlike_base": sorted(known.unlike),
-            "rewrites": [one.by.model_dump(mode="json") for one in known.rewrites],
-            "model": model.config.model_dump(mode="json"), "published": known.document,
-            "generation": known.generation}
 
 
 def learned_values(model: Transformer) -> dict[str, Tensor]:
@@ -68,14 +57,21 @@ def write_own_adapter(model: Transformer, folder: Path, *, base: str | None = No
     `base`: None for where the model came from. `weights` replaces the learned values, under the same names.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    document = make_own_document(model, base or model.provenance.path)
+    known = model.provenance
+    document = {"peft_type": OWN, "format": FORMAT, "note": "Saucier's own form: PEFT has none for this",
+                "base_model_name_or_path": base or known.path,
+                "base_digest": known.origin.digest if known.origin is not None else None,
+                "unlike_base": sorted(known.unlike),
+                "rewrites": [one.by.model_dump(mode="json") for one in known.rewrites],
+                "model": model.config.model_dump(mode="json"), "published": known.document,
+                "generation": known.generation}
     (folder / CONFIG).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     write_tensors(learned_values(model) if weights is None else weights, folder / WEIGHTS)
 
 
 def fill_learned(model: Transformer, folder: Path) -> None:
     """Put the learned values of a folder in our form back into a model that was rewritten in the same way."""
-    fill_named_weights(model, folder / WEIGHTS, learned_names(model))
+    fill_weights(model, folder / WEIGHTS, learned_names(model))
 
 
 def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path: Path, *, origin: str = "",
@@ -145,6 +141,4 @@ def parse_document(document: Mapping[str, Any], folder: Path) -> tuple[c.Transfo
         return (c.Transformer.model_validate(document.get("model")),
                 TypeAdapter(list[Tuning]).validate_python(document.get("rewrites")))
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
-                         remedy="the file was changed; write it again") from error
+        raise model_error(error, where, "the file was changed; write it again") from error

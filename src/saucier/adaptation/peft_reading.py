@@ -18,9 +18,9 @@ from saucier.adaptation.lora import LowRankTable, list_named_pairs
 from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.target_modules import TargetMap, list_targets
 from saucier.checkpoints.adapter_folder import PREFIX, VECTORS, Adapter, base_error
+from saucier.checkpoints.layout import model_error
 from saucier.checkpoints.published_folder import BASE, PublishedNames
-from saucier.checkpoints.weight_names import Match
-from saucier.checkpoints.weight_operations import Concat, HeadByHead, Same, Transpose
+from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Same, Transpose
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.prefix import PrefixKeys, SoftPrompt
@@ -64,13 +64,13 @@ def list_published_maps(model: nn.Module, names: PublishedNames) -> dict[str, Pu
     return found
 
 
-def split_published_maps(match: Match, module: str, rows: int, names: PublishedNames) -> list[PublishedMap]:
+def split_published_maps(rule: Rule, module: str, rows: int, names: PublishedNames) -> list[PublishedMap]:
     """Return the published maps that one of our matrices holds; none where its rule is of another kind."""
-    theirs = [foreign.replace(BASE, names.layout.base_of(names.published)) for foreign in match.theirs]
+    theirs = [foreign.replace(BASE, names.layout.base_of(names.published)) for foreign in rule.foreign]
     if not rows or not all(name.endswith(WEIGHT) for name in theirs):
         return []
     short = [name.removesuffix(WEIGHT) for name in theirs]
-    match match.operation:
+    match rule.operation:
         case Same() | Transpose() as operation:
             return [PublishedMap(short[0], module, 0, rows, isinstance(operation, Transpose), keep_rows, keep_rows)]
         case Concat(rows=each):
@@ -125,9 +125,7 @@ def read_lora_settings(adapter: Adapter, module: str) -> a.Lora:
         return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
                       dropout=adapter.options.get("lora_dropout") or 0.0)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise InputError(f"{first['loc'][0]}: {first['msg']}", where=f"{adapter.folder}: {module}",
-                         remedy="load it merged, with saucier.load") from error
+        raise model_error(error, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
 
 
 def fill_pair(model: nn.Module, place: TargetMap, one: PublishedMap, down: Tensor, up: Tensor) -> None:

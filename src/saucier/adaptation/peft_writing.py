@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, LowRankPair, LowRankTable, list_named_pairs, list_pairs
@@ -40,58 +40,6 @@ from saucier.model import Transformer
 from saucier.parts.prefix import PrefixKeys, SoftPrompt, TargetPrompt
 
 
-def make_prefix_tensor(model: Transformer) -> Tensor:
-    """Return the values as PEFT stores them: a prompt's vectors, or a prefix's keys and values layer by layer.
-
-    Of an encoder-decoder's prefix every second layer is filler, which PEFT drops (see `select_peft_layers`).
-    Shapes: -> [P, D] or [P, stored layers · 2 · K · E].
-    """
-    match model.front:
-        case SoftPrompt(vectors=vectors):
-            return vectors
-        case PrefixKeys(made=made, widths=widths):
-            values: Tensor = made()
-            if not is_encoder_decoder(model):
-                return values
-            layers = values.unflatten(1, (len(widths), -1))
-            return torch.stack([layers, torch.zeros_like(layers)], dim=2).flatten(1)
-        case _:
-            raise AssertionError("called only where there is one")
-
-
-def is_encoder_decoder(model: Transformer) -> bool:
-    """Say whether a model is an encoder-decoder."""
-    return model.config.encoder is not None and model.config.decoder is not None
-
-
-def make_prefix_document(model: Transformer, task: str | None) -> dict[str, Any]:
-    """Return the fields of a prefix or a prompt. Raises `InputError` where PEFT would not compute the same."""
-    front = model.front
-    assert front is not None, "called only then"
-    if isinstance(front, TargetPrompt):
-        raise InputError("PEFT gives a decoder beside an encoder no prompt", where="model",
-                         remedy="save the adapter in our own form (own)")
-    if task is None:
-        raise InputError("PEFT has no task for such a model, so it puts nothing before its text", where="model",
-                         remedy="save the adapter in our own form (own)")
-    common = {"num_virtual_tokens": front.length, "num_layers": len(writing_stack(model.config).blocks())}
-    if isinstance(front, SoftPrompt):
-        return {**common, "peft_type": "PROMPT_TUNING", "prompt_tuning_init": "RANDOM",
-                "token_dim": front.vectors.shape[1], "num_transformer_submodules": 1,
-                "num_attention_heads": front.vectors.shape[1]}
-    if model.config.decoder is None:
-        raise InputError("the encoders that PEFT uses leave a prefix out", where="model",
-                         remedy="save the adapter in our own form (own)")
-    if len(set(front.widths)) != 1:
-        raise InputError("PEFT takes the heads of all layers for equally many and wide", where="model",
-                         remedy="save the adapter in our own form (own)")
-    heads, width = front.widths[0]
-    stacks = 2 if is_encoder_decoder(model) else 1
-    return {**common, "num_layers": stacks * len(front.widths), "peft_type": "PREFIX_TUNING",
-            "token_dim": heads * width, "num_attention_heads": heads, "num_transformer_submodules": stacks,
-            "prefix_projection": False, "encoder_hidden_size": heads * width}
-
-
 @dataclass(frozen=True, slots=True)
 class PeftFiles:
     """The two files of an adapter."""
@@ -112,7 +60,6 @@ LEARNED_INPUT_PREFIX = "base_model."
 """Precedes the names of what is trained in addition to a prefix or a prompt."""
 HEADED = ("SEQ_CLS", "TOKEN_CLS", "QUESTION_ANS")
 """Tasks of which PEFT wants the head in the file, trained or not."""
-TABLE_ENDS = (TABLE_DOWN, TABLE_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,35 +106,61 @@ Parts = tuple[dict[str, Any], dict[str, Tensor]]
 
 
 def make_prefix_parts(model: Transformer, names: PublishedNames) -> Parts:
-    """Return what PEFT stores of a prefix or a prompt."""
-    assert model.front is not None, "make_peft_files calls it only then"
+    """Return what PEFT stores of a prefix or a prompt. Raises `InputError` where PEFT would not compute the same.
+
+    The tensor is a prompt's vectors, or a prefix's keys and values layer by layer. Of an encoder-decoder's prefix every
+    second layer is filler, which PEFT drops (see `select_peft_layers`).
+    Shapes: [P, D] or [P, stored layers · 2 · K · E].
+    """
+    front, config = model.front, model.config
     task = find_task_type(names.published)
+    paired = config.encoder is not None and config.decoder is not None
+    fault = None
     if task not in HEADED and list_whole_parameters(model, names):
-        raise InputError("PEFT has no form for a prefix or a prompt with other parameters trained beside",
-                         where="model", remedy="save the adapter in our own form (own)")
-    return make_prefix_document(model, task), {VECTORS: make_prefix_tensor(model)}
+        fault = "PEFT has no form for a prefix or a prompt with other parameters trained beside"
+    elif isinstance(front, TargetPrompt):
+        fault = "PEFT gives a decoder beside an encoder no prompt"
+    elif task is None:
+        fault = "PEFT has no task for such a model, so it puts nothing before its text"
+    elif isinstance(front, PrefixKeys) and config.decoder is None:
+        fault = "the encoders that PEFT uses leave a prefix out"
+    elif isinstance(front, PrefixKeys) and len(set(front.widths)) != 1:
+        fault = "PEFT takes the heads of all layers for equally many and wide"
+    if fault is not None:
+        raise InputError(fault, where="model", remedy="save the adapter in our own form (own)")
+    match front:
+        case SoftPrompt(length=length, vectors=vectors):
+            return {"num_virtual_tokens": length, "num_layers": len(writing_stack(config).blocks()),
+                    "peft_type": "PROMPT_TUNING", "prompt_tuning_init": "RANDOM", "token_dim": vectors.shape[1],
+                    "num_transformer_submodules": 1, "num_attention_heads": vectors.shape[1]}, {VECTORS: vectors}
+        case PrefixKeys(length=length, made=made, widths=widths):
+            heads, width = widths[0]
+            stacks = 2 if paired else 1
+            values: Tensor = made()
+            if paired:
+                layers = values.unflatten(1, (len(widths), -1))
+                values = torch.stack([layers, torch.zeros_like(layers)], dim=2).flatten(1)
+            return {"num_virtual_tokens": length, "num_layers": stacks * len(widths), "peft_type": "PREFIX_TUNING",
+                    "token_dim": heads * width, "num_attention_heads": heads, "num_transformer_submodules": stacks,
+                    "prefix_projection": False, "encoder_hidden_size": heads * width}, {VECTORS: values}
+        case _:
+            raise AssertionError("make_peft_files calls it only for these")
 
 
 def make_lora_parts(model: Transformer, names: PublishedNames) -> Parts:
-    """Return what PEFT stores of LoRA."""
+    """Return what PEFT stores of LoRA. Raises `InputError` for a changed map that no published module is."""
     maps = list_published_maps(model, names)
     products: dict[str, Product] = {}
     for module, one in model.named_modules():
         if isinstance(one, LowRank):
             products |= list_products(one, [each for each in maps.values() if each.module == module])
-    check_all_placed(model, maps, names)
+    placed = {one.module for one in maps.values()}
+    if lost := [module for module, _, _ in list_named_pairs(model).values() if module not in placed]:
+        raise no_place_error(lost[0], names)
     dropout = next((one.by.dropout for one in model.provenance.rewrites if isinstance(one.by, a.Lora)), 0.0)
     return ({**make_lora_document(products, maps), "lora_dropout": dropout},
             {PREFIX + name + end: matrix for name, product in products.items()
              for end, matrix in zip(product.ends, (product.down, product.up), strict=True)})
-
-
-def check_all_placed(model: nn.Module, maps: Mapping[str, PublishedMap], names: PublishedNames) -> None:
-    """Raise `InputError` for a changed map that no published module is."""
-    known = {one.module for one in maps.values()}
-    for module, _, _ in list_named_pairs(model).values():
-        if module not in known:
-            raise no_place_error(module, names)
 
 
 def list_products(module: LowRank, here: Iterable[PublishedMap]) -> dict[str, Product]:
@@ -198,7 +171,7 @@ def list_products(module: LowRank, here: Iterable[PublishedMap]) -> dict[str, Pr
     pairs, found = [pair for _, pair in list_pairs(module)], {}
     if isinstance(module, LowRankTable):
         (pair,), (one,) = pairs, here
-        return {one.name: Product(pair.down.weight, pair.up.weight, pair.scale, TABLE_ENDS)}
+        return {one.name: Product(pair.down.weight, pair.up.weight, pair.scale, (TABLE_DOWN, TABLE_UP))}
     for one in here:
         meeting = [pair for pair in pairs if pair.start < one.start + one.rows
                    and pair.start + pair.up.out_features > one.start]
@@ -231,7 +204,7 @@ def list_whole_parameters(model: Transformer, names: PublishedNames) -> dict[str
         match = names.rules.match(name)
         if match is None or ".base." in name:
             raise no_place_error(name, names)
-        for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach()), strict=True):
+        for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach()), strict=True):
             found[foreign.replace(BASE, names.layout.base_of(names.published))] = tensor
     return found
 
@@ -255,10 +228,8 @@ def make_lora_document(products: Mapping[str, Product], maps: Mapping[str, Publi
     }
 
 
-LANGUAGE = {"LMHeadModel": "CAUSAL_LM", "ForCausalLM": "CAUSAL_LM", "ForConditionalGeneration": "SEQ_2_SEQ_LM"}
-
-
 def find_task_type(published: str) -> str | None:
     """Return PEFT's word for what a published class does; None where it has none."""
-    ends = LANGUAGE | {end: task for task, end in TASKS.items()}
+    ends = {"LMHeadModel": "CAUSAL_LM", "ForCausalLM": "CAUSAL_LM", "ForConditionalGeneration": "SEQ_2_SEQ_LM",
+            **{end: task for task, end in TASKS.items()}}
     return next((task for end, task in ends.items() if published.endswith(end)), None)

@@ -9,7 +9,7 @@ from torch import nn
 
 from saucier import config as c
 from saucier.adaptation import tuning as a
-from saucier.config.questions import depends_on_order, list_key_widths
+from saucier.config.questions import depends_on_order, list_key_widths, list_terms
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.embedding import Embedding
@@ -43,16 +43,12 @@ def add_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator) -> 
     read = model.config.encoder or written
     if read is written and not isinstance(by.side, a.BeforeSource):
         raise InputError("this model has one side", where="tuning.side", remedy="leave it out")
-    match by.side:
-        case a.BeforeSource():
-            model.front = new_prompt(model, by, generator, read, model.embed)
-        case a.BeforeTarget():
-            target = new_prompt(model, by, generator, written, model.decoder_embed or model.embed)
-            model.front = TargetPrompt(target, None)
-        case a.BeforeBoth():
-            source = new_prompt(model, by, generator, read, model.embed)
-            target = new_prompt(model, by, generator, written, model.decoder_embed or model.embed)
-            model.front = TargetPrompt(target, source)
+    source = None if isinstance(by.side, a.BeforeTarget) else new_prompt(model, by, generator, read, model.embed)
+    if isinstance(by.side, a.BeforeSource):
+        model.front = source
+    else:
+        target = new_prompt(model, by, generator, written, model.decoder_embed or model.embed)
+        model.front = TargetPrompt(target, source)
 
 
 def new_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator, stack: c.Stack,
@@ -105,17 +101,9 @@ def check_prefix_fits(model: Transformer, stack: c.Stack, what: str) -> None:
 
 def counts_distances(stack: c.Stack) -> bool:
     """Say whether attention depends on how far apart two columns are, padding counted."""
-    return not all(isinstance(one.positions, c.NoPositions | c.Rotary) and not is_windowed(one.visibility)
-                   for one in stack.attentions())
-
-
-def is_windowed(visibility: c.Visibility) -> bool:
-    """Say whether a visibility ends at some distance."""
-    match visibility:
-        case c.Combined(kind="and" | "or" | "by_head", terms=terms):
-            return any(is_windowed(term) for term in terms)
-        case _:
-            return isinstance(visibility, c.Window | c.Dilated | c.Strided)
+    return any(not isinstance(one.positions, c.NoPositions | c.Rotary)
+               or any(isinstance(term, c.Window | c.Dilated | c.Strided) for term in list_terms(one.visibility))
+               for one in stack.attentions())
 
 
 def drop_prefix_network(model: Transformer) -> None:

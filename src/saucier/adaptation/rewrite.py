@@ -6,16 +6,17 @@ bottlenecks after residuals are here; what maps and the input get is in `lora`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, add_pairs
-from saucier.adaptation.nf4 import QuantizedLinear, held_bytes, quantize_maps
+from saucier.adaptation.nf4 import QuantizedLinear, held_bytes
 from saucier.adaptation.prefix import add_prefix, add_prompt
 from saucier.adaptation.target_modules import select_parameters, swap_modules
 from saucier.adaptation.tuning import Tuning
@@ -40,30 +41,13 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
     stop = list_frozen(model, by)
     frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
     with restore_on_error(model):
-        apply_rewrite(model, by, torch.Generator().manual_seed(seed))
+        if type(by) in ADDITIONS:
+            ADDITIONS[type(by)](model, by, torch.Generator().manual_seed(seed))
     for parameter in frozen.values():
         parameter.requires_grad_(False)
     rewrites = (*model.provenance.rewrites, Applied(by, frozenset(frozen)))
     model.provenance = replace(model.provenance, rewrites=rewrites)
     return model
-
-
-def apply_rewrite(model: Transformer, by: a.Tuning, generator: torch.Generator) -> None:
-    """Put what a rewrite adds into a model."""
-    match by:
-        case a.Qlora():
-            quantize_maps(model, by.quantize, by.store)
-            add_pairs(model, by, generator)
-        case a.Lora():
-            add_pairs(model, by, generator)
-        case a.Prefix():
-            add_prefix(model, by, generator)
-        case a.Prompt():
-            add_prompt(model, by, generator)
-        case a.Adapter():
-            add_bottlenecks(model, by, generator)
-        case a.Freeze() | a.Bias():
-            pass
 
 
 @contextmanager
@@ -114,13 +98,8 @@ def unrewrite(model: Transformer) -> Transformer:
     if any(isinstance(module, QuantizedLinear) for module in model.modules()):
         raise InputError("weights were rounded to four bits, which cannot be taken back", where="unrewrite",
                          remedy="load the base model again")
-    around: dict[int, nn.Module] = {}
-    for module in model.modules():
-        if isinstance(module, LowRank):
-            around[id(module)] = module.base
-        elif isinstance(module, DropoutThenAdapter):
-            around[id(module)] = module.dropout
-    swap_modules(model, around)
+    swap_modules(model, {id(module): module.base for module in model.modules()
+                         if isinstance(module, LowRank | DropoutThenAdapter)})
     model.front = None
     parameters = dict(model.named_parameters())
     for applied in model.provenance.rewrites:
@@ -188,14 +167,14 @@ class DropoutThenAdapter(nn.Module):
     rewritten = True
     """It replaces a dropout."""
 
-    def __init__(self, dropout: nn.Module, adapter: BottleneckAdapter) -> None:
+    def __init__(self, base: nn.Module, adapter: BottleneckAdapter) -> None:
         """Put the bottleneck after a dropout."""
         super().__init__()
-        self.dropout, self.adapter = dropout, adapter
+        self.base, self.adapter = base, adapter
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: [..., D] -> [..., D]."""
-        return self.adapter(self.dropout(x))  # type: ignore[no-any-return]
+        return self.adapter(self.base(x))  # type: ignore[no-any-return]
 
 
 def add_bottlenecks(model: Transformer, by: a.Adapter, generator: torch.Generator) -> None:
@@ -204,7 +183,8 @@ def add_bottlenecks(model: Transformer, by: a.Adapter, generator: torch.Generato
         raise InputError("the model has bottlenecks already", where="tuning", remedy="take them off first")
     replaced: dict[int, nn.Module] = {}
     for residual, dim in list_residuals(model):
-        if wrap_dropout(residual, by):
+        feeds = isinstance(residual.get_submodule("inner"), FeedForward | GatedFeedForward | Experts)
+        if feeds or isinstance(by.placement, a.Houlsby):
             added = BottleneckAdapter(dim, by)
             added.begin(generator)
             dropout = residual.get_submodule("dropout")
@@ -223,10 +203,6 @@ def list_residuals(model: Transformer) -> Iterator[tuple[nn.Module, int]]:
                 yield from ((residual, model.config.dim) for residual in block.children())
 
 
-def wrap_dropout(residual: nn.Module, by: a.Adapter) -> bool:
-    """Say whether a placement means a residual."""
-    match by.placement:
-        case a.Houlsby():
-            return True
-        case a.Pfeiffer():
-            return isinstance(residual.get_submodule("inner"), FeedForward | GatedFeedForward | Experts)
+ADDITIONS: Mapping[type, Callable[[Transformer, Any, torch.Generator], None]] = {
+    a.Lora: add_pairs, a.Qlora: add_pairs, a.Prefix: add_prefix, a.Prompt: add_prompt, a.Adapter: add_bottlenecks}
+"""Kind of rewrite -> what puts something into a model; the others only stop parameters from learning."""

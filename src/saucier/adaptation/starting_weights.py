@@ -6,7 +6,7 @@ Letters: V vocab, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.adaptation.surgery.operations import NewTokens
 from saucier.config import Transformer as Config
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model
@@ -21,31 +22,25 @@ from saucier.plain import first_difference
 
 
 @dataclass(frozen=True, slots=True)
-class AddedTokens:
-    """Tokens that the other model does not know."""
-
-    first: int
-    """The id of the first one; the others follow."""
-    pieces: Sequence[Sequence[int]]
-    """For each new token the ids that spelled it so far."""
-
-
-@dataclass(frozen=True, slots=True)
 class TransferReport:
     """What became of the weights."""
 
-    new: tuple[str, ...]
-    """Parameters that the other model does not have; they keep their starting weights."""
-    left: tuple[str, ...]
+    new: tuple[str, ...] = ()
+    """Parameters that the other model does not have; they keep their starting weights, such as the cross-attention."""
+    left: tuple[str, ...] = ()
     """Parameters of the other model that have no place here."""
     tokens: int = 0
     """Tokens that began as the mean of their pieces."""
     wider: tuple[str, ...] = ()
     """Parameters that have more rows than those of the other model."""
+    taken: tuple[str, ...] = ()
+    """Parameters that begin with a loaded value."""
 
 
-def initialize_from(model: Transformer, other: Transformer, tokens: AddedTokens | None = None) -> TransferReport:
+def initialize_from(model: Transformer, other: Transformer, tokens: NewTokens | None = None) -> TransferReport:
     """Fill `model` in place with all that it shares with `other`, and say what it does not share.
+
+    `tokens`: those that the other model does not know.
 
     The row of a new token, in every table and output matrix, is the mean of the rows of its pieces.
     Raises `InputError` where the two bodies differ in more than vocabulary, mix, pooler and head.
@@ -53,17 +48,22 @@ def initialize_from(model: Transformer, other: Transformer, tokens: AddedTokens 
     check_same_body(model.config, other.config)
     sizes = model.config.embed.vocab, other.config.embed.vocab
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
-    fits = {name for name in mine.keys() & theirs.keys() if takes_rows_of(mine[name], theirs[name])}
-    wider = tuple(name for name in fits if len(mine[name]) > len(theirs[name]))
+    fits = {name: value for name, value in theirs.items() if name in mine and takes_rows_of(mine[name], value)}
+    copy_rows(mine, fits)
     with torch.no_grad():
-        for name in fits:
-            target, source = mine[name], theirs[name].to(mine[name].dtype)
-            target[:len(source)] = source
-            if tokens is not None and (len(target), len(source)) == sizes:
-                fill_token_rows(target, source, tokens)
+        for name, source in fits.items():
+            if tokens is not None and (len(mine[name]), len(source)) == sizes:
+                fill_token_rows(mine[name], source.to(mine[name].dtype), tokens)
     return TransferReport(tuple(name for name in mine if name not in fits),
                           tuple(name for name in theirs if name not in fits), len(tokens.pieces) if tokens else 0,
-                          wider)
+                          tuple(name for name in fits if len(mine[name]) > len(theirs[name])), tuple(fits))
+
+
+def copy_rows(mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor]) -> None:
+    """Copy tensors over the first rows of those with their names."""
+    with torch.no_grad():
+        for name, value in theirs.items():
+            mine[name][:len(value)] = value.to(mine[name].dtype)
 
 
 def drop_decoder(model: Transformer, config: c.Transformer) -> None:
@@ -78,7 +78,7 @@ def takes_rows_of(mine: Tensor, theirs: Tensor) -> bool:
     return mine.shape[1:] == theirs.shape[1:] and mine.dim() == theirs.dim() and len(mine) >= len(theirs)
 
 
-def fill_token_rows(target: Tensor, source: Tensor, tokens: AddedTokens) -> None:
+def fill_token_rows(target: Tensor, source: Tensor, tokens: NewTokens) -> None:
     """Set the rows of new tokens. Shapes: target [V + more, D] or [V + more], source [V, D] or [V]."""
     for number, pieces in enumerate(tokens.pieces, start=tokens.first):
         target[number] = source[list(pieces)].float().mean(dim=0).to(target.dtype)
@@ -113,18 +113,8 @@ def drop_weightless_keys(value: Any) -> Any:
     return [drop_weightless_keys(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True, slots=True)
-class WarmStartReport:
-    """What became of the weights of both sides."""
-
-    taken: tuple[str, ...]
-    """Parameters that begin with a loaded value."""
-    new: tuple[str, ...]
-    """Parameters that keep their random start, such as the cross-attention."""
-
-
 def warm_start(model: Transformer, *, encoder: Transformer | None = None,
-               decoder: Transformer | None = None) -> WarmStartReport:
+               decoder: Transformer | None = None) -> TransferReport:
     """Fill the sides of an encoder-decoder in place; a side that gets no model keeps its random start.
 
     Where both sides share weights, the encoder's stand. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
@@ -135,7 +125,7 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
     for side, other, ours in sides:  # the encoder last: what is shared is its own
         if other is not None:
             taken |= dict.fromkeys(fill_side(side, mine, dict(other.named_parameters()), ours))
-    return WarmStartReport(tuple(taken), tuple(name for name in mine if name not in taken))
+    return TransferReport(new=tuple(name for name in mine if name not in taken), taken=tuple(taken))
 
 
 def fill_side(side: str, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor],
@@ -147,9 +137,7 @@ def fill_side(side: str, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor
         what = f"{wrong[0]} has another shape" if wrong else "none of its blocks has a place here"
         raise InputError(what, where=f"warm_start.{side}",
                          remedy="leave the recipe out, so that the model follows from the weights")
-    with torch.no_grad():
-        for name, value in found.items():
-            mine[name][:len(value)] = value.to(mine[name].dtype)
+    copy_rows(mine, found)
     return list(found)
 
 

@@ -59,9 +59,7 @@ class TargetMap:
 def list_targets(model: nn.Module) -> list[TargetMap]:
     """Return every linear map, whole and by parts, and the token table, each once; those outside stacks have no role.
     """
-    found: list[TargetMap] = []
-    for name, module in model.named_modules():
-        found += list_parts(name, module)
+    found = [place for name, module in model.named_modules() for place in list_parts(name, module)]
     named = {place.module for place in found}
     for name, module in model.named_modules():
         if name not in named and is_target(module) and not inside_addition(model, name):
@@ -85,48 +83,33 @@ def inside_addition(model: nn.Module, name: str) -> bool:
     return any(getattr(model.get_submodule(parent), "rewritten", False) for parent in parents)
 
 
+MAPS: Mapping[type[nn.Module], tuple[str, Mapping[str, Sequence[str]]]] = {
+    SelfAttention: ("attention", {"qkv": ("query", "key", "value"), "out": ("output",)}),
+    HashedAttention: ("attention", {"qkv": ("query", "value"), "out": ("output",)}),
+    CrossAttention: ("attention", {"q": ("query",), "kv": ("key", "value"), "out": ("output",)}),
+    GatedFeedForward: ("feed_forward", {"up": ("gate", "up"), "down": ("down",)}),
+    FeedForward: ("feed_forward", {"up": ("up",), "down": ("down",)}),
+}
+"""Module of ours -> what its maps are for, and the roles of the rows of each, in order."""
+
+
 def list_parts(name: str, module: nn.Module) -> Iterator[TargetMap]:
     """Yield the maps that a module of ours has, with what they are for."""
-    match module:
-        case SelfAttention():
-            query, key, _ = module.widths
-            if is_target(module.qkv):  # not those of a bottleneck, which are two maps
-                yield from list_fused_parts(f"{name}.qkv", {"query": query, "key": key, "value": key}, "attention",
-                                            "qkv")
-            yield single_part(f"{name}.out", module.out, "output", "attention")
-        case HashedAttention():
-            yield from list_fused_parts(f"{name}.qkv", {"query": module.width, "value": module.width}, "attention",
-                                        "qkv")
-            yield single_part(f"{name}.out", module.out, "output", "attention")
-        case CrossAttention():
-            yield single_part(f"{name}.q", module.q, "query", "attention")
-            half = module.kv.out_features // 2
-            yield from list_fused_parts(f"{name}.kv", {"key": half, "value": half}, "attention")
-            yield single_part(f"{name}.out", module.out, "output", "attention")
-        case GatedFeedForward():
-            half = module.up.out_features // 2
-            yield from list_fused_parts(f"{name}.up", {"gate": half, "up": half}, "feed_forward")
-            yield single_part(f"{name}.down", module.down, "down", "feed_forward")
-        case FeedForward():
-            yield single_part(f"{name}.up", module.up, "up", "feed_forward")
-            yield single_part(f"{name}.down", module.down, "down", "feed_forward")
-        case Transformer() if hasattr(module.embed.tokens, "num_embeddings"):
-            yield TargetMap("embed.tokens", WHOLE, 0, module.embed.tokens.num_embeddings, frozenset(("tokens",)))
-
-
-def list_fused_parts(module: str, rows: dict[str, int], group: str, whole: str = "") -> Iterator[TargetMap]:
-    """Yield the maps that one matrix holds, and the matrix."""
-    yield TargetMap(module, WHOLE, 0, sum(rows.values()), frozenset((whole,)) if whole else frozenset())
-    start = 0
-    for part, count in rows.items():
-        yield TargetMap(module, part, start, count, frozenset((part, group, "linear")))
-        start += count
-
-
-def single_part(name: str, module: nn.Linear, role: str, group: str) -> TargetMap:
-    """Return the place of a map with a matrix of its own."""
-    rows = module.out_features
-    return TargetMap(name, WHOLE, 0, rows, frozenset((role, group, "linear")))
+    group, maps = next((found for kind, found in MAPS.items() if isinstance(module, kind)), ("", {}))
+    for attribute, parts in maps.items():
+        path, held = f"{name}.{attribute}", getattr(module, attribute)
+        if not is_target(held):  # of a bottleneck, which are two maps
+            continue
+        rows = [held.out_features // len(parts)] * len(parts)
+        if isinstance(module, SelfAttention) and attribute == "qkv":
+            rows = [module.widths[0], module.widths[1], module.widths[1]]
+        if len(parts) > 1:
+            yield TargetMap(path, WHOLE, 0, sum(rows), frozenset({attribute} & {"qkv"}))
+        for number, part in enumerate(parts):
+            yield TargetMap(path, part if len(parts) > 1 else WHOLE, sum(rows[:number]), rows[number],
+                            frozenset((part, group, "linear")))
+    if isinstance(module, Transformer) and hasattr(module.embed.tokens, "num_embeddings"):
+        yield TargetMap("embed.tokens", WHOLE, 0, module.embed.tokens.num_embeddings, frozenset(("tokens",)))
 
 
 def select_targets(model: nn.Module, where: Where) -> list[TargetMap]:

@@ -22,7 +22,6 @@ from saucier.expressions import compile_expression
 from saucier.files import parse_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-FILES = (WEIGHTS, "adapter_model.bin")
 PREFIX = "base_model.model."
 """Precedes every name in an adapter's file."""
 OWN = "SAUCIER"
@@ -163,7 +162,8 @@ def read_adapter(folder: Path) -> Adapter:
         raise InputError(f"init_lora_weights {str(start)[:40]!r} changes the base model", where=str(path),
                          remedy="merge the adapter with peft, and load the result")
     check_numbers(options, str(path))
-    return Adapter(folder, options, Weights(folder, stem=FILES), read_alpha_pattern(options, str(path)))
+    return Adapter(folder, options, Weights(folder, stem=(WEIGHTS, "adapter_model.bin")),
+                   read_alpha_pattern(options, str(path)))
 
 
 def check_numbers(options: Mapping[str, Any], where: str) -> None:
@@ -278,8 +278,7 @@ class MergedWeights:
 
     def __iter__(self) -> Iterator[str]:
         """Name the tensors."""
-        yield from self.base
-        yield from (name for name in self.instead if name not in self.base)
+        return iter(dict.fromkeys((*self.base, *self.instead)))
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor, changed by the adapter."""
@@ -319,3 +318,7 @@ class MergedWeights:
         if not maps or (isinstance(had, dict) and len(had) == len(maps[0])):
             return {}
         return {"id2label": {str(number): f"LABEL_{number}" for number in range(len(maps[0]))}}
+
+
+Source = Weights | MergedWeights
+"""Tensors by their published names."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from saucier import config as c
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, is_count
 from saucier.checkpoints.layout import Keep, Published
-from saucier.checkpoints.weight_names import Rule
-from saucier.checkpoints.weight_operations import Twins
+from saucier.checkpoints.weight_names import Rule, Twins
 from saucier.config.questions import reads_pooled
 from saucier.errors import InputError
 
@@ -63,9 +62,9 @@ BARE = Published(keep_body, base="", optional=("pooler",))
 ENCODER_ALONE = Published(keep_encoder)
 
 
-def language_rules(dense: str, norm: str, output: str, *, bias: str | None = None) -> Callable[[c.Transformer],
-                                                                                               tuple[Rule, ...]]:
-    """Return the names of a language head's maps.
+def language_rules(dense: str, norm: str, output: str, *more: Rule,
+                   bias: str | None = None) -> Callable[[c.Transformer], tuple[Rule, ...]]:
+    """Return the names of a language head's maps, and those of what the class has next to it.
 
     `bias`: where the output bias stands outside the output map; an output map that is not tied holds a copy of it.
     """
@@ -80,7 +79,8 @@ def language_rules(dense: str, norm: str, output: str, *, bias: str | None = Non
         else:
             last = Rule(f"{ours}.bias", bias)
         return (Rule(f"{ours}.transform.dense.{{p}}", f"{dense}.{{p}}"), last,
-                Rule(f"{ours}.transform.norm.{{p}}", f"{norm}.{{p}}"), Rule(f"{ours}.weight", f"{output}.weight"))
+                Rule(f"{ours}.transform.norm.{{p}}", f"{norm}.{{p}}"),
+                Rule(f"{ours}.weight", f"{output}.weight"), *more)
 
     return named
 

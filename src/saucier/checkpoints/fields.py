@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -50,11 +50,6 @@ NEUTRAL: Mapping[str, Any] = {
     "encoder_no_repeat_ngram_size": 0, "exponential_decay_length_penalty": None, "typical_p": 1.0,
     "remove_invalid_values": False, "output_scores": False, "return_dict_in_generate": False}
 """Field -> the only value that can be expressed, of a family whose own table does not know the field."""
-
-
-def neutral_fields(known: set[str]) -> dict[str, Any]:
-    """Return the fields of which one value can be expressed, without those that a family knows itself."""
-    return {name: value for name, value in NEUTRAL.items() if name not in known}
 
 
 def rename_fields(document: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[str, Any]:
@@ -104,6 +99,7 @@ ACTIVATIONS = {
 }
 """Published names of activations -> ours; of several for the same function the first is written."""
 Document = Mapping[str, Any]
+Node = TypeVar("Node", bound=c.Config)
 
 
 @dataclass(frozen=True)
@@ -136,7 +132,7 @@ class Key:
     """Whether null is a value, None or what `ours` makes of it; a missing field is still `default`."""
 
     def read(self, document: Document, where: str) -> Any:
-        """Return our value. Raises `InputError` for a missing or unknown one."""
+        """Return our value. Raises `InputError` for a missing or unknown one, and for one that `ours` cannot take."""
         value = document.get(self.foreign)
         if value is None and not (self.nullable and self.foreign in document):
             value = self.default(document) if callable(self.default) else self.default
@@ -149,20 +145,15 @@ class Key:
                 raise InputError(f"{self.foreign} {value!r} is not known", where=where,
                                  remedy=f"known: {', '.join(map(str, self.names))}")
             return self.names[value]
-        return value if self.ours is None else self.convert(value, where)
+        try:
+            return value if self.ours is None else self.ours(value)
+        except (TypeError, ValueError, KeyError, IndexError) as error:
+            raise InputError(f"{self.foreign} {value!r} cannot be expressed", where=where,
+                             remedy="copy the config again") from error
 
     def name_in(self, document: Document) -> str:
         """Return the name by which a config says this field."""
         return next((name for name in (self.foreign, *self.instead) if name in document), self.foreign)
-
-    def convert(self, value: Any, where: str) -> Any:
-        """Return what `ours` makes of a value. Raises `InputError` for one that it cannot take."""
-        assert self.ours is not None, "read() asks only then"
-        try:
-            return self.ours(value)
-        except (TypeError, ValueError, KeyError, IndexError) as error:
-            raise InputError(f"{self.foreign} {value!r} cannot be expressed", where=where,
-                             remedy="copy the config again") from error
 
     def write(self, tree: c.Transformer, said: Any = None) -> Any:
         """Return the foreign value, from the first of the places that the tree has; `absent` where it has none.
@@ -198,21 +189,28 @@ def look_up(tree: Any, path: str) -> Any:
     return look_up(found, rest) if rest and found is not None else found
 
 
-def put(tree: Any, path: str, value: Any) -> Any:
-    """Return the tree with another value at a path; unchanged where the tree has no such place."""
+def put(tree: Node, values: Mapping[str, Any]) -> Node:
+    """Return the tree with other values at paths, one after the other; a path that it has not changes nothing."""
+    for path, value in values.items():
+        tree = put_at(tree, path, value)
+    return tree
+
+
+def put_at(tree: Any, path: str, value: Any) -> Any:
+    """Return a part of a tree with another value at a path."""
     first, _, rest = path.partition(".")
     if first == "*":
         if isinstance(tree, c.Cycle):
-            return tree.model_copy(update={"blocks": tuple(put(block, rest, value) for block in tree.blocks)})
-        return put(tree, f"block.{rest}", value)
+            return tree.model_copy(update={"blocks": tuple(put_at(block, rest, value) for block in tree.blocks)})
+        return put_at(tree, f"block.{rest}", value)
     if tree is None or (isinstance(tree, c.Config) and first not in type(tree).model_fields):
         return tree
     if first.isdigit():
         index = int(first)
         if index >= len(tree):
             return tree
-        return (*tree[:index], put(tree[index], rest, value) if rest else value, *tree[index + 1:])
-    return tree.model_copy(update={first: put(getattr(tree, first), rest, value) if rest else value})
+        return (*tree[:index], put_at(tree[index], rest, value) if rest else value, *tree[index + 1:])
+    return tree.model_copy(update={first: put_at(getattr(tree, first), rest, value) if rest else value})
 
 
 def join_paths(roots: tuple[str, ...], end: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ family's function must give that tree again: what cannot be expressed is refused
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,6 @@ from saucier.checkpoints.fields import (
     Key,
     apply_num_labels,
     name_fields_in_error,
-    neutral_fields,
     put,
 )
 from saucier.checkpoints.weight_names import Rule, Rules
@@ -56,10 +56,6 @@ class Published:
     def head_rules(self, tree: c.Transformer) -> tuple[Rule, ...]:
         """Return the names of the weights of its head."""
         return self.rules(tree) if callable(self.rules) else self.rules
-
-    def drop_optional(self, made: c.Transformer, tree: c.Transformer) -> c.Transformer:
-        """Return what was made of a config without the optional slots that `tree` has not."""
-        return made.model_copy(update={slot: None for slot in self.optional if getattr(tree, slot) is None})
 
 
 def keep_tree(tree: c.Transformer) -> c.Transformer:
@@ -108,6 +104,11 @@ class Layout:
         base = self.classes[published].base
         return self.base if base is None else base
 
+    @property
+    def known_fields(self) -> set[str]:
+        """The fields of configs of the family that its own table rules, and those that change nothing in any."""
+        return {key.foreign for key in self.keys} | {*self.fixed, *self.obeyed} | self.free | COMMON
+
     def fields(self, published: str) -> set[str]:
         """Return the fields of a class's config that a key reads."""
         return {key.foreign for key in (*self.keys, *self.classes[published].keys)}
@@ -127,11 +128,11 @@ class Layout:
         Raises `InputError` for what cannot be expressed.
         """
         given, document = document, apply_num_labels(self.normalize(document))
-        known = {key.foreign for key in self.keys} | {*self.fixed, *self.obeyed} | self.free | COMMON
-        if unknown := sorted(set(document) - known - NEUTRAL.keys()):
+        if unknown := sorted(set(document) - self.known_fields - NEUTRAL.keys()):
             raise InputError(f"unknown field {', '.join(unknown)}", where=where,
                              remedy="it may change the numbers, so it is not ignored; remove it if it does not")
-        for name, value in {**neutral_fields(known), **self.fixed}.items():
+        neutral = {name: value for name, value in NEUTRAL.items() if name not in self.known_fields}
+        for name, value in {**neutral, **self.fixed}.items():
             if document.get(name, value) not in (value, None):
                 raise InputError(f"{name} {document[name]!r} cannot be expressed", where=where,
                                  remedy=f"only {value!r} can")
@@ -146,7 +147,8 @@ class Layout:
         chosen = self.classes[published]
         try:
             kept = fill_tree(chosen.keep(tree, document), chosen.keys, document, where)
-            return self.finish(validate_tree(kept, where))  # checked first: what finishes a tree counts its layers
+            checked = c.Transformer.model_validate(kept.model_dump(mode="python", warnings=False))
+            return self.finish(checked)  # what finishes a tree counts its layers
         except (InputError, ValidationError) as error:
             fault = error if isinstance(error, InputError) else model_error(error, where)
             raise self.explain(fault, given, published, where) from error
@@ -168,25 +170,21 @@ class Layout:
         said, first = said or {}, None
         refused: InputError | None = None
         unread = {name: value for name, value in said.items() if name in self.free | COMMON | self.obeyed.keys()}
-        for name in self.rank_classes(said):
-            document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
-                        **self.make_fields(tree, name, said)}
+        for name in sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ())):
             try:
-                again = self.classes[name].drop_optional(self.tree(document, name, self.model_type), tree)
+                document = {"model_type": self.model_type, **unread, **self.fixed, "architectures": [name],
+                            **self.make_fields(tree, name, said)}
+                again = put(self.tree(document, name, self.model_type),
+                            {slot: None for slot in self.classes[name].optional if getattr(tree, slot) is None})
             except InputError as error:  # a class for a head that the tree has not
                 refused = refused or error
                 continue
             if again.model_copy(update={"initialization": tree.initialization}) == tree:
                 return document
             first = first or again
-        if first is None and refused is not None:
-            raise refused
-        raise InputError(f"this model cannot be written as {self.model_type}: {describe_difference(tree, first)}",
-                         where="model", remedy="save it in our own layout")
-
-    def rank_classes(self, said: Document) -> list[str]:
-        """Return the published classes, those that the config had named first."""
-        return sorted(self.classes, key=lambda name: name not in (said.get("architectures") or ()))
+        why = refused.what if first is None and refused is not None else describe_difference(tree, first)
+        raise InputError(f"this model cannot be written as {self.model_type}: {why}", where="model",
+                         remedy="save it in our own layout") from refused
 
     def make_fields(self, tree: c.Transformer, published: str, said: Document) -> dict[str, Any]:
         """Return the fields of a tree; of labels that agree in number, those that had names keep them."""
@@ -225,9 +223,8 @@ def call_family(family: Callable[..., c.Transformer], arguments: Document, where
 def fill_tree(tree: c.Transformer, keys: tuple[Key, ...], document: Document, where: str) -> c.Transformer:
     """Return the tree with the values of a config at the places of its keys."""
     for key in keys:
-        value = None if key.argument else key.read(document, where)
-        for path in () if key.argument else key.paths:
-            tree = put(tree, path, value)
+        if not key.argument:
+            tree = put(tree, dict.fromkeys(key.paths, key.read(document, where)))
     return tree
 
 
@@ -245,19 +242,10 @@ def describe_difference(first: Any, second: Any, path: str = "") -> str:
     return f"{path} is {first!r}, and it would come back as {second!r}"
 
 
-def validate_tree(tree: c.Transformer, where: str) -> c.Transformer:
-    """Check the values that were put into a tree. Raises `InputError` with the path of the first wrong one."""
-    try:
-        return c.Transformer.model_validate(tree.model_dump(mode="python", warnings=False))
-    except ValidationError as error:
-        raise model_error(error, where) from error
-
-
-def model_error(error: ValidationError, where: str) -> InputError:
+def model_error(error: ValidationError, where: str, remedy: str = "this value makes no model") -> InputError:
     """Return the error of values that make no model, with the path of the first."""
     first = error.errors()[0]
-    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where,
-                      remedy="this value makes no model")
+    return InputError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", where=where, remedy=remedy)
 
 
 LARGEST_IN_LIST = 10_000_000
@@ -313,30 +301,27 @@ def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str)
     """
     if head in layout.classes:
         return head
-    found = classes_with(layout, document, head, where)
-    if not found:
-        kinds = {kind_of(layout, document, name, where) for name in layout.classes}
-        known = [*layout.classes, *sorted(kind for kind in kinds if kind)]
+    kinds = find_head_kinds(layout, document, where)
+    if head not in kinds.values():
+        known = [*layout.classes, *sorted({*kinds.values()})]
         raise InputError(f"{layout.model_type} has no head {head!r}", where="head", remedy=suggest_name(head, known))
-    return found[0]
+    return next(name for name, kind in kinds.items() if kind == head)
 
 
-def classes_with(layout: Layout, document: Mapping[str, Any], kind: str, where: str) -> list[str]:
-    """Return the classes with a kind of head, the one that was saved first. Raises `InputError` for a wrong config."""
-    kinds = {name: kind_of(layout, document, name, where) for name in layout.classes}
-    if not any(kinds.values()):  # no class can be made of this config: say why
-        published_tree(layout.choose_layout(layout, document), document, saved_class(document, layout, where), where)
-    said = document.get("architectures") or ()
-    return sorted((name for name, found in kinds.items() if found == kind), key=lambda name: name not in said)
+def find_head_kinds(layout: Layout, document: Mapping[str, Any], where: str) -> dict[str, str]:
+    """Return the kind of head of each class that a config makes, the one that was saved first.
 
-
-def kind_of(layout: Layout, document: Mapping[str, Any], name: str, where: str) -> str | None:
-    """Return the kind of head that a class has; None where this config makes no such class."""
-    try:
-        tree = published_tree(layout.choose_layout(layout, document), document, name, where)
-    except InputError:
-        return None
-    return NO_HEAD if tree.head is None else tree.head.kind
+    Raises `InputError` for a config that makes none.
+    """
+    chosen, said = layout.choose_layout(layout, document), document.get("architectures")
+    kinds: dict[str, str] = {}
+    for name in sorted(layout.classes, key=lambda name: not isinstance(said, list) or name not in said):
+        with suppress(InputError):
+            head = published_tree(chosen, document, name, where).head
+            kinds[name] = NO_HEAD if head is None else head.kind
+    if not kinds:  # say why
+        published_tree(chosen, document, saved_class(document, layout, where), where)
+    return kinds
 
 
 def label_names(document: Mapping[str, Any], count: int, where: str) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
-from saucier.files import read_object, write_atomically
+from saucier.files import read_object
 from saucier.model import Transformer, allocate_model
 
 FORMAT = 1
@@ -27,18 +27,6 @@ SHOWN = 160
 """Characters of a fault."""
 WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 """Files of a saved model, which another save may replace."""
-
-
-def save_own(model: Transformer, folder: Path, write_more: Callable[[Path], None] = lambda temporary: None) -> None:
-    """Write the model atomically: a whole folder or none. Raises `WorkError` when the disk is full.
-
-    `write_more` writes more files into the temporary folder; the caller calls `check_target_folder` first.
-    """
-    def write(temporary: Path) -> None:
-        write_model(model, temporary)
-        write_more(temporary)
-
-    write_atomically(folder, write)
 
 
 def check_target_folder(folder: Path, replaceable: Collection[str]) -> None:
@@ -107,15 +95,13 @@ def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.dev
     return model
 
 
-def fill_weights(model: nn.Module, path: Path) -> None:
-    """Copy the weights of a file into a model, each exactly once."""
-    fill_named_weights(model, path, [name for name, _ in model.named_parameters()])
+def fill_weights(model: nn.Module, path: Path, names: Collection[str] | None = None) -> None:
+    """Copy a file into the parameters of a model, or those of these names, each exactly once.
 
-
-def fill_named_weights(model: nn.Module, path: Path, names: Collection[str]) -> None:
-    """Copy a file into the named parameters of a model, each exactly once. Raises `InputError` with all faults."""
+    Raises `InputError` with all faults.
+    """
     faults, shard = [], SafeShard(path)
-    wanted = {name: parameter for name, parameter in model.named_parameters() if name in names}
+    wanted = {name: parameter for name, parameter in model.named_parameters() if names is None or name in names}
     for name in shard.names():
         parameter, tensor = wanted.pop(name, None), shard.get(name)
         if parameter is None:

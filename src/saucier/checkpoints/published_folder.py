@@ -8,7 +8,7 @@ was not asked for; all faults come in one error.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +18,15 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import read_json, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
-from saucier.checkpoints.weight_files import Source, check_shape, write_tensors
-from saucier.checkpoints.weight_names import Rules, Table
-from saucier.checkpoints.weight_operations import Concat, Operation, Same, Twins
+from saucier.checkpoints.weight_files import check_shape, write_tensors
+from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
-from saucier.files import write_atomically
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
 from saucier.parts.provenance import Provenance
@@ -87,11 +86,13 @@ class PublishedNames:
         """The rules of body and head."""
         return self.layout.rules(self.tree, self.published)
 
-    def present(self, template: str, source: Source) -> str | None:
-        """Return the name that stands in the file, with one of the prefixes of the body or without it."""
-        if BASE not in template:
-            return template if template in source else None
-        names = (template.replace(BASE, base) for base in (self.layout.base_of(self.published), *self.layout.bases))
+    def present(self, template: str, source: Source, instead: str | None = None) -> str | None:
+        """Return the name that stands in the file, with one of the prefixes of the body or without it.
+
+        `instead`: another name, of a file that has not the first.
+        """
+        bases = (self.layout.base_of(self.published), *self.layout.bases)
+        names = (one.replace(BASE, base) for one in (template, instead) if one for base in bases)
         return next((name for name in names if name in source), None)
 
     def spare(self, name: str) -> bool:
@@ -116,7 +117,7 @@ def drop_empty_slots(names: PublishedNames, source: Source) -> c.Transformer:
     """Return the tree without the parts that its class need not have and for which the file holds no weights."""
     tree = names.tree
     for slot in names.layout.classes[names.published].optional:
-        rules = [rule for _, rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
+        rules = [rule for rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
         known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
         has_weights = getattr(getattr(tree, slot), "dense", True)
         if has_weights and not any(names.present(name, source) for name in known):
@@ -133,8 +134,7 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
         if match is None:
             faults.append(f"{name} has no rule")
             continue
-        found = [(template, names.present(template, source) or (match.instead and names.present(match.instead, source)))
-                 for template in match.theirs]
+        found = [(template, names.present(template, source, match.instead)) for template in match.foreign]
         if isinstance(match.operation, Twins) and any(name for _, name in found):
             found = [(template, name) for template, name in found if name is not None]
         if match.absent is not None and not any(name for _, name in found):
@@ -220,66 +220,58 @@ def drop_embedding_head(tree: c.Transformer) -> c.Transformer:
     return tree.model_copy(update={"head": None}) if is_sentence_head(tree.head) else tree
 
 
-def list_published_tensors(model: Transformer, layout: Layout, published: str) -> dict[str, Tensor]:
+def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, dict[str, Any]]:
+    """Return the names of a model's weights in a layout, and its config there.
+
+    Names of outputs are taken over from any layout. Raises `InputError` when the layout cannot express the model.
+    """
+    said, tree = model.provenance.document, drop_embedding_head(model.config)
+    if model.provenance.model_type != layout.model_type:
+        named = said.get("id2label")
+        agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
+        said = {name: said[name] for name in ("id2label", "label2id") if agree and name in said}
+    document = layout.document(tree, said)
+    return PublishedNames(layout.choose_layout(layout, document), tree, document["architectures"][0]), document
+
+
+def list_published_tensors(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
     """Return a model's weights under their published names. Raises `InputError` for one that has no place."""
-    tree = drop_embedding_head(model.config)
-    rules, tensors = layout.rules(tree, published), {}
+    tensors, base = {}, names.layout.base_of(names.published)
     for name, parameter in model.named_parameters():
-        if tree is not model.config and name.startswith("head."):
+        if names.tree is not model.config and name.startswith("head."):
             continue
-        match = rules.match(name)
+        match = names.rules.match(name)
         if match is None:
-            raise InputError(f"{name} has no place in the layout of {layout.model_type}", where="model",
+            raise InputError(f"{name} has no place in the layout of {names.layout.model_type}", where="model",
                              remedy="save it in our own layout")
-        for foreign, tensor in zip(match.theirs, match.operation.theirs(parameter.detach().cpu()), strict=True):
-            tensors[foreign.replace(BASE, layout.base_of(published))] = tensor.contiguous()
-    for table in rules.tables:
-        if table.name not in layout.classes[published].unwritten:
-            values = compute_table(table).to(next(model.parameters()).dtype)
-            tensors[table.name.replace(BASE, layout.base_of(published))] = values
+        for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach().cpu()), strict=True):
+            tensors[foreign.replace(BASE, base)] = tensor.contiguous()
+    for table in names.rules.tables:
+        if table.name not in names.layout.classes[names.published].unwritten:
+            tensors[table.name.replace(BASE, base)] = compute_table(table).to(next(model.parameters()).dtype)
     return tensors
 
 
-def read_label_names(model: Transformer) -> dict[str, Any]:
-    """Return the names of a model's outputs, which any layout takes over."""
-    given = model.provenance.document
-    named = given.get("id2label")
-    agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)
-    return {name: given[name] for name in ("id2label", "label2id") if agree and name in given}
+def write_published(model: Transformer, names: PublishedNames, document: dict[str, Any], folder: Path) -> None:
+    """Write a model's files in a published layout, for callers who make the folder atomic themselves.
 
-
-def write_published(model: Transformer, layout: Layout, folder: Path,
-                    write_more: Callable[[Path], None] = lambda temporary: None) -> None:
-    """Write a model in a published layout, atomically. Raises `InputError` when the layout cannot express it.
-
-    `write_more` writes more files into the temporary folder.
+    `names` and `document` are those of `express_model`.
     """
     came_from = model.provenance
-    given = came_from.document if came_from.model_type == layout.model_type else read_label_names(model)
-    document = layout.document(drop_embedding_head(model.config), given)
-    published = document["architectures"][0]
-    layout = layout.choose_layout(layout, document)
-    said = layout.fields(published) & document.keys()
+    said = names.layout.fields(names.published) & document.keys()
     document |= {name: value for name, value in came_from.generation.items()
                  if name in SPECIAL_IDS and name not in said}
     document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
-    unread = layout.rules(model.config, published).carried
-    tensors = {**list_published_tensors(model, layout, published),
-               **{name: tensor for name, tensor in model.provenance.unread.items() if name in unread}}
-
-    def write(temporary: Path) -> None:
-        temporary.mkdir(parents=True)
-        (temporary / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        if came_from.generation:
-            generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
-            (temporary / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n",
-                                                              encoding="utf-8")
-        write_tensors(tensors, temporary / "model.safetensors")
-        if is_sentence_head(model.config.head):
-            write_modules(model, temporary)
-        write_more(temporary)
-
-    write_atomically(folder, write)
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if came_from.generation:
+        generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
+        (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
+    write_tensors({**list_published_tensors(model, names),
+                   **{name: tensor for name, tensor in came_from.unread.items() if name in names.rules.carried}},
+                  folder / "model.safetensors")
+    if is_sentence_head(model.config.head):
+        write_modules(model, folder)
 
 
 LANGUAGE_HEADS = ("head", "head.language")
@@ -291,7 +283,7 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
     place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
     if place is None or not look_up(names.tree, place).tied:
         return names.tree
-    untied = names.layout.finish(put(names.tree, f"{place}.tied", False))
+    untied = names.layout.finish(put(names.tree, {f"{place}.tied": False}))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
     tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)
@@ -307,6 +299,4 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
 def find_stored_name(names: PublishedNames, ours: str, source: Source) -> str | None:
     """Return the name under which the files hold one of our parameters, or the first part of it."""
     match = names.rules.match(ours)
-    if match is None:
-        return None
-    return names.present(match.theirs[0], source) or (match.instead and names.present(match.instead, source)) or None
+    return None if match is None else names.present(match.foreign[0], source, match.instead)

@@ -157,14 +157,11 @@ def usable_checkpoint(run_folder: Path) -> Path:
 
 
 def mark_and_prune(run_folder: Path, keep: int, best: BestCheckpoint | None) -> None:
-    """Point to the best checkpoint and remove what is no longer kept: once more after a kill in the middle of it."""
+    """Point to the best checkpoint, and remove all but it and the newest `keep`, and what killed processes left half
+    written; it may be called once more after a kill in the middle of it.
+    """
     if best is not None:
         mark_best(run_folder, best)
-    prune_checkpoints(run_folder, keep, best)
-
-
-def prune_checkpoints(run_folder: Path, keep: int, best: BestCheckpoint | None) -> None:
-    """Remove all but the newest `keep` checkpoints and the best one, and what killed processes left half written."""
     for folder in list_checkpoints(run_folder)[keep:]:
         if best is None or folder.name != best.name:
             remove_path(folder)

@@ -7,6 +7,7 @@ Not here: which layouts may be half of a pair; `families.encoder_decoder` says t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -62,8 +63,7 @@ def add_cross_attention(tree: c.Transformer, stack: str = "encoder") -> c.Transf
     path = f"{stack}.layers.block.sublayers"
     sublayers = look_up(tree, path)
     inner = c.CrossAttention(projection=sublayers[0].inner.projection, kernel=sublayers[0].inner.kernel)
-    made: c.Transformer = put(tree, path, (*sublayers, sublayers[0].model_copy(update={"inner": inner})))
-    return made
+    return put(tree, {path: (*sublayers, put(sublayers[0], {"inner": inner}))})
 
 
 def move_to_decoder(tree: c.Transformer) -> c.Transformer:
@@ -75,7 +75,7 @@ def move_to_decoder(tree: c.Transformer) -> c.Transformer:
 
 
 def move_to_encoder(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `move_to_decoder`."""
+    """The inverse of `move_to_decoder`, and of `as_decoder` as far as keys look."""
     if tree.encoder is not None:
         return tree
     return swap_sublayers(tree.model_copy(update={"encoder": tree.decoder, "decoder": None}), "encoder")
@@ -85,21 +85,15 @@ def swap_sublayers(tree: c.Transformer, stack: str) -> c.Transformer:
     """Exchange the second and third sublayer of each block, where there are three."""
     match look_up(tree, f"{stack}.layers.block.sublayers"):
         case (first, second, third):
-            return put(tree, f"{stack}.layers.block.sublayers", (first, third, second))  # type: ignore[no-any-return]
+            return put(tree, {f"{stack}.layers.block.sublayers": (first, third, second)})
         case _:
             return tree
 
 
-def as_decoder(tree: c.Transformer, document: Document) -> c.Transformer:
+def as_decoder(tree: c.Transformer, document: Document | None = None) -> c.Transformer:
     """The encoder with its language head as a decoder that sees no later token."""
-    seen: c.Transformer = put(tree, "encoder.layers.*.sublayers.0.inner.visibility", c.Causal())
-    return seen.model_copy(update={"encoder": None, "decoder": seen.encoder, "pooler": None,
-                                   "head": tree.language_head})
-
-
-def as_encoder(tree: c.Transformer) -> c.Transformer:
-    """The inverse of `as_decoder`, as far as keys look."""
-    return tree if tree.decoder is None else tree.model_copy(update={"encoder": tree.decoder, "decoder": None})
+    return move_to_decoder(put(tree, {"encoder.layers.*.sublayers.0.inner.visibility": c.Causal(), "pooler": None,
+                                      "head": tree.language_head}))
 
 
 def shares_table(tree: c.Transformer) -> bool:
@@ -115,19 +109,17 @@ def ties_output(tree: c.Transformer) -> bool:
 def decoder_alone(tree: c.Transformer, document: Document) -> c.Transformer:
     """The decoder without cross-attention, with a token table and an output layer of its own."""
     own, _, feed_forward = look_up(tree, "decoder.layers.block.sublayers")
-    embed = (tree.decoder_embed or tree.embed).model_copy(update={"tied": False})
-    alone: c.Transformer = put(tree, "decoder.layers.block.sublayers", (own, feed_forward))
-    return alone.model_copy(update={"encoder": None, "embed": embed, "decoder_embed": None, "default_target": None,
-                                    "head": c.LanguageHead(tied=ties_output(tree))})
+    return put(tree, {
+        "decoder.layers.block.sublayers": (own, feed_forward), "encoder": None, "decoder_embed": None,
+        "embed": put(tree.output_embed, {"tied": False}), "default_target": None,
+        "head": c.LanguageHead(tied=ties_output(tree))})
 
 
 def both_sides(tree: c.Transformer) -> c.Transformer:
     """The inverse of `decoder_alone`, as far as keys look."""
     match look_up(tree, "decoder.layers.block.sublayers"):
         case (own, *_, feed_forward) if tree.encoder is None:
-            both: c.Transformer = put(tree.model_copy(update={"encoder": tree.decoder}),
-                                      "decoder.layers.block.sublayers", (own, own, feed_forward))
-            return both
+            return put(tree, {"encoder": tree.decoder, "decoder.layers.block.sublayers": (own, own, feed_forward)})
         case _:
             return tree
 
@@ -182,10 +174,8 @@ def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] |
         return None
     for model_type in sorted(parts, key=lambda name: name != had.get("model_type")):
         layout, name = parts[model_type]
-        try:
+        with suppress(InputError):
             return layout.document(tree, {**had, "architectures": [name]})
-        except InputError:
-            continue
     return None
 
 
@@ -197,8 +187,8 @@ def side_rules(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> R
     def theirs(name: str) -> str:
         return side + name.replace("@", base)
 
-    found, spare = [], [*map(theirs, rules.spare)]
-    for _, rule in rules.rules:
+    found, spare = [], [*map(theirs, rules.ignored)]
+    for rule in rules.rules:
         first, _, rest = rule.ours.partition(".")
         if first not in ours:
             spare += map(theirs, rule.foreign)
@@ -221,9 +211,8 @@ def make_pair_rules(document: Document, encoders: Parts, decoders: Parts) -> Cal
     def names(tree: c.Transformer) -> Rules:
         sides = (side_rules(first.rules(take_encoder(tree), reads), READS, first.base_of(reads), "encoder."),
                  side_rules(second.rules(take_decoder(tree), writes), WRITES, second.base_of(writes), "decoder."))
-        own = [rule for side in sides for _, rule in side.rules]
-        return Rules([*own, Rule("bridge.{p}", "enc_to_dec_proj.{p}")], tables=[*sides[0].tables, *sides[1].tables],
-                     ignored=[*sides[0].spare, *sides[1].spare])
+        return Rules([*sides[0].rules, *sides[1].rules, Rule("bridge.{p}", "enc_to_dec_proj.{p}")],
+                     tables=[*sides[0].tables, *sides[1].tables], ignored=[*sides[0].ignored, *sides[1].ignored])
 
     return names
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -62,24 +62,6 @@ BYTES_AT_ONCE, SHARE = 8 * 2**20, 50
 OLD_NAMES = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 """Ends of names that the first checkpoints of BERT have, and today's."""
 MOST_SHARDS, LONGEST_NAME = 10_000, 200
-
-
-class Shard(Protocol):
-    """One file of weights."""
-
-    path: Path
-
-    def names(self) -> list[str]:
-        """Name the tensors."""
-        ...
-
-    def get(self, name: str) -> Tensor:
-        """Return a tensor, on the CPU."""
-        ...
-
-    def write(self, name: str, target: Tensor) -> None:
-        """Write a tensor into memory of its shape, in any number format."""
-        ...
 
 
 class SafeShard:
@@ -139,12 +121,10 @@ class PickledShard:
         """Open a file. Raises `InputError` for one that is broken, or that holds anything but tensors."""
         if not path.is_file():
             raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
-        self.path = path
-        found = unpickle_tensors(path)
-        if not isinstance(found, dict) or not all(isinstance(name, str) and isinstance(value, Tensor)
-                                                  for name, value in found.items()):
+        self.path, self.tensors = path, unpickle_tensors(path)
+        if not isinstance(self.tensors, dict) or not all(isinstance(name, str) and isinstance(value, Tensor)
+                                                         for name, value in self.tensors.items()):
             raise InputError("is not a table of tensors by name", where=str(path), remedy="do not use this file")
-        self.tensors: dict[str, Tensor] = dict(found)
 
     def names(self) -> list[str]:
         """Name the tensors."""
@@ -152,11 +132,15 @@ class PickledShard:
 
     def get(self, name: str) -> Tensor:
         """Return a tensor."""
-        return self.tensors[name]
+        return self.tensors[name]  # type: ignore[no-any-return]
 
     def write(self, name: str, target: Tensor) -> None:
         """Write a tensor into memory of its shape. Raises `ValueError` for another one."""
         target.copy_(check_shape(self.get(name), target))
+
+
+Shard = SafeShard | PickledShard
+"""One file of weights."""
 
 
 def check_shape(tensor: Tensor, target: Tensor) -> Tensor:
@@ -168,37 +152,11 @@ def check_shape(tensor: Tensor, target: Tensor) -> Tensor:
 
 def unpickle_tensors(path: Path) -> Any:
     """Read a pytorch_model.bin with PyTorch's reader that builds tensors and refuses all other objects."""
-    refused = InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
-                         remedy="use a folder with model.safetensors")
     try:  # files from before PyTorch 1.6 are no archives, and cannot be mapped
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except Exception as error:  # a broken archive or pickle raises anything; nothing of it was run
-        raise refused from error
-
-
-class Source(Protocol):
-    """Tensors by their published names."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files together."""
-        ...
-
-    def __contains__(self, name: object) -> bool:
-        """Say whether there is a tensor of this name."""
-        ...
-
-    def __iter__(self) -> Iterator[str]:
-        """Name the tensors."""
-        ...
-
-    def __getitem__(self, name: str) -> Tensor:
-        """Return a tensor."""
-        ...
-
-    def write(self, name: str, target: Tensor) -> None:
-        """Write a tensor into memory of its shape, in any number format. Raises `ValueError` for another shape."""
-        ...
+        raise InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
+                         remedy="use a folder with model.safetensors") from error
 
 
 class Weights:

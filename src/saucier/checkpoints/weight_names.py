@@ -1,19 +1,211 @@
-"""Weight names of other libraries as rules that work in both directions, and the table of a body with one stack."""
+"""Weights of other libraries as rules that work in both directions: their names, the operations between their tensors
+and ours (transpose, concatenate, reorder heads), and the table of a body with one stack.
+"""
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from saucier import config as c
 from saucier.checkpoints.fields import first_attention
-from saucier.checkpoints.weight_operations import Concat, HeadByHead, Operation, Same
 
 if TYPE_CHECKING:
-    pass
+    from torch import Tensor
+
+
+class Operation:
+    """How foreign tensors become ours, and back; a kind that does not say it takes the first, and gives it, as it is.
+    """
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Make our tensor from the foreign ones, in the rule's order."""
+        return tensors[0]
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Make the foreign tensors from ours: the inverse of `ours`."""
+        return [tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Same(Operation):
+    """The tensor as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose(Operation):
+    """A matrix stored as [inputs, outputs]; vectors stay as they are."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Transpose."""
+        return transpose(tensors[0])
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Transpose back."""
+        return [transpose(tensor)]
+
+
+def transpose(tensor: Tensor) -> Tensor:
+    """Transpose a matrix, and leave a vector alone."""
+    return tensor.T if tensor.dim() == 2 else tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Concat(Operation):
+    """Several maps as the rows of one; `rows` says how many rows each has."""
+
+    rows: tuple[int, ...]
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put them after each other. Raises `ValueError` when one has another number of rows."""
+        found = tuple(tensor.shape[0] for tensor in tensors)
+        if found != self.rows:
+            raise ValueError(f"rows {list(found)} instead of {list(self.rows)}")
+        import torch
+
+        return torch.cat(list(tensors))
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return list(tensor.split(list(self.rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class Twins(Operation):
+    """One tensor under several names: the first that a file holds counts, and all of them are written.
+
+    BERT's output bias stands twice in files whose output matrix is not tied.
+    """
+
+    count: int = 2
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Return it for every name."""
+        return [tensor, *(tensor.clone() for _ in range(self.count - 1))]
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide(Operation):
+    """A matrix [R, C], and further columns of it that are stored as the rows of a second: [others, R]."""
+
+    columns: int
+    """Columns of the first."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put the columns next to each other. Raises `RuntimeError` for other numbers of rows."""
+        import torch
+
+        return torch.cat([tensors[0], tensors[1].T], dim=1)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return [tensor[:, :self.columns], tensor[:, self.columns:].T]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows(Operation):
+    """The first rows of a table whose others the reference stores and never reads; only ours are written."""
+
+    rows: int
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Take them."""
+        return tensors[0][:self.rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshaped(Operation):
+    """The same values in another shape; a -1 stands for what is left."""
+
+    shape: tuple[int, ...]
+    """Ours."""
+    foreign: tuple[int, ...]
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Give it our shape."""
+        return tensors[0].reshape(self.shape)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Give it theirs."""
+        return [tensor.reshape(self.foreign)]
+
+
+@dataclass(frozen=True, slots=True)
+class PerHead(Operation):
+    """Maps stored as [inputs, heads, head width], as the rows of one; `maps` says how many."""
+
+    heads: int
+    maps: int = 1
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put the heads' rows after each other. Raises `ValueError` for another number of heads."""
+        if any(tensor.dim() != 3 or tensor.shape[1] != self.heads for tensor in tensors):
+            raise ValueError(f"{[list(tensor.shape) for tensor in tensors]} instead of [inputs, {self.heads}, width]")
+        import torch
+
+        return torch.cat([tensor.flatten(1).T for tensor in tensors])
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Split them."""
+        return [part.T.reshape(part.shape[1], self.heads, -1) for part in tensor.chunk(self.maps)]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadByHead(Operation):
+    """Queries, keys and values of each head in turn, which we keep as all queries, all keys, all values.
+
+    Source: Shoeybi et al. 2019 (Megatron-LM), code release; GPT-NeoX, BLOOM and the first DeBERTa.
+    """
+
+    heads: int
+    parts: int = 3
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Put the parts first. Raises `RuntimeError` where the rows do not divide."""
+        return swap_levels(tensors[0], self.heads, self.parts)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Put the heads first."""
+        return [swap_levels(tensor, self.parts, self.heads)]
+
+
+def swap_levels(tensor: Tensor, outer: int, inner: int) -> Tensor:
+    """Exchange two levels of the order of rows. Shapes: [outer · inner · E, ...] -> the same."""
+    return tensor.view(outer, inner, -1, *tensor.shape[1:]).transpose(0, 1).flatten(0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Axis(Operation):
+    """A tensor that is published with one more dimension, of size 1, at `place`; a file may lack it."""
+
+    place: int
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Take the dimension away."""
+        return tensors[0].squeeze(self.place)
+
+    def theirs(self, tensor: Tensor) -> list[Tensor]:
+        """Put it back."""
+        return [tensor.unsqueeze(self.place)]
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroRow(Operation):
+    """A table of which the reference sets one row to zero when it reads a file: that of padding, which is pooled."""
+
+    row: int | None
+    """None: there is none."""
+
+    def ours(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Set the row to zero."""
+        found = tensors[0].clone()
+        found[[] if self.row is None else self.row] = 0
+        return found
+
 
 PLACEHOLDERS = {"i": r"(?P<i>\d+)", "j": r"(?P<j>\d+)", "k": r"(?P<k>\d+)", "p": r"(?P<p>weight|bias)"}
 """Hole name -> what it may stand for."""
@@ -42,6 +234,11 @@ class Rule:
         """The foreign names, always as a tuple."""
         return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
 
+    def fill(self, values: Mapping[str, str]) -> Rule:
+        """Return the rule of one parameter, with these values in the holes of all names."""
+        return replace(self, ours=self.ours.format(**values), instead=self.instead and self.instead.format(**values),
+                       theirs=tuple(theirs.format(**values) for theirs in self.foreign))
+
 
 def list_placeholders(template: str) -> set[str]:
     """Return the names of a template's holes. Raises `ValueError` for an unknown one."""
@@ -51,6 +248,7 @@ def list_placeholders(template: str) -> set[str]:
     return found
 
 
+@cache
 def compile_pattern(template: str) -> re.Pattern[str]:
     """Return the regular expression of a template; a hole that stands twice must be the same twice."""
     parts, seen = [], set()
@@ -63,17 +261,6 @@ def compile_pattern(template: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True)
-class Match:
-    """A rule with its holes filled, for one of our parameters."""
-
-    ours: str
-    theirs: tuple[str, ...]
-    operation: Operation
-    instead: str | None = None
-    absent: float | None = None
-
-
-@dataclass(frozen=True)
 class Table:
     """A stored copy of fixed positions: checked in reading, written in writing, part of no parameter."""
 
@@ -82,46 +269,33 @@ class Table:
     width: int
 
 
+@dataclass(frozen=True)
 class Rules:
     """The weight table of a family for one config."""
 
-    def __init__(self, rules: Iterable[Rule], *, ignored: Iterable[str] = (), tables: Iterable[Table] = (),
-                 carried: Iterable[str] = ()) -> None:
-        """`ignored`: templates of foreign names that hold nothing of ours (buffers, copies of tied weights).
+    rules: Sequence[Rule]
+    ignored: Sequence[str] = ()
+    """Templates of foreign names that hold nothing of ours (buffers, copies of tied weights)."""
+    tables: Sequence[Table] = ()
+    carried: Sequence[str] = ()
+    """Names of tensors that the reference stores and never reads; they are written back as they were."""
 
-        `carried`: names of tensors that the reference stores and never reads; they are written back as they were.
-        """
-        self.rules = [(compile_pattern(rule.ours), rule) for rule in rules]
-        self.spare = tuple(ignored)
-        self.ignored = [compile_pattern(template) for template in self.spare]
-        self.tables = list(tables)
-        self.carried = tuple(carried)
-
-    def plus(self, more: Iterable[Rule]) -> Rules:
+    def plus(self, more: Sequence[Rule]) -> Rules:
         """Return these rules and more."""
-        joined = Rules(more)
-        joined.rules, joined.ignored, joined.tables = [*self.rules, *joined.rules], self.ignored, self.tables
-        joined.carried, joined.spare = self.carried, self.spare
-        return joined
+        return replace(self, rules=(*self.rules, *more))
 
-    def match(self, name: str) -> Match | None:
-        """Return the foreign names of one of our parameters. Raises `ValueError` when two rules claim it."""
-        found = [(rule, hit.groupdict()) for expression, rule in self.rules if (hit := expression.match(name))]
+    def match(self, name: str) -> Rule | None:
+        """Return the rule of one of our parameters, its holes filled. Raises `ValueError` when two rules claim it."""
+        found = [(rule, hit.groupdict()) for rule in self.rules if (hit := compile_pattern(rule.ours).match(name))]
         if len(found) > 1:
             raise ValueError(f"{name} is claimed by {' and '.join(rule.ours for rule, _ in found)}")
-        if not found:
-            return None
-        rule, values = found[0]
-        instead = None if rule.instead is None else rule.instead.format(**values)
-        return Match(name, tuple(theirs.format(**values) for theirs in rule.foreign), rule.operation, instead,
-                     rule.absent)
+        return found[0][0].fill(found[0][1]) if found else None
 
     def knows(self, name: str) -> bool:
         """Say whether a foreign name belongs to a rule, used by this config or not, or is known to hold nothing."""
-        names = [theirs for _, rule in self.rules for theirs in (*rule.foreign, rule.instead) if theirs]
-        return (any(compile_pattern(theirs).match(name) for theirs in names)
-                or any(name == table.name for table in self.tables) or name in self.carried
-                or any(expression.match(name) for expression in self.ignored))
+        names = [theirs for rule in self.rules for theirs in (*rule.foreign, rule.instead) if theirs]
+        return (any(compile_pattern(theirs).match(name) for theirs in (*names, *self.ignored))
+                or any(name == table.name for table in self.tables) or name in self.carried)
 
 
 @dataclass(frozen=True)

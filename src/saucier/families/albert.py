@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
 from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
 from saucier.checkpoints.fields import Key
@@ -41,13 +43,6 @@ def albert(
 
 
 HEAD = "head.language.transform"
-KEYS = bert_lineage.keys(
-    bert_lineage.POSITIONS,
-    Key("embedding_size", ("embed.projection.width", f"{HEAD}.width"), default=128),
-    Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
-    Key("inner_group_num", ("encoder.layers.inner",), default=1),
-    Key("hidden_dropout_prob", ("embed.dropout", f"{bert_lineage.ATTENTION}.dropout"), default=0.0),
-    transform=HEAD, hidden_act=("activation", "gelu_new"), attention_probs_dropout_prob=("attention_dropout", 0.0))
 BLOCK = {
     "attention.inner.out": "attention.dense",
     "attention.norm": "attention.LayerNorm",
@@ -73,19 +68,25 @@ def weights(tree: c.Transformer) -> Rules:
     return Rules(rules, ignored=["@embeddings.position_ids", "predictions.decoder.{p}"])
 
 
-words = language_rules("predictions.dense", "predictions.LayerNorm", "predictions.decoder", bias="predictions.bias")
-
-
-def both(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the two pretraining heads."""
-    return (*words(tree), Rule("head.sentence.{p}", "sop_classifier.classifier.{p}"))
-
-
+words = partial(language_rules, "predictions.dense", "predictions.LayerNorm", "predictions.decoder",
+                bias="predictions.bias")
 DROPPED = Key("classifier_dropout_prob", ("head.dropout",), default=0.1)
-CLASSES = {
-    "AlbertForPreTraining": Published(keep_all, both, (TIED, LABELS, DROPPED)),
-    **encoder_classes("Albert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPPED)), dropout=DROPPED),
-}
-ALBERT_LAYOUT = Layout("albert", bert_lineage.positioned(albert, scale=1.0), KEYS, weights, CLASSES, "albert.",
-                       free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}))
+ALBERT_LAYOUT = Layout(
+    "albert", bert_lineage.positioned(albert, scale=1.0),
+    keys=bert_lineage.keys(
+        bert_lineage.POSITIONS,
+        Key("embedding_size", ("embed.projection.width", f"{HEAD}.width"), default=128),
+        Key("num_hidden_groups", ("encoder.layers.groups",), default=1),
+        Key("inner_group_num", ("encoder.layers.inner",), default=1),
+        Key("hidden_dropout_prob", ("embed.dropout", f"{bert_lineage.ATTENTION}.dropout"), default=0.0),
+        transform=HEAD, hidden_act=("activation", "gelu_new"), attention_probs_dropout_prob=("attention_dropout", 0.0)),
+    weights=weights,
+    classes={
+        "AlbertForPreTraining": Published(keep_all, words(Rule("head.sentence.{p}", "sop_classifier.classifier.{p}")),
+                                          (TIED, LABELS, DROPPED)),
+        **encoder_classes("Albert", words(), head_class(c.ClassificationHead(), keys=(LABELS, DROPPED)),
+                          dropout=DROPPED),
+    },
+    base="albert.", free=frozenset({"tie_word_embeddings", "classifier_dropout_prob"}),
+)
 """Its published class divides the scores of contents by the root of the heads' width, but not those of distances."""

@@ -11,8 +11,7 @@ from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, count_labels
 from saucier.checkpoints.fields import ACTIVATIONS, Key, join_paths, rename_fields
 from saucier.checkpoints.layout import Published
 from saucier.checkpoints.trees import both_sides, decoder_alone, repeat_block, shares_table, ties_output
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Table
-from saucier.checkpoints.weight_operations import Axis
+from saucier.checkpoints.weight_names import Axis, NameTable, Rule, Rules, Table
 
 
 def encoder_decoder(dim: int, embed: c.Embedding, *, layers: int, heads: int, hidden: int | None,

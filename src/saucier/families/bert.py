@@ -18,7 +18,6 @@ from saucier.checkpoints.classes import (
 )
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
-from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
 
 
@@ -42,33 +41,19 @@ def bert(
                                 head=c.PretrainingHead(language=language))
 
 
-SENTENCE = "cls.seq_relationship"
-
-
-def both(tree: c.Transformer) -> tuple[Rule, ...]:
-    """The names of the two pretraining heads."""
-    return (*bert_lineage.WORDS(tree), Rule("head.sentence.{p}", SENTENCE + ".{p}"))
-
-
-CLASSES = {
-    "BertForPreTraining": Published(keep_all, both, (TIED,)),
-    "BertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
-    **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
-                      dropout=DROPOUT),
-    "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),
-}
-KEYS = bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
-                         transform="head.language.transform")
 BERT_LAYOUT = Layout(
-    "bert",
-    bert_lineage.positioned(bert),
-    KEYS,
-    bert_lineage.BERT_BODY,
-    CLASSES,
-    "bert.",
-    free=frozenset({"tie_word_embeddings"}),
-    finish=move_to_decoder,
-    undo=move_to_encoder,
+    "bert", bert_lineage.positioned(bert),
+    keys=bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
+                           transform="head.language.transform"),
+    weights=bert_lineage.BERT_BODY,
+    classes={
+        "BertForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
+        "BertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
+        **encoder_classes("Bert", bert_lineage.WORDS, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
+                          dropout=DROPOUT),
+        "BertLMHeadModel": Published(keep_language, bert_lineage.WORDS, (TIED,)),
+    },
+    base="bert.", free=frozenset({"tie_word_embeddings"}), finish=move_to_decoder, undo=move_to_encoder,
 )
 
 
@@ -82,13 +67,14 @@ def bert_generation(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab
     return tree.model_copy(update={"pooler": None, "head": c.LanguageHead(bias=True)})
 
 
-words = language_rules("lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias")
 BERT_GENERATION_LAYOUT = Layout(
     "bert-generation",
     bert_lineage.positioned(bert_generation),
     bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, drop=("type_vocab_size",)),
     bert_lineage.ROBERTA_BODY,
-    {"BertGenerationEncoder": BARE, "BertGenerationDecoder": Published(keep_language, words, (TIED,))},
+    {"BertGenerationEncoder": BARE,
+     "BertGenerationDecoder": Published(keep_language, language_rules(
+         "lm_head.dense", "lm_head.norm", "lm_head.decoder", bias="lm_head.bias"), (TIED,))},
     "bert.",
     fixed={"position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings"}),

@@ -88,9 +88,8 @@ def positioned(family: Callable[[], c.Transformer], scale: float | None = None) 
         tree = add_cross_attention(family()) if crossing else family()
         if positions == "absolute":
             return tree
-        moved: c.Transformer = put(tree, "embed.positions", c.NoPositions())
-        vectors = c.RelativeVectors(kind=positions, length=1, scale=scale)
-        return put(moved, f"{ATTENTION}.inner.positions", vectors)  # type: ignore[no-any-return]
+        return put(tree, {"embed.positions": c.NoPositions(),
+                          f"{ATTENTION}.inner.positions": c.RelativeVectors(kind=positions, length=1, scale=scale)})
 
     return make
 
@@ -120,13 +119,16 @@ BERT_BODY, ROBERTA_BODY = (replace(BODY, ignored=(*BODY.ignored, copy))
                            for copy in ("cls.predictions.decoder.{p}", "lm_head.decoder.{p}"))
 
 
-def words(root: str) -> Callable[[c.Transformer], tuple[Rule, ...]]:
-    """Return the names of BERT's language head below `root`."""
-    return language_rules(f"{root}.transform.dense", f"{root}.transform.LayerNorm", f"{root}.decoder",
+def words(root: str, *more: Rule) -> Callable[[c.Transformer], tuple[Rule, ...]]:
+    """Return the names of BERT's language head below `root`, and of what a class has next to it."""
+    return language_rules(f"{root}.transform.dense", f"{root}.transform.LayerNorm", f"{root}.decoder", *more,
                           bias=f"{root}.bias")
 
 
 WORDS = words("cls.predictions")
+SENTENCE = "cls.seq_relationship"
+BOTH = words("cls.predictions", Rule("head.sentence.{p}", f"{SENTENCE}.{{p}}"))
+"""The names of the two pretraining heads."""
 ROBERTA_WORDS = language_rules("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", bias="lm_head.bias")
 
 

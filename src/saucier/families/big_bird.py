@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import DROPOUT, TIED, encoder_classes, fixed_key, head_class, keep_all
+from saucier.checkpoints.classes import DROPOUT, TIED, encoder_classes, fixed_key, head_class, keep_all, keep_language
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import as_decoder, as_encoder
+from saucier.checkpoints.trees import as_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
 from saucier.config.questions import list_terms
 from saucier.config.visibility import build_bigbird_visibility
 from saucier.families import bert_lineage
-from saucier.families.bert import bert, both
+from saucier.families.bert import bert
 
 
 def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50358, length: int = 4096,
@@ -24,15 +24,15 @@ def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 
     and no attention weights in long inputs; here dropout stands where BERT has it.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    tree = put(tree, f"{BLOCK}.0.inner.visibility", visibility or build_bigbird_visibility(64, 3, length))
-    return put(tree, f"{BLOCK}.1.inner.activation", "gelu_tanh")  # type: ignore[no-any-return]
+    return put(tree, {f"{BLOCK}.0.inner.visibility": visibility or build_bigbird_visibility(64, 3, length),
+                      f"{BLOCK}.1.inner.activation": "gelu_tanh"})
 
 
 def from_fields(dim: int, *, sparse: bool, block: int, drawn: int, length: int, scaled: bool) -> c.Transformer:
     """The family by its published fields."""
     tree = big_bird(dim, length=length, visibility=build_bigbird_visibility(block, drawn, length) if sparse
                     else c.Full())
-    return tree.model_copy(update={"embed": tree.embed.model_copy(update={"scale": dim**0.5 if scaled else 1.0})})
+    return put(tree, {"embed.scale": dim**0.5 if scaled else 1.0})
 
 
 def drawn_blocks(tree: c.Transformer) -> int | None:
@@ -49,21 +49,6 @@ def block_size(tree: c.Transformer) -> int | None:
 
 
 BLOCK = "encoder.layers.block.sublayers"
-KEYS = bert_lineage.keys(
-    Key("attention_type", (), argument="sparse", names={"block_sparse": True, "original_full": False},
-        default="block_sparse", found=lambda tree: block_size(tree) is not None),
-    Key("block_size", (), argument="block", default=64, found=block_size),
-    Key("num_random_blocks", (), argument="drawn", default=3, found=drawn_blocks),
-    Key("rescale_embeddings", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
-    Key("use_bias", (f"{BLOCK}.0.inner.projection.bias",), default=True),
-    arguments=("dim", "length"), transform="head.language.transform",
-    max_position_embeddings=("length", 4096), hidden_act=("activation", "gelu_new"))
-NAMES = replace(bert_lineage.BERT_BODY, outside={**bert_lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"})
-
-
-def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The language head; the pooler stays, as published files hold it."""
-    return tree.model_copy(update={"head": tree.language_head})
 
 
 def keep_pooler(published: Published) -> Published:
@@ -76,10 +61,8 @@ def keep_pooler(published: Published) -> Published:
 
 def with_questions(tree: c.Transformer, document: Document) -> c.Transformer:
     """The head for answers; the segments tell question and text apart."""
-    assert isinstance(tree.embed.segments, c.SegmentTable), "as the family's function says"
-    segments = tree.embed.segments.model_copy(update={"otherwise": c.AfterToken(token=0)})
-    embed = tree.embed.model_copy(update={"segments": segments})
-    return tree.model_copy(update={"embed": embed, "pooler": None, "head": c.QuestionSpanHead(hidden=1, separator=0)})
+    return put(tree, {"embed.segments.otherwise": c.AfterToken(token=0), "pooler": None,
+                      "head": c.QuestionSpanHead(hidden=1, separator=0)})
 
 
 def activation(*paths: str) -> Key:
@@ -96,19 +79,30 @@ USUAL = {name: replace(published, keys=(READS, *published.keys))
          for name, published in encoder_classes("BigBird", bert_lineage.WORDS, bert_lineage.labelled_first(
              "gelu", activation("head.transform.activation"), replace(DROPOUT, paths=bert_lineage.HEAD_DROPOUTS)),
                                                 dropout=DROPOUT, keep=keep_all).items()}
-CLASSES = {"BigBirdForPreTraining": Published(keep_all, both, (READS, TIED)),
-           **{name: keep_pooler(published) for name, published in USUAL.items()},
-           "BigBirdForMaskedLM": Published(keep_language, bert_lineage.WORDS, (READS, TIED)),
-           "BigBirdForCausalLM": keep_pooler(Published(
-               as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=as_encoder)),
-           "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
-           "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
-               READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
-               Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
-               activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
-           "BigBirdModel": USUAL["BigBirdModel"]}
 BIG_BIRD_LAYOUT = Layout(
-    "big_bird", from_fields, KEYS, NAMES, CLASSES, "bert.", fixed={"add_cross_attention": False},
+    "big_bird", from_fields,
+    keys=bert_lineage.keys(
+        Key("attention_type", (), argument="sparse", names={"block_sparse": True, "original_full": False},
+            default="block_sparse", found=lambda tree: block_size(tree) is not None),
+        Key("block_size", (), argument="block", default=64, found=block_size),
+        Key("num_random_blocks", (), argument="drawn", default=3, found=drawn_blocks),
+        Key("rescale_embeddings", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
+        Key("use_bias", (f"{BLOCK}.0.inner.projection.bias",), default=True),
+        arguments=("dim", "length"), transform="head.language.transform",
+        max_position_embeddings=("length", 4096), hidden_act=("activation", "gelu_new")),
+    weights=replace(bert_lineage.BERT_BODY, outside={**bert_lineage.EMBEDDINGS, "pooler.dense.{p}": "@pooler.{p}"}),
+    classes={"BigBirdForPreTraining": Published(keep_all, bert_lineage.BOTH, (READS, TIED)),
+             **{name: keep_pooler(published) for name, published in USUAL.items()},
+             "BigBirdForMaskedLM": keep_pooler(Published(keep_language, bert_lineage.WORDS, (READS, TIED))),
+             "BigBirdForCausalLM": keep_pooler(Published(
+                 as_decoder, bert_lineage.WORDS, (WRITES, FULL_ONLY, TIED), undo=move_to_encoder)),
+             "BigBirdForMultipleChoice": head_class(c.ChoiceHead(), keys=(READS, bert_lineage.HEAD_DROPOUT)),
+             "BigBirdForQuestionAnswering": Published(with_questions, ANSWER_RULES, (
+                 READS, Key("sep_token_id", ("head.separator", "embed.segments.otherwise.token"), default=66),
+                 Key("intermediate_size", ("head.hidden",)), Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
+                 activation("head.activation"), bert_lineage.HEAD_DROPOUT)),
+             "BigBirdModel": USUAL["BigBirdModel"]},
+    base="bert.", fixed={"add_cross_attention": False},
     free=frozenset({"tie_word_embeddings", "position_embedding_type", "is_decoder", "block_size", "num_random_blocks"}),
 )
 """The published cross-attention reads the keys of the self-attention from the cache too: it is refused."""

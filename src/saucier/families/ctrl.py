@@ -28,26 +28,26 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
                                               dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
 
 
-KEYS = (
-    *make_keys("decoder", {
-        "n_embd": ("dim", 1280), "n_layer": ("layers", 48), "n_head": ("heads", 16), "dff": ("hidden", 8192),
-        "vocab_size": ("vocab", 246534), "n_positions": ("length", 256), "resid_pdrop": ("dropout", 0.1),
-        "embd_pdrop": ("embed_dropout", 0.1), "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
-    Key("layer_norm_epsilon", ("decoder.final_norm.eps",), default=1e-6),
-)
-NAMES = NameTable(
-    {"embed.tokens.weight": "@w.weight", "decoder.final_norm.{p}": "@layernorm.{p}"},
-    "@h.{i}.",
-    {"attention.norm": "layernorm1", "attention.inner.out": "multi_head_attention.dense",
-     "feed_forward.norm": "layernorm2", "feed_forward.inner.up": "ffn.0", "feed_forward.inner.down": "ffn.2"},
-    {"attention.inner.qkv": ("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv")},
-    ignored=("lm_head.weight", "@pos_encoding"),
-)
 TEXT = head_class(c.ClassificationHead(pick=c.LastToken(), bias=False), keys=(LABELS, PADDING))
 CTRL_LAYOUT = Layout(
-    "ctrl", ctrl, KEYS, NAMES,
-    {"CTRLLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_head.{p}"),)),
-     "CTRLForSequenceClassification": TEXT, "CTRLModel": BARE},
-    "transformer.", free=FREE_SUMMARY_FIELDS | {"attn_pdrop", "n_ctx", "from_tf"},
+    "ctrl", ctrl,
+    keys=(
+        *make_keys("decoder", {
+            "n_embd": ("dim", 1280), "n_layer": ("layers", 48), "n_head": ("heads", 16), "dff": ("hidden", 8192),
+            "vocab_size": ("vocab", 246534), "n_positions": ("length", 256), "resid_pdrop": ("dropout", 0.1),
+            "embd_pdrop": ("embed_dropout", 0.1), "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
+        Key("layer_norm_epsilon", ("decoder.final_norm.eps",), default=1e-6),
+    ),
+    weights=NameTable(
+        {"embed.tokens.weight": "@w.weight", "decoder.final_norm.{p}": "@layernorm.{p}"},
+        "@h.{i}.",
+        {"attention.norm": "layernorm1", "attention.inner.out": "multi_head_attention.dense",
+         "feed_forward.norm": "layernorm2", "feed_forward.inner.up": "ffn.0", "feed_forward.inner.down": "ffn.2"},
+        {"attention.inner.qkv": ("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv")},
+        ignored=("lm_head.weight", "@pos_encoding"),
+    ),
+    classes={"CTRLLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_head.{p}"),)),
+             "CTRLForSequenceClassification": TEXT, "CTRLModel": BARE},
+    base="transformer.", free=FREE_SUMMARY_FIELDS | {"attn_pdrop", "n_ctx", "from_tf"},
 )
 """The published class never reads `attn_pdrop`."""

@@ -5,14 +5,13 @@ maps shared with the content's.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints.classes import drop_classes
-from saucier.checkpoints.fields import first_attention, put
+from saucier.checkpoints.fields import first_attention
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Concat, HeadByHead
+from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Rules
 from saucier.families.deberta_lineage import (
     FREE,
     KEYS,
@@ -22,11 +21,10 @@ from saucier.families.deberta_lineage import (
     THEIRS,
     V2_KEYS,
     V2_NAMES,
-    attention,
-    body,
     choose_spelling,
     classes,
     encoder,
+    from_fields,
     normalize_fields,
 )
 
@@ -52,16 +50,6 @@ def deberta(
                    hidden=hidden or 4 * dim, dropout=dropout)
 
 
-def v1_from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...],
-                   **rest: Any) -> c.Transformer:
-    """DeBERTa's first version by the published fields."""
-    length = rest["length"]
-    distances = c.Disentangled(
-        distances=c.ExactDistances(reach=reach if reach > 0 else length), maps=c.OwnMaps(key_bias=False),
-        content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
-    return body(attention(dim, heads, terms, distances, key_bias=False), dim, **rest)
-
-
 def v1_weights(tree: c.Transformer) -> Rules:
     """The names of the first version's body."""
     heads = first_attention(tree).projection.heads
@@ -73,7 +61,8 @@ def v1_weights(tree: c.Transformer) -> Rules:
 
 
 DEBERTA_LAYOUT = Layout(
-    "deberta", v1_from_fields, KEYS, v1_weights, drop_classes(classes("Deberta"), "ForMultipleChoice"), "deberta.",
+    "deberta", partial(from_fields, key_bias=False), KEYS, v1_weights,
+    drop_classes(classes("Deberta"), "ForMultipleChoice"), "deberta.",
     fixed={"talking_head": False}, free=FREE, obeyed=OBEYED, normalize=normalize_fields, choose_layout=choose_spelling)
 
 
@@ -98,19 +87,5 @@ def deberta_v2(
     return encoder(dim, layers, attention, vocab=vocab, hidden=hidden or 4 * dim, dropout=dropout)
 
 
-def v2_from_fields(dim: int, *, heads: int, relative: bool, reach: int, terms: tuple[str, ...], convolution: int,
-                   **rest: Any) -> c.Transformer:
-    """The later versions by the published fields."""
-    buckets, shared, normed = (rest.pop(name) for name in ("buckets", "shared", "normed"))
-    reach = reach if reach > 0 else rest["length"]
-    distances = c.Disentangled(
-        distances=c.LogDistances(buckets=buckets, reach=reach) if buckets > 0 else c.ExactDistances(reach=reach),
-        maps=c.SharedMaps() if shared else c.OwnMaps(), norm=c.LayerNorm() if normed else None,
-        content_to_position="c2p" in terms, position_to_content="p2c" in terms) if relative else None
-    tree = body(attention(dim, heads, terms, distances, key_bias=True), dim, **rest)
-    made: c.Transformer = put(tree, "encoder.convolution", c.Convolution(size=convolution) if convolution > 0 else None)
-    return made
-
-
-DEBERTA_V2_LAYOUT = Layout("deberta-v2", v2_from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
+DEBERTA_V2_LAYOUT = Layout("deberta-v2", from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",
                            free=FREE, obeyed=OBEYED, normalize=normalize_fields, choose_layout=choose_spelling)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from saucier import config as c
 from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, kind_key, look_up
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, kind_key, look_up, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule
 from saucier.errors import InputError
@@ -26,26 +27,29 @@ def encoder(dim: int, layers: int, attention: c.SelfAttention, *, vocab: int, hi
                                 head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 
-def body(attention: c.SelfAttention, dim: int, *, biased: bool, length: int, segments: int,
-         width: int) -> c.Transformer:
-    """The encoder around this attention, by the published fields of its embedding."""
-    tree = encoder(dim, 1, attention, vocab=1, hidden=1, dropout=0.0)
-    narrow = width != dim
-    embed = tree.embed.model_copy(update={
-        "positions": c.Learned(length=length) if biased else c.NoPositions(),
-        "segments": c.SegmentTable(count=segments) if segments else None,
-        "projection": c.ProjectNarrow(kind="sum", width=width, bias=False) if narrow else None})
-    transform = c.Transform(width=width if narrow else None, norm=c.LayerNorm())
-    head = c.LanguageHead(bias=True, transform=transform)
-    return tree.model_copy(update={"embed": embed, "head": head})
+def from_fields(dim: int, *, heads: int, key_bias: bool = True, **given: Any) -> c.Transformer:
+    """The family by its published fields; those that only later versions have may be missing.
 
-
-def attention(width: int, heads: int, terms: tuple[str, ...], positions: c.Disentangled | None, *,
-              key_bias: bool) -> c.SelfAttention:
-    """The attention by the published fields; their scale counts the terms, with or without positions."""
-    scale = ((1 + len(terms)) * (width // heads)) ** -0.5 if positions is None and terms else None
-    projection = c.Projection(heads=heads, key_bias=key_bias, scale=scale)
-    return c.SelfAttention(projection=projection, positions=positions or c.NoPositions())
+    The scale of the scores counts the terms, with or without positions.
+    """
+    terms, width, length = given["terms"], given["width"], given["length"]
+    reach = given["reach"] if given["reach"] > 0 else length
+    buckets, convolution = given.get("buckets", 0), given.get("convolution", 0)
+    positions = c.Disentangled(
+        distances=c.LogDistances(buckets=buckets, reach=reach) if buckets > 0 else c.ExactDistances(reach=reach),
+        maps=c.SharedMaps() if given.get("shared") else c.OwnMaps(key_bias=key_bias),
+        norm=c.LayerNorm() if given.get("normed") else None, content_to_position="c2p" in terms,
+        position_to_content="p2c" in terms) if given["relative"] else c.NoPositions()
+    scale = ((1 + len(terms)) * (dim // heads)) ** -0.5 if terms and not given["relative"] else None
+    attention = c.SelfAttention(projection=c.Projection(heads=heads, key_bias=key_bias, scale=scale),
+                                positions=positions)
+    transform = c.Transform(width=width if width != dim else None, norm=c.LayerNorm())
+    return put(encoder(dim, 1, attention, vocab=1, hidden=1, dropout=0.0), {
+        "embed.positions": c.Learned(length=length) if given["biased"] else c.NoPositions(),
+        "embed.segments": c.SegmentTable(count=given["segments"]) if given["segments"] else None,
+        "embed.projection": c.ProjectNarrow(kind="sum", width=width, bias=False) if width != dim else None,
+        "encoder.convolution": c.Convolution(size=convolution) if convolution > 0 else None,
+        "head": c.LanguageHead(bias=True, transform=transform)})
 
 
 def terms_of(tree: c.Transformer) -> tuple[str, ...]:

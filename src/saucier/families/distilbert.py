@@ -32,51 +32,48 @@ def distilbert(
     )
 
 
-FEED_FORWARD = "encoder.layers.block.sublayers.1"
-KEYS = (
-    *make_keys("encoder", {
-        "dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None), "hidden_dim": ("hidden", None),
-        "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
-        "activation": ("activation", "gelu"), "attention_dropout": ("attention_dropout", 0.1)},
-               also={"activation": ("head.transform.activation",)}),
-    Key("dropout", ("embed.dropout", f"{FEED_FORWARD}.dropout"), default=0.1),
-)
-NAMES = NameTable(
-    {"embed.tokens.weight": "@embeddings.word_embeddings.weight", "embed.norm.{p}": "@embeddings.LayerNorm.{p}",
-     "embed.positions.weight": "@embeddings.position_embeddings.weight"},
-    "@transformer.layer.{i}.",
-    {"attention.inner.out": "attention.out_lin", "attention.norm": "sa_layer_norm", "feed_forward.inner.up": "ffn.lin1",
-     "feed_forward.inner.down": "ffn.lin2", "feed_forward.norm": "output_layer_norm"},
-    {"attention.inner.qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin")},
-    ignored=("@embeddings.position_ids",),
-)
-
-
 def dropped(field: str, default: float) -> Key:
     """The dropout before a head's output map, by its published field."""
     return Key(field, ("head.dropout",), default=default)
 
 
 FIRST, DENSE = c.PickVector(kind="first"), c.Transform(activation="relu")
-CLASSES = {"DistilBertForMaskedLM": Published(WHOLE.keep,
-                                              language_rules("vocab_transform", "vocab_layer_norm", "vocab_projector"),
-                                              (TIED,)),
-           "DistilBertForSequenceClassification": head_class(c.ClassificationHead(pick=FIRST, transform=DENSE),
-                                                             dense="pre_classifier",
-                                                             keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
-           "DistilBertForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
-           "DistilBertForQuestionAnswering": head_class(c.SpanHead(), "qa_outputs",
-                                                        keys=(dropped("qa_dropout", 0.1),)),
-           "DistilBertForMultipleChoice": head_class(c.ChoiceHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
-                                                     keys=(dropped("seq_classif_dropout", 0.2),)),
-           "DistilBertModel": BARE,}
 DISTILBERT_LAYOUT = Layout(
-    "distilbert",
-    distilbert,
-    KEYS,
-    NAMES,
-    CLASSES,
-    "distilbert.",
+    "distilbert", distilbert,
+    keys=(
+        *make_keys("encoder", {
+            "dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
+            "hidden_dim": ("hidden", None),
+            "vocab_size": ("vocab", None), "max_position_embeddings": ("length", None),
+            "activation": ("activation", "gelu"), "attention_dropout": ("attention_dropout", 0.1)},
+                   also={"activation": ("head.transform.activation",)}),
+        Key("dropout", ("embed.dropout", "encoder.layers.block.sublayers.1.dropout"), default=0.1),
+    ),
+    weights=NameTable(
+        {"embed.tokens.weight": "@embeddings.word_embeddings.weight", "embed.norm.{p}": "@embeddings.LayerNorm.{p}",
+         "embed.positions.weight": "@embeddings.position_embeddings.weight"},
+        "@transformer.layer.{i}.",
+        {"attention.inner.out": "attention.out_lin", "attention.norm": "sa_layer_norm",
+         "feed_forward.inner.up": "ffn.lin1",
+         "feed_forward.inner.down": "ffn.lin2", "feed_forward.norm": "output_layer_norm"},
+        {"attention.inner.qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin")},
+        ignored=("@embeddings.position_ids",),
+    ),
+    classes={"DistilBertForMaskedLM": Published(WHOLE.keep,
+                                                language_rules("vocab_transform", "vocab_layer_norm",
+                                                               "vocab_projector"),
+                                                (TIED,)),
+             "DistilBertForSequenceClassification": head_class(c.ClassificationHead(pick=FIRST, transform=DENSE),
+                                                               dense="pre_classifier",
+                                                               keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
+             "DistilBertForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
+             "DistilBertForQuestionAnswering": head_class(c.SpanHead(), "qa_outputs",
+                                                          keys=(dropped("qa_dropout", 0.1),)),
+             "DistilBertForMultipleChoice": head_class(c.ChoiceHead(pick=FIRST, transform=DENSE),
+                                                       dense="pre_classifier",
+                                                       keys=(dropped("seq_classif_dropout", 0.2),)),
+             "DistilBertModel": BARE,},
+    base="distilbert.",
     free=frozenset({"tie_word_embeddings", "seq_classif_dropout", "qa_dropout", "sinusoidal_pos_embds",
                     "tie_weights_"}),
 )

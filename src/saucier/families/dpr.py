@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.classes import keep_all
-from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.fields import Document, Key, look_up, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
@@ -27,9 +27,9 @@ def dpr(
     Source: Karpukhin et al. 2020, §3, arXiv:2004.04906.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    embed = tree.embed.model_copy(update={"padding": 0})  # padding is told by its id, where the batch gives no mask
-    head = c.EmbeddingHead(pooling=(c.Pooling(kind="first"),), maps=mapped(width or 0), normalize=False)
-    return tree.model_copy(update={"embed": embed, "pooler": None, "head": head})
+    head = c.EmbeddingHead(pooling=(c.PickVector(kind="first"),), maps=mapped(width or 0), normalize=False)
+    # padding is told by its id, where the batch gives no mask
+    return put(tree, {"embed.padding": 0, "pooler": None, "head": head})
 
 
 def mapped(width: int) -> tuple[c.DenseMap, ...]:
@@ -39,9 +39,8 @@ def mapped(width: int) -> tuple[c.DenseMap, ...]:
 
 def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
     """The body of the reader, which takes all tokens as of the first segment, and its three logits."""
-    assert isinstance(tree.embed.segments, c.SegmentTable), "as the family's function says"
-    embed = tree.embed.model_copy(update={"segments": c.FirstSegment(count=tree.embed.segments.count), "padding": None})
-    return tree.model_copy(update={"embed": embed, "head": c.ReaderHead()})
+    return put(tree, {"embed.segments": c.FirstSegment(count=look_up(tree, "embed.segments.count")),
+                      "embed.padding": None, "head": c.ReaderHead()})
 
 
 ENCODER_KEYS = (
@@ -58,20 +57,18 @@ def encoder(name: str) -> Published:
     return Published(keep_all, (rule,), ENCODER_KEYS, base=f"{name}.bert_model.")
 
 
-CLASSES = {
-    "DPRQuestionEncoder": encoder("question_encoder"),
-    "DPRContextEncoder": encoder("ctx_encoder"),
-    "DPRReader": Published(keep_reader, (Rule("head.output.{p}", "span_predictor.qa_outputs.{p}"),
-                                         Rule("head.relevance.{p}", "span_predictor.qa_classifier.{p}")),
-                           (NO_PROJECTION,), base="span_predictor.encoder.bert_model."),
-}
 DPR_LAYOUT = Layout(
-    "dpr",
-    dpr,
-    bert_lineage.keys(),
-    bert_lineage.BODY,
-    CLASSES,
-    "question_encoder.bert_model.",
+    "dpr", dpr,
+    keys=bert_lineage.keys(),
+    weights=bert_lineage.BODY,
+    classes={
+        "DPRQuestionEncoder": encoder("question_encoder"),
+        "DPRContextEncoder": encoder("ctx_encoder"),
+        "DPRReader": Published(keep_reader, (Rule("head.output.{p}", "span_predictor.qa_outputs.{p}"),
+                                             Rule("head.relevance.{p}", "span_predictor.qa_classifier.{p}")),
+                               (NO_PROJECTION,), base="span_predictor.encoder.bert_model."),
+    },
+    base="question_encoder.bert_model.",
     fixed={"add_cross_attention": False, "is_decoder": False, "position_embedding_type": "absolute"},
     free=frozenset({"tie_word_embeddings", "projection_dim"}),
 )

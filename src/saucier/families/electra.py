@@ -13,7 +13,7 @@ from saucier.checkpoints.classes import (
     summary_class,
     with_head,
 )
-from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
@@ -70,16 +70,10 @@ def table_width(tree: c.Transformer) -> int:
     return tree.embed.widths(tree.dim)[0]
 
 
-KEYS = bert_lineage.keys(
-    bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
-    Key("embedding_size", ("embed.projection.width",), default=128, found=table_width),
-    transform="head.transform")
-
-
 def settled(tree: c.Transformer) -> c.Transformer:
     """Leave the map after the embedding out where it would change no width, and decoders in their place."""
-    if tree.embed.projection is not None and tree.embed.widths(tree.dim)[0] == tree.dim:
-        tree = tree.model_copy(update={"embed": tree.embed.model_copy(update={"projection": None})})
+    if tree.embed.projection is not None and table_width(tree) == tree.dim:
+        tree = put(tree, {"embed.projection": None})
     return move_to_decoder(tree)
 
 
@@ -89,20 +83,18 @@ DISCRIMINATOR = (
     Rule("head.output.{p}", "discriminator_predictions.dense_prediction.{p}"),
 )
 WRITER = Published(with_head(generating), words, (TIED,))
-CLASSES = {"ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
-           **encoder_classes("Electra", words, bert_lineage.labelled_first("gelu", bert_lineage.CLASSIFIER),
-                             dropout=bert_lineage.CLASSIFIER), "ElectraForMaskedLM": WRITER,
-           "ElectraForCausalLM": WRITER, "ElectraForMultipleChoice": summary_class(c.ChoiceHead(), kind="first",
-                                                                                   activation="gelu"),}
 ELECTRA_LAYOUT = Layout(
-    "electra",
-    bert_lineage.positioned(electra),
-    KEYS,
-    bert_lineage.BODY,
-    CLASSES,
-    "electra.",
-    free=SUMMARY_FIELDS | {"tie_word_embeddings"},
-    normalize=name_null_activation,
-    finish=settled,
+    "electra", bert_lineage.positioned(electra),
+    keys=bert_lineage.keys(
+        bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED,
+        Key("embedding_size", ("embed.projection.width",), default=128, found=table_width),
+        transform="head.transform"),
+    weights=bert_lineage.BODY,
+    classes={"ElectraForPreTraining": Published(keep_all, DISCRIMINATOR),
+             **encoder_classes("Electra", words, bert_lineage.labelled_first("gelu", bert_lineage.CLASSIFIER),
+                               dropout=bert_lineage.CLASSIFIER), "ElectraForMaskedLM": WRITER,
+             "ElectraForCausalLM": WRITER, "ElectraForMultipleChoice": summary_class(c.ChoiceHead(), kind="first",
+                                                                                     activation="gelu"),},
+    base="electra.", free=SUMMARY_FIELDS | {"tie_word_embeddings"}, normalize=name_null_activation, finish=settled,
     undo=move_to_encoder,
 )

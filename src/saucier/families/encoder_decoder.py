@@ -9,10 +9,10 @@ from saucier.checkpoints.fields import Document, look_up, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import (
     add_cross_attention,
+    as_decoder,
     has_cross_attention,
     join_sides,
     make_pair_rules,
-    move_to_decoder,
     move_to_encoder,
     side_key,
     take_decoder,
@@ -55,9 +55,7 @@ def bert2bert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
               hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
     """BERT2BERT: a BERT that reads, and one that writes. Source: Rothe et al. 2020, §2 and §3, arXiv:1907.12461."""
     reads = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    writes = add_cross_attention(reads).model_copy(update={"pooler": None, "head": reads.language_head})
-    seen: c.Transformer = put(writes, "encoder.layers.block.sublayers.0.inner.visibility", c.Causal())
-    return join_sides(reads, move_to_decoder(seen))
+    return join_sides(reads, as_decoder(add_cross_attention(reads)))
 
 
 def spelled(layout: Layout, document: Document) -> Layout:
@@ -111,5 +109,4 @@ def written_by(tree: c.Transformer) -> c.Transformer:
                          remedy="give a model like BERT or GPT-2")
     head = tree.language_head or c.LanguageHead(bias=True)
     crossing = alone if has_cross_attention(alone) else add_cross_attention(alone)
-    seen: c.Transformer = put(crossing, "encoder.layers.block.sublayers.0.inner.visibility", c.Causal())
-    return move_to_decoder(seen.model_copy(update={"head": head, "pooler": None}))
+    return as_decoder(put(crossing, {"head": head}))

@@ -8,7 +8,6 @@ from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import NameTable
 from saucier.families import bert_lineage
-from saucier.families.bert import SENTENCE, both
 
 
 def fnet(
@@ -36,22 +35,24 @@ def fnet(
         head=c.PretrainingHead(language=c.LanguageHead(bias=True, transform=transform)))
 
 
-HEAD = "head.language.transform"
-KEYS = bert_lineage.keys(
-    Key("hidden_size", ("dim", "embed.projection.width")),
-    Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
-    drop=("num_attention_heads", "attention_probs_dropout_prob"), transform=HEAD,
-    type_vocab_size=("segments", 4), hidden_act=("activation", "gelu_new"))
-NAMES = NameTable({**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
-                   "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
-                  {**bert_lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"},
-                  ignored=bert_lineage.BERT_BODY.ignored)
 FNET_LAYOUT = Layout(
-    "fnet", fnet, KEYS, NAMES, {
-        "FNetForPreTraining": Published(keep_all, both, (TIED,)),
-        "FNetForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+    "fnet", fnet,
+    keys=bert_lineage.keys(
+        Key("hidden_size", ("dim", "embed.projection.width")),
+        Key("hidden_dropout_prob", ("encoder.layers.block.sublayers.1.dropout", "embed.dropout"), default=0.1),
+        drop=("num_attention_heads", "attention_probs_dropout_prob"), transform="head.language.transform",
+        type_vocab_size=("segments", 4), hidden_act=("activation", "gelu_new")),
+    weights=NameTable({**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
+                       "embed.project.{p}": "@embeddings.projection.{p}"}, "@encoder.layer.{i}.",
+                      {**bert_lineage.FEED_FORWARD, "fourier.norm": "fourier.output.LayerNorm"},
+                      ignored=bert_lineage.BERT_BODY.ignored),
+    classes={
+        "FNetForPreTraining": Published(keep_all, bert_lineage.BOTH, (TIED,)),
+        "FNetForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
         **encoder_classes("FNet", bert_lineage.WORDS,
                           head_class(c.ClassificationHead(), keys=(LABELS, bert_lineage.HEAD_DROPOUT)),
                           dropout=bert_lineage.HEAD_DROPOUT),
-    }, "fnet.", fixed={"use_tpu_fourier_optimizations": False},
-    free=frozenset({"tie_word_embeddings", "tpu_short_seq_length"}))
+    },
+    base="fnet.", fixed={"use_tpu_fourier_optimizations": False},
+    free=frozenset({"tie_word_embeddings", "tpu_short_seq_length"}),
+)

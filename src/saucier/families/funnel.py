@@ -6,11 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, TIED, head_class, keep_all
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, TIED, head_class, keep_all, with_head
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import Rule, Rules, module_rules
-from saucier.checkpoints.weight_operations import Concat, PerHead, ZeroRow
+from saucier.checkpoints.weight_names import Concat, PerHead, Rule, Rules, ZeroRow, module_rules
 from saucier.families.electra import DISCRIMINATOR
 
 
@@ -32,24 +31,6 @@ def funnel(dim: int = 768, sizes: tuple[int, ...] = (4, 4, 4), *, heads: int = 1
 
 LAYERS = "encoder.layers"
 POSITIONS = f"{LAYERS}.block.sublayers.0.inner.positions"
-KEYS = (
-    *make_keys("encoder", {
-        "d_model": ("dim", 768), "n_head": ("heads", 12), "d_head": ("head_dim", 64), "d_inner": ("hidden", 3072),
-        "hidden_act": ("activation", "gelu_new"), "hidden_dropout": ("embed_dropout dropout", 0.1),
-        "attention_dropout": ("attention_dropout", 0.1), "layer_norm_eps": ("eps", 1e-9),
-        "vocab_size": ("vocab", 30522)},
-        also={"activation": ("head.transform.activation",), "dropout": (f"{POSITIONS}.dropout",)}),
-    Key("activation_dropout", (f"{LAYERS}.block.sublayers.1.inner.dropout",), default=0.0),
-    Key("block_sizes", (f"{LAYERS}.sizes",), default=(4, 4, 4), ours=tuple, theirs=list),
-    Key("block_repeats", (f"{LAYERS}.repeats",), ours=tuple, theirs=list,
-        default=lambda document: (1,) * len(document.get("block_sizes", (4, 4, 4)))),
-    Key("num_decoder_layers", (f"{LAYERS}.after",), default=2,
-        write_nested=lambda tree, said: said if (after := look_up(tree, f"{LAYERS}.after")) is None else after),
-    Key("pooling_type", (f"{LAYERS}.pooling",), default="mean", names={"mean": "mean", "max": "max"}),
-    Key("pool_q_only", (f"{LAYERS}.query_only",), default=True),
-    Key("separate_cls", (f"{LAYERS}.separate_first", f"{POSITIONS}.separate_first"), default=True),
-    Key("truncate_seq", (f"{LAYERS}.truncate",), default=True),
-)
 
 
 def weights(tree: c.Transformer, padding: int | None = None) -> Rules:
@@ -81,7 +62,7 @@ BIASES = {"content": "r_w_bias", "place": "r_r_bias", "segment_bias": "r_s_bias"
 
 def keep_pooled(tree: c.Transformer, document: Document) -> c.Transformer:
     """The encoder without the way back to the full length."""
-    return put(tree.model_copy(update={"head": None}), f"{LAYERS}.after", None)  # type: ignore[no-any-return]
+    return put(tree, {"head": None, f"{LAYERS}.after": None})
 
 
 def label_pooled(head: c.ClassificationHead | c.ChoiceHead, *keys: Key) -> Published:
@@ -92,16 +73,39 @@ def label_pooled(head: c.ClassificationHead | c.ChoiceHead, *keys: Key) -> Publi
 
 
 HEAD_DROPOUT, TANH = Key("hidden_dropout", ("head.dropout",), default=0.1), c.Transform(activation="tanh")
-FUNNEL_LAYOUT = Layout("funnel", funnel, KEYS, weights, {
-    "FunnelForPreTraining": Published(keep_all, DISCRIMINATOR),
-    "FunnelForMaskedLM": Published(lambda tree, document: tree.model_copy(update={"head": c.LanguageHead(bias=True)}),
-                                   (Rule("head.{p}", "lm_head.{p}"),), (TIED,)),
-    "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=c.PickVector(kind="first"),
-                                                                         transform=TANH), LABELS),
-    "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=c.PickVector(kind="first"), transform=TANH)),
-    "FunnelForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, HEAD_DROPOUT)),
-    "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
-}, "funnel.", fixed={"attention_type": "relative_shift"}, free=frozenset({
-    "initializer_std", "tie_word_embeddings", "max_position_embeddings", "type_vocab_size"}),
+FUNNEL_LAYOUT = Layout(
+    "funnel", funnel,
+    keys=(
+        *make_keys("encoder", {
+            "d_model": ("dim", 768), "n_head": ("heads", 12), "d_head": ("head_dim", 64), "d_inner": ("hidden", 3072),
+            "hidden_act": ("activation", "gelu_new"), "hidden_dropout": ("embed_dropout dropout", 0.1),
+            "attention_dropout": ("attention_dropout", 0.1), "layer_norm_eps": ("eps", 1e-9),
+            "vocab_size": ("vocab", 30522)},
+            also={"activation": ("head.transform.activation",), "dropout": (f"{POSITIONS}.dropout",)}),
+        Key("activation_dropout", (f"{LAYERS}.block.sublayers.1.inner.dropout",), default=0.0),
+        Key("block_sizes", (f"{LAYERS}.sizes",), default=(4, 4, 4), ours=tuple, theirs=list),
+        Key("block_repeats", (f"{LAYERS}.repeats",), ours=tuple, theirs=list,
+            default=lambda document: (1,) * len(document.get("block_sizes", (4, 4, 4)))),
+        Key("num_decoder_layers", (f"{LAYERS}.after",), default=2,
+            write_nested=lambda tree, said: said if (after := look_up(tree, f"{LAYERS}.after")) is None else after),
+        Key("pooling_type", (f"{LAYERS}.pooling",), default="mean", names={"mean": "mean", "max": "max"}),
+        Key("pool_q_only", (f"{LAYERS}.query_only",), default=True),
+        Key("separate_cls", (f"{LAYERS}.separate_first", f"{POSITIONS}.separate_first"), default=True),
+        Key("truncate_seq", (f"{LAYERS}.truncate",), default=True),
+    ),
+    weights=weights,
+    classes={
+        "FunnelForPreTraining": Published(keep_all, DISCRIMINATOR),
+        "FunnelForMaskedLM": Published(with_head(c.LanguageHead(bias=True)), (Rule("head.{p}", "lm_head.{p}"),),
+                                       (TIED,)),
+        "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=c.PickVector(kind="first"), transform=TANH), LABELS),
+        "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=c.PickVector(kind="first"), transform=TANH)),
+        "FunnelForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, HEAD_DROPOUT)),
+        "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
+    },
+    base="funnel.", fixed={"attention_type": "relative_shift"},
+    free=frozenset({
+        "initializer_std", "tie_word_embeddings", "max_position_embeddings", "type_vocab_size"}),
     choose_layout=lambda layout, document: replace(
-        layout, weights=partial(weights, padding=document.get("pad_token_id"))))
+        layout, weights=partial(weights, padding=document.get("pad_token_id"))),
+)

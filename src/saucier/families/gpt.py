@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes, dr
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import NormPlacement, repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Transpose
+from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Transpose
 
 
 def gpt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 40478, length: int = 512,
@@ -43,11 +42,6 @@ FIELDS = {
     "tie_word_embeddings": ("tied", True), "n_embd": ("dim", 768), "n_head": ("heads", 12),
 }
 """Fields of both generations, with the defaults of the first."""
-KEYS = (
-    *make_keys("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
-    Key("afn", ("decoder.layers.block.sublayers.1.inner.activation",), default="gelu",
-        names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
-)
 SUMMARY = (
     Key("summary_first_dropout", ("head.choice.dropout",), default=0.1),
     Key("summary_activation", ("head.choice.activation",), nullable=True, default=None,
@@ -94,9 +88,15 @@ def one_head(tree: c.Transformer) -> c.Transformer:
 DOUBLE = replace(head_class(two_heads, keys=SUMMARY), undo=one_head, rules=(
     Rule("head.language.weight", "lm_head.weight"),
     Rule("head.choice.output.{p}", "multiple_choice_head.summary.{p}")))
-CLASSES = drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
-                       "ForQuestionAnswering")
 GPT_LAYOUT = Layout(
-    "openai-gpt", gpt, KEYS, lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
-    {**CLASSES, "OpenAIGPTDoubleHeadsModel": DOUBLE}, "transformer.", free=FREE,
+    "openai-gpt", gpt,
+    keys=(
+        *make_keys("decoder", {**FIELDS, "n_layer": ("layers", 12)}, arguments=("dim",)),
+        Key("afn", ("decoder.layers.block.sublayers.1.inner.activation",), default="gelu",
+            names={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}),
+    ),
+    weights=lambda tree: weights(tree, tokens="tokens_embed", positions="positions_embed"),
+    classes={**drop_classes(decoder_classes("OpenAIGPT", language="LMHeadModel"), "ForTokenClassification",
+                            "ForQuestionAnswering"), "OpenAIGPTDoubleHeadsModel": DOUBLE},
+    base="transformer.", free=FREE,
 )

@@ -21,7 +21,7 @@ def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 5025
     Source: Radford et al. 2019, §2.3.
     """
     stack = put(decoder(layers, heads, hidden or 4 * dim, dropout, c.PreNorm),
-                "layers.block.sublayers.0.inner.visibility", visibility)
+                {"layers.block.sublayers.0.inner.visibility": visibility})
     return c.Transformer(dim=dim, embed=embedding(vocab, length, dropout), head=c.LanguageHead(), decoder=stack,
                          initialization=c.NormalInit(depth_scaled=True))
 
@@ -40,9 +40,9 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
     if scaled and not by_depth:
         return tree
     block, scale = look_up(tree, "decoder.layers.block"), (dim // heads) ** -0.5 if scaled else 1.0
-    scored = [put(block, SCALE, scale / (depth + 1)) for depth in range(layers if by_depth else 1)]
+    scored = [put(block, {SCALE: scale / (depth + 1)}) for depth in range(layers if by_depth else 1)]
     made = c.Cycle(blocks=tuple(scored), times=1) if by_depth else c.Repeat(block=scored[0], times=layers)
-    return put(tree, "decoder.layers", made)  # type: ignore[no-any-return]  # `put` gives what it is given
+    return put(tree, {"decoder.layers": made})
 
 
 def crossing_between(tree: c.Transformer) -> c.Transformer:
@@ -52,19 +52,21 @@ def crossing_between(tree: c.Transformer) -> c.Transformer:
 
 SCALE = "sublayers.0.inner.projection.scale"
 LAYERS, FEED_FORWARD = "decoder.layers", "decoder.layers.*.sublayers.1.inner"
-KEYS = (
-    *make_keys("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
-                           "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
-    Key("n_layer", (), argument="layers", default=12, found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
-    Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
-    Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
-        theirs=lambda scale: scale != 1.0),
-    Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
-        theirs=lambda layers: isinstance(layers, c.Cycle)),
-    CROSSED,
-)
 GPT2_LAYOUT = Layout(
-    "gpt2", by_fields, KEYS, lambda tree: weights(tree, tokens="wte", positions="wpe"),
-    {**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
-    "transformer.", free=FREE | {"is_decoder"}, finish=crossing_between, undo=crossing_between,
+    "gpt2", by_fields,
+    keys=(
+        *make_keys("decoder", {**FIELDS, "vocab_size": ("vocab", 50257), "n_positions": ("length", 1024),
+                               "activation_function": ("activation", "gelu_new")}, arguments=("dim", "heads")),
+        Key("n_layer", (), argument="layers", default=12,
+            found=lambda tree: tree.decoder and len(tree.decoder.blocks())),
+        Key("n_inner", (f"{FEED_FORWARD}.hidden",), default=lambda document: 4 * (document.get("n_embd") or 768)),
+        Key("scale_attn_weights", (f"{LAYERS}.*.{SCALE}",), argument="scaled", default=True, absent=True,
+            theirs=lambda scale: scale != 1.0),
+        Key("scale_attn_by_inverse_layer_idx", (LAYERS,), argument="by_depth", default=False,
+            theirs=lambda layers: isinstance(layers, c.Cycle)),
+        CROSSED,
+    ),
+    weights=lambda tree: weights(tree, tokens="wte", positions="wpe"),
+    classes={**decoder_classes("GPT2", language="LMHeadModel"), "GPT2DoubleHeadsModel": DOUBLE},
+    base="transformer.", free=FREE | {"is_decoder"}, finish=crossing_between, undo=crossing_between,
 )

@@ -45,8 +45,7 @@ def by_fields(types: list[Any], layers: int, heads: int, window: int) -> c.Trans
     if len(turns) * times != layers:
         raise ValueError(f"attention_types gives {len(turns) * times} layers, and num_layers is {layers}")
     blocks = tuple(neo_block(kind, heads=heads, hidden=1, window=window, dropout=0.0) for kind in turns)
-    made: c.Transformer = put(gpt_neo(8 * heads, 1), "decoder.layers", c.Cycle(blocks=blocks, times=times))
-    return made
+    return put(gpt_neo(8 * heads, 1), {"decoder.layers": c.Cycle(blocks=blocks, times=times)})
 
 
 def turns_of(tree: c.Transformer) -> list[Any] | None:
@@ -59,29 +58,6 @@ def turns_of(tree: c.Transformer) -> list[Any] | None:
     return [[kinds, cycle.times]]
 
 
-KEYS = (
-    Key("attention_types", (), argument="types", default=[[["global", "local"], 12]], found=turns_of),
-    Key("num_layers", (), argument="layers", default=24, found=lambda tree: len(list_attentions(tree)) or None),
-    Key("window_size", ("decoder.layers.*.sublayers.0.inner.visibility.terms.1.size",), argument="window", default=256),
-    *make_keys("decoder", {
-        "num_heads": ("heads", 16), "hidden_size": ("dim", 2048), "vocab_size": ("vocab", 50257),
-        "intermediate_size": ("hidden", lambda document: 4 * (document.get("hidden_size") or 2048)),
-        "max_position_embeddings": ("length", 2048), "activation_function": ("activation", "gelu_new"),
-        "layer_norm_epsilon": ("eps", 1e-5), "resid_dropout": ("dropout", 0.0), "embed_dropout": ("embed_dropout", 0.0),
-        "attention_dropout": ("attention_dropout", 0.0), "tie_word_embeddings": ("tied", True),
-    }, arguments=("heads",)),
-)
-NAMES = NameTable(
-    {"embed.tokens.weight": "@wte.weight", "embed.positions.weight": "@wpe.weight",
-     "decoder.final_norm.{p}": "@ln_f.{p}"},
-    "@h.{i}.",
-    {"attention.norm": "ln_1", "feed_forward.norm": "ln_2", "attention.inner.out": "attn.attention.out_proj",
-     "feed_forward.inner.up": "mlp.c_fc", "feed_forward.inner.down": "mlp.c_proj"},
-    {"attention.inner.qkv": ("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj")},
-    ignored=("@h.{i}.attn.attention.bias", "@h.{i}.attn.attention.masked_bias", "lm_head.weight"),
-)
-
-
 def in_turns(document: Document) -> Document:
     """Return the config with its layers as the shortest turns; a list of all layers counts more than turns."""
     rest, listed = dict(document), document.get("attention_layers")
@@ -92,5 +68,31 @@ def in_turns(document: Document) -> Document:
     return {**rest, "attention_types": [[listed[:size], len(listed) // size]]}
 
 
-GPT_NEO_LAYOUT = Layout("gpt_neo", by_fields, KEYS, NAMES, decoder_classes("GPTNeo"), "transformer.",
-                        free=FREE_SUMMARY_FIELDS, normalize=in_turns, older={"attention_layers": "attention_types"})
+GPT_NEO_LAYOUT = Layout(
+    "gpt_neo", by_fields,
+    keys=(
+        Key("attention_types", (), argument="types", default=[[["global", "local"], 12]], found=turns_of),
+        Key("num_layers", (), argument="layers", default=24, found=lambda tree: len(list_attentions(tree)) or None),
+        Key("window_size", ("decoder.layers.*.sublayers.0.inner.visibility.terms.1.size",), argument="window",
+            default=256),
+        *make_keys("decoder", {
+            "num_heads": ("heads", 16), "hidden_size": ("dim", 2048), "vocab_size": ("vocab", 50257),
+            "intermediate_size": ("hidden", lambda document: 4 * (document.get("hidden_size") or 2048)),
+            "max_position_embeddings": ("length", 2048), "activation_function": ("activation", "gelu_new"),
+            "layer_norm_epsilon": ("eps", 1e-5), "resid_dropout": ("dropout", 0.0),
+            "embed_dropout": ("embed_dropout", 0.0),
+            "attention_dropout": ("attention_dropout", 0.0), "tie_word_embeddings": ("tied", True),
+        }, arguments=("heads",)),
+    ),
+    weights=NameTable(
+        {"embed.tokens.weight": "@wte.weight", "embed.positions.weight": "@wpe.weight",
+         "decoder.final_norm.{p}": "@ln_f.{p}"},
+        "@h.{i}.",
+        {"attention.norm": "ln_1", "feed_forward.norm": "ln_2", "attention.inner.out": "attn.attention.out_proj",
+         "feed_forward.inner.up": "mlp.c_fc", "feed_forward.inner.down": "mlp.c_proj"},
+        {"attention.inner.qkv": ("attn.attention.q_proj", "attn.attention.k_proj", "attn.attention.v_proj")},
+        ignored=("@h.{i}.attn.attention.bias", "@h.{i}.attn.attention.masked_bias", "lm_head.weight"),
+    ),
+    classes=decoder_classes("GPTNeo"),
+    base="transformer.", free=FREE_SUMMARY_FIELDS, normalize=in_turns, older={"attention_layers": "attention_types"},
+)

@@ -38,34 +38,31 @@ def rotated_of(tree: c.Transformer) -> int | None:
     return rotary.width(first.projection.widths(tree.dim)[2]) if isinstance(rotary, c.Rotary) else None
 
 
-def gptj_from_fields(dim: int, heads: int, rotated: int) -> c.Transformer:
-    """GPT-J by the fields that say how much of each head is rotated."""
-    return gptj(dim, heads=heads, rotated=rotated)
-
-
-GPTJ_KEYS = (
-    *make_keys("decoder", {
-        "n_embd": ("dim", 4096), "n_head": ("heads", 16), "n_layer": ("layers", 28), "vocab_size": ("vocab", 50400),
-        "n_inner": ("hidden", lambda document: 4 * (document.get("n_embd") or 4096)),
-        "activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("eps", 1e-5),
-        "resid_pdrop": ("dropout", 0.0), "embd_pdrop": ("embed_dropout", 0.0), "attn_pdrop": ("attention_dropout", 0.0),
-        "tie_word_embeddings": ("tied", False),
-    }, arguments=("dim", "heads")),
-    Key("rotary_dim", (), argument="rotated", found=rotated_of,
-        default=lambda document: None if "rotary_dim" in document else 64),
-)
-GPTJ_NAMES = NameTable(
-    {"embed.tokens.weight": "@wte.weight", "decoder.final_norm.{p}": "@ln_f.{p}"},
-    "@h.{i}.",
-    {"attention.norm": "ln_1", "attention.inner.out": "attn.out_proj", "feed_forward.inner.up": "mlp.fc_in",
-     "feed_forward.inner.down": "mlp.fc_out"},
-    {"attention.inner.qkv": ("attn.q_proj", "attn.k_proj", "attn.v_proj")},
-    ignored=("@h.{i}.attn.bias", "@h.{i}.attn.masked_bias", "@h.{i}.attn.embed_positions", "lm_head.weight"),
-)
 GPTJ_LAYOUT = Layout(
-    "gptj", gptj_from_fields, GPTJ_KEYS, GPTJ_NAMES,
-    drop_classes(decoder_classes("GPTJ", output=(Rule("head.{p}", "lm_head.{p}"),)), "ForTokenClassification"),
-    "transformer.", free=FREE_SUMMARY_FIELDS | {"n_positions", "n_ctx", "rotary", "scale_attn_weights"})
+    "gptj", gptj,
+    keys=(
+        *make_keys("decoder", {
+            "n_embd": ("dim", 4096), "n_head": ("heads", 16), "n_layer": ("layers", 28), "vocab_size": ("vocab", 50400),
+            "n_inner": ("hidden", lambda document: 4 * (document.get("n_embd") or 4096)),
+            "activation_function": ("activation", "gelu_new"), "layer_norm_epsilon": ("eps", 1e-5),
+            "resid_pdrop": ("dropout", 0.0), "embd_pdrop": ("embed_dropout", 0.0),
+            "attn_pdrop": ("attention_dropout", 0.0),
+            "tie_word_embeddings": ("tied", False),
+        }, arguments=("dim", "heads")),
+        Key("rotary_dim", (), argument="rotated", found=rotated_of,
+            default=lambda document: None if "rotary_dim" in document else 64),
+    ),
+    weights=NameTable(
+        {"embed.tokens.weight": "@wte.weight", "decoder.final_norm.{p}": "@ln_f.{p}"},
+        "@h.{i}.",
+        {"attention.norm": "ln_1", "attention.inner.out": "attn.out_proj", "feed_forward.inner.up": "mlp.fc_in",
+         "feed_forward.inner.down": "mlp.fc_out"},
+        {"attention.inner.qkv": ("attn.q_proj", "attn.k_proj", "attn.v_proj")},
+        ignored=("@h.{i}.attn.bias", "@h.{i}.attn.masked_bias", "@h.{i}.attn.embed_positions", "lm_head.weight"),
+    ),
+    classes=drop_classes(decoder_classes("GPTJ", output=(Rule("head.{p}", "lm_head.{p}"),)), "ForTokenClassification"),
+    base="transformer.", free=FREE_SUMMARY_FIELDS | {"n_positions", "n_ctx", "rotary", "scale_attn_weights"},
+)
 
 
 def gpt_neox(dim: int = 6144, layers: int = 44, *, heads: int = 64, vocab: int = 50432, hidden: int | None = None,
@@ -89,30 +86,31 @@ def gpt_neox(dim: int = 6144, layers: int = 44, *, heads: int = 64, vocab: int =
     )
 
 
-NEOX_KEYS = (kind_key("use_parallel_residual", "decoder.layers.block.sublayers.1", "parallel", argument="parallel",
-                      default=True), *make_keys("decoder",
-                                                {"hidden_size": ("dim", 6144), "num_attention_heads": ("heads", 64),
-                                                 "num_hidden_layers": ("layers", 44),
-                                                 "intermediate_size": ("hidden", 24576),
-                                                 "vocab_size": ("vocab", 50432), "hidden_act": ("activation", "gelu"),
-                                                 "layer_norm_eps": ("eps", 1e-5),
-                                                 "attention_bias": ("attention_bias", True),
-                                                 "hidden_dropout": ("dropout embed_dropout", 0.0),
-                                                 "attention_dropout": ("attention_dropout", 0.0),
-                                                 "tie_word_embeddings": ("tied", False)}),
-             *rotary_key("decoder.layers.block.sublayers.0.inner.positions", share=0.25, length=2048),)
-NEOX_NAMES = NameTable(
-    {"embed.tokens.weight": "@embed_in.weight", "decoder.final_norm.{p}": "@final_layer_norm.{p}"},
-    "@layers.{i}.",
-    {"attention.norm": "input_layernorm", "attention.inner.out": "attention.dense",
-     "feed_forward.norm": "post_attention_layernorm", "feed_forward.inner.up": "mlp.dense_h_to_4h",
-     "feed_forward.inner.down": "mlp.dense_4h_to_h"},
-    {"attention.inner.qkv": ("attention.query_key_value",)},
-    ignored=("@layers.{i}.attention.bias", "@layers.{i}.attention.masked_bias", "@rotary_emb.inv_freq",
-             "@layers.{i}.attention.rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight"),
-)
 GPT_NEOX_LAYOUT = Layout(
-    "gpt_neox", gpt_neox, NEOX_KEYS, NEOX_NAMES,
-    decoder_classes("GPTNeoX", output=(Rule("head.weight", "embed_out.weight", instead="lm_head.weight"),)),
-    "gpt_neox.", free=frozenset({"max_position_embeddings", "is_decoder"}), normalize=normalize_rotary, older=OLDER,
+    "gpt_neox", gpt_neox,
+    keys=(kind_key("use_parallel_residual", "decoder.layers.block.sublayers.1", "parallel", argument="parallel",
+                   default=True), *make_keys("decoder",
+                                             {"hidden_size": ("dim", 6144), "num_attention_heads": ("heads", 64),
+                                              "num_hidden_layers": ("layers", 44),
+                                              "intermediate_size": ("hidden", 24576),
+                                              "vocab_size": ("vocab", 50432), "hidden_act": ("activation", "gelu"),
+                                              "layer_norm_eps": ("eps", 1e-5),
+                                              "attention_bias": ("attention_bias", True),
+                                              "hidden_dropout": ("dropout embed_dropout", 0.0),
+                                              "attention_dropout": ("attention_dropout", 0.0),
+                                              "tie_word_embeddings": ("tied", False)}),
+          *rotary_key("decoder.layers.block.sublayers.0.inner.positions", share=0.25, length=2048),),
+    weights=NameTable(
+        {"embed.tokens.weight": "@embed_in.weight", "decoder.final_norm.{p}": "@final_layer_norm.{p}"},
+        "@layers.{i}.",
+        {"attention.norm": "input_layernorm", "attention.inner.out": "attention.dense",
+         "feed_forward.norm": "post_attention_layernorm", "feed_forward.inner.up": "mlp.dense_h_to_4h",
+         "feed_forward.inner.down": "mlp.dense_4h_to_h"},
+        {"attention.inner.qkv": ("attention.query_key_value",)},
+        ignored=("@layers.{i}.attention.bias", "@layers.{i}.attention.masked_bias", "@rotary_emb.inv_freq",
+                 "@layers.{i}.attention.rotary_emb.inv_freq", "embed_out.weight", "lm_head.weight"),
+    ),
+    classes=decoder_classes("GPTNeoX", output=(Rule("head.weight", "embed_out.weight", instead="lm_head.weight"),)),
+    base="gpt_neox.", free=frozenset({"max_position_embeddings", "is_decoder"}), normalize=normalize_rotary,
+    older=OLDER,
 )

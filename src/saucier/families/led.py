@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from saucier import config as c
-from saucier.checkpoints.fields import Key, put
-from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.classes import drop_classes
+from saucier.checkpoints.fields import Key, look_up, put
+from saucier.checkpoints.layout import Layout
+from saucier.checkpoints.weight_names import Concat, Rule, Rules
 from saucier.config.blocks import arrange_blocks
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
@@ -22,36 +22,25 @@ def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 5026
     `length` and `target_length` are the most tokens of a source and of a target; `window` is Longformer's.
     """
     tree = bart(dim, layers, heads=heads, vocab=vocab, dropout=dropout)
-    assert tree.encoder is not None and tree.decoder_embed is not None, "as BART's function says"
-    attention, feed_forward = tree.encoder.blocks()[0].sublayers
+    attention, feed_forward = look_up(tree, "encoder.layers.block.sublayers")
 
     def block(reach: int) -> c.Block:
-        inner = attention.inner.model_copy(update={"visibility": c.Window(reach + 1) | c.Global(),
-                                                   "global_maps": c.GlobalMaps()})
-        return c.Block(sublayers=(attention.model_copy(update={"inner": inner}), feed_forward))
+        seeing = put(attention, {"inner.visibility": c.Window(reach + 1) | c.Global(),
+                                 "inner.global_maps": c.GlobalMaps()})
+        return c.Block(sublayers=(seeing, feed_forward))
 
-    return tree.model_copy(update={
-        "embed": tree.embed.model_copy(update={"positions": c.Learned(length=length)}),
-        "decoder_embed": tree.decoder_embed.model_copy(update={"positions": c.Learned(length=target_length)}),
-        "encoder": c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers))))),
-    })
+    return put(tree, {
+        "embed.positions": c.Learned(length=length), "decoder_embed.positions": c.Learned(length=target_length),
+        "encoder": c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers)))))})
 
 
 def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: bool) -> c.Transformer:
     """The family by the published fields; an untied output layer goes with a table of its own on each side."""
     tree = led(dim, layers, window=window)
-    return tree if tied else put(put(tree, "decoder_embed.tied", False), "head.tied", False)
+    return tree if tied else put(tree, {"decoder_embed.tied": False, "head.tied": False})
 
 
 OWN = ("encoder_layers", "scale_embedding")
-KEYS = (
-    *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
-    Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
-    WINDOW,
-    Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
-    Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
-    bart_lineage.START,
-)
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -63,17 +52,27 @@ def weights(tree: c.Transformer) -> Rules:
         names = ("query", "key", "value")
         return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in names)
 
-    kept = [rule for _, rule in body.rules if not rule.ours.startswith(ours)]
+    kept = [rule for rule in body.rules if not rule.ours.startswith(ours)]
     return Rules([
         *kept, Rule(ours + "out.{p}", theirs + "output.{p}"), Rule(ours + "qkv.{p}", maps(""), Concat((tree.dim,) * 3)),
         Rule(ours + "global_qkv.{p}", maps("_global"), Concat((tree.dim,) * 3)),
     ], ignored=bart_lineage.COPIES_AND_UNUSED)
 
 
-CLASSES: dict[str, Published] = {name: published for name, published in bart_lineage.classes("LED", labels=2).items()
-                                 if name != "LEDForCausalLM"}
-CLASSES["LEDForSequenceClassification"] = finding(c.AtMostFirst(kind="first_token"),
-                                                  CLASSES["LEDForSequenceClassification"])
-LED_LAYOUT = Layout("led", from_fields, KEYS, weights, CLASSES, "led.",
-                    normalize=bart_lineage.newer, older=bart_lineage.OLDER,
-                    free=bart_lineage.FREE | {"classifier_dropout"})
+CLASSES = drop_classes(bart_lineage.classes("LED", labels=2), "ForCausalLM")
+CLASSES["LEDForSequenceClassification"] = finding(c.AtMostFirst(kind="first_token"), CLASSES["LEDForSequenceClassification"])
+LED_LAYOUT = Layout(
+    "led", from_fields,
+    keys=(
+        *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
+        Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
+        WINDOW,
+        Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
+        Key("max_decoder_position_embeddings", ("decoder_embed.positions.length",), default=1024),
+        bart_lineage.START,
+    ),
+    weights=weights,
+    classes=CLASSES,
+    base="led.", normalize=bart_lineage.newer, older=bart_lineage.OLDER,
+    free=bart_lineage.FREE | {"classifier_dropout"},
+)

@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import decoder_classes
 from saucier.checkpoints.fields import Key, look_up, make_keys
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule, Rules
 from saucier.families.rope import OLDER, normalize_rotary, rotary_key
 
 PAST = c.Causal()
@@ -55,12 +54,6 @@ COMMON_KEYS = (
 )
 """Fields of LLaMA, Mistral and Mixtral."""
 GATED = {"hidden_act": ("activation", "silu"), "intermediate_size": ("hidden", 11008)}
-LLAMA_KEYS = (
-    *COMMON_KEYS, *make_keys("decoder", {**GATED, "attention_bias": ("attention_bias", False)}),
-    *rotary_key(f"{ATTENTION}.inner.positions", length=2048),
-    Key("num_key_value_heads", (f"{PROJECTION}.kv_heads",), nullable=True),
-    Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
-)
 
 
 def body(tree: c.Transformer, more: tuple[Rule, ...]) -> Rules:
@@ -92,5 +85,15 @@ def classes(name: str, *, answering: str = "model.") -> dict[str, Published]:
 
 
 FREE = frozenset({"max_position_embeddings", "pretraining_tp"})
-LLAMA_LAYOUT = Layout("llama", llama, LLAMA_KEYS, weights, classes("Llama", answering="transformer."), "model.",
-                      free=FREE, normalize=normalize_rotary, older=OLDER)
+LLAMA_LAYOUT = Layout(
+    "llama", llama,
+    keys=(
+        *COMMON_KEYS, *make_keys("decoder", {**GATED, "attention_bias": ("attention_bias", False)}),
+        *rotary_key(f"{ATTENTION}.inner.positions", length=2048),
+        Key("num_key_value_heads", (f"{PROJECTION}.kv_heads",), nullable=True),
+        Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
+    ),
+    weights=weights,
+    classes=classes("Llama", answering="transformer."),
+    base="model.", free=FREE, normalize=normalize_rotary, older=OLDER,
+)

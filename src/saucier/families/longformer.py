@@ -74,32 +74,33 @@ OTHERWISE = "encoder.layers.*.sublayers.0.inner.visibility.terms.1.otherwise"
 
 
 WINDOW = Key("attention_window", (), argument="window", default=512, found=windows)
-KEYS = bert_lineage.keys(
-    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))), WINDOW, PADDING,
-    normed="head.transform.norm")
-GLOBAL = ("attention.self.query_global", "attention.self.key_global", "attention.self.value_global")
-NAMES = replace(bert_lineage.ROBERTA_BODY, maps={**bert_lineage.BODY.maps, "attention.inner.global_qkv": GLOBAL})
 SEPARATOR = Key("sep_token_id", (f"{OTHERWISE}.token",), default=2)
 
 
 def finding(tokens: c.GlobalTokens, published: Published) -> Published:
     """Return a class that makes these tokens global where the batch names none."""
     def keep(tree: c.Transformer, document: Document) -> c.Transformer:
-        return published.keep(put(tree, OTHERWISE, tokens), document)
+        return published.keep(put(tree, {OTHERWISE: tokens}), document)
 
     return Published(keep, published.rules, published.keys)
 
 
-USUAL = encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
-    c.AtMostFirst(kind="first_token"), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)),
-    dropout=bert_lineage.HEAD_DROPOUT)
-CLASSES = {
-    **USUAL,
-    "LongformerForQuestionAnswering": finding(c.AtSeparator(kind="before_separator"),
-                                              head_class(c.SpanHead(), "qa_outputs",
-                                                                              keys=(SEPARATOR,))),
-    "LongformerForMultipleChoice": finding(c.AtSeparator(kind="after_separator"), head_class(
-        c.ChoiceHead(), keys=(SEPARATOR, bert_lineage.HEAD_DROPOUT))),
-}
-LONGFORMER_LAYOUT = Layout("longformer", longformer, KEYS, NAMES, CLASSES, "longformer.",
-                           free=frozenset({"onnx_export", "tie_word_embeddings"}))
+LONGFORMER_LAYOUT = Layout(
+    "longformer", longformer,
+    keys=bert_lineage.keys(
+        Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(windows(tree))), WINDOW, PADDING,
+        normed="head.transform.norm"),
+    weights=replace(bert_lineage.ROBERTA_BODY,
+                    maps={**bert_lineage.BODY.maps, "attention.inner.global_qkv": (
+                        "attention.self.query_global", "attention.self.key_global", "attention.self.value_global")}),
+    classes={
+        **encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
+            c.AtMostFirst(kind="first_token"), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)),
+            dropout=bert_lineage.HEAD_DROPOUT),
+        "LongformerForQuestionAnswering": finding(c.AtSeparator(kind="before_separator"), head_class(c.SpanHead(), "qa_outputs",
+                                                                                  keys=(SEPARATOR,))),
+        "LongformerForMultipleChoice": finding(c.AtSeparator(kind="after_separator"), head_class(
+            c.ChoiceHead(), keys=(SEPARATOR, bert_lineage.HEAD_DROPOUT))),
+    },
+    base="longformer.", free=frozenset({"onnx_export", "tie_word_embeddings"}),
+)

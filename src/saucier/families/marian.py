@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
+from saucier.checkpoints.classes import BARE, WHOLE, drop_classes
 from saucier.checkpoints.fields import Key, join_paths, replace_defaults
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import shares_table
@@ -62,12 +63,7 @@ def m2m_100(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 
 
 
 TABLES = ("@encoder.embed_positions.weight", "@decoder.embed_positions.weight")
-MARIAN = {name: published for name, published in classes("Marian", writer="MTModel").items()
-          if name in ("MarianMTModel", "MarianModel", "MarianForCausalLM")}
-PEGASUS = {name: published for name, published in classes("Pegasus").items()
-           if name in ("PegasusForConditionalGeneration", "PegasusModel", "PegasusForCausalLM")}
-M2M_100 = {"M2M100ForConditionalGeneration": Published(PEGASUS["PegasusForConditionalGeneration"].keep, HEAD[:1]),
-           "M2M100Model": PEGASUS["PegasusModel"]}
+MARIAN = drop_classes(classes("Marian", writer="MTModel"), "ForSequenceClassification", "ForQuestionAnswering")
 TARGETS = Key("decoder_vocab_size", ("embed.vocab",), default=lambda document: document.get("vocab_size", 58101))
 MARIAN["MarianForCausalLM"] = replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,))
 MARIAN_LAYOUT = Layout(
@@ -79,14 +75,17 @@ MARIAN_LAYOUT = Layout(
     fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
 PEGASUS_LAYOUT = Layout(
-    "pegasus", from_fields(pegasus), (*KEYS, FIXED), weights, PEGASUS, "model.",
+    "pegasus", from_fields(pegasus), (*KEYS, FIXED), weights,
+    drop_classes(classes("Pegasus"), "ForSequenceClassification", "ForQuestionAnswering"), "model.",
     fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
-M2M_100_LAYOUT = Layout("m2m_100", from_fields(m2m_100),
-                        (*replace_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1,
-                                           scale_embedding=True), Key("pad_token_id",
-                                                                      join_paths(("embed", "decoder_embed"),
-                                                                                 "positions.places.padding"),
-                                                                      default=1)), weights, M2M_100, "model.",
-                        fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer,
-                        older=OLDER, free=FREE | {"max_position_embeddings"},)
+M2M_100_LAYOUT = Layout(
+    "m2m_100", from_fields(m2m_100),
+    keys=(*replace_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1,
+                            scale_embedding=True),
+          Key("pad_token_id", join_paths(("embed", "decoder_embed"), "positions.places.padding"), default=1)),
+    weights=weights,
+    classes={"M2M100ForConditionalGeneration": Published(WHOLE.keep, HEAD[:1]), "M2M100Model": BARE},
+    base="model.", fixed=fixed(learned=False, pre_norm=True, normed_embedding=False), normalize=newer, older=OLDER,
+    free=FREE | {"max_position_embeddings"},
+)

@@ -10,8 +10,7 @@ from typing import Any
 from saucier import config as c
 from saucier.checkpoints.fields import ACTIVATIONS, Key, look_up, make_keys, put, replace_defaults
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, Rule, Rules
 from saucier.families.llama import (
     ATTENTION,
     COMMON_KEYS,
@@ -43,7 +42,7 @@ def mistral(
     `window` counts the token itself; None sees the whole past, as the models after the first do.
     """
     tree = llama(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, base=base, eps=1e-5)
-    return put(tree, f"{ATTENTION}.inner.visibility", add_window(window))  # type: ignore[no-any-return]
+    return put(tree, {f"{ATTENTION}.inner.visibility": add_window(window)})
 
 
 def add_window(window: int | None) -> c.Visibility:
@@ -63,12 +62,16 @@ def window_of(visibility: Any) -> int | None:
 WINDOW_KEYS = Key("sliding_window", (f"{ATTENTION}.inner.visibility",), nullable=True, default=4096, ours=add_window,
                   theirs=window_of)
 GROUPED = Key("num_key_value_heads", (f"{PROJECTION}.kv_heads",), nullable=True, default=8)
-MISTRAL_KEYS = (
-    *COMMON_KEYS, WINDOW_KEYS, GROUPED, *make_keys("decoder", {**GATED, "intermediate_size": ("hidden", 14336)}),
-    *rotary_key(f"{ATTENTION}.inner.positions", length=4096 * 32),
+MISTRAL_LAYOUT = Layout(
+    "mistral", mistral,
+    keys=(
+        *COMMON_KEYS, WINDOW_KEYS, GROUPED, *make_keys("decoder", {**GATED, "intermediate_size": ("hidden", 14336)}),
+        *rotary_key(f"{ATTENTION}.inner.positions", length=4096 * 32),
+    ),
+    weights=weights,
+    classes=classes("Mistral"),
+    base="model.", free=FREE, normalize=normalize_rotary, older=OLDER,
 )
-MISTRAL_LAYOUT = Layout("mistral", mistral, MISTRAL_KEYS, weights, classes("Mistral"), "model.", free=FREE,
-                        normalize=normalize_rotary, older=OLDER)
 
 
 def mixtral(
@@ -88,19 +91,10 @@ def mixtral(
     """
     tree = mistral(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, window=window, base=1e6)
     many = c.Experts(inner=c.GatedFeedForward(hidden=hidden), count=experts)
-    return put(tree, f"{FEED_FORWARD}.inner", many)  # type: ignore[no-any-return]
+    return put(tree, {f"{FEED_FORWARD}.inner": many})
 
 
 EXPERTS = f"{FEED_FORWARD}.inner"
-MIXTRAL_KEYS = (
-    *replace_defaults(COMMON_KEYS, rms_norm_eps=1e-5), GROUPED, replace(WINDOW_KEYS, default=None),
-    Key("hidden_act", (f"{EXPERTS}.inner.activation",), names=ACTIVATIONS, default="silu"),
-    *rotary_key(f"{ATTENTION}.inner.positions", base=1e6, length=4096 * 32),
-    Key("intermediate_size", (f"{EXPERTS}.inner.hidden",), default=14336),
-    Key("num_local_experts", (f"{EXPERTS}.count",), default=8),
-    Key("num_experts_per_tok", (f"{EXPERTS}.router.top",), default=2),
-    Key("router_jitter_noise", (f"{EXPERTS}.noise",), default=0.0),
-)
 
 
 def expert_weights(tree: c.Transformer) -> Rules:
@@ -114,6 +108,19 @@ def expert_weights(tree: c.Transformer) -> Rules:
         Rule(ours + "inner.experts.{j}.down.weight", one + "w2.weight")))
 
 
-MIXTRAL_LAYOUT = Layout("mixtral", mixtral, MIXTRAL_KEYS, expert_weights, classes("Mixtral"), "model.",
-                        free=FREE | {"output_router_logits", "router_aux_loss_coef"}, normalize=normalize_rotary,
-                        older=OLDER)
+MIXTRAL_LAYOUT = Layout(
+    "mixtral", mixtral,
+    keys=(
+        *replace_defaults(COMMON_KEYS, rms_norm_eps=1e-5), GROUPED, replace(WINDOW_KEYS, default=None),
+        Key("hidden_act", (f"{EXPERTS}.inner.activation",), names=ACTIVATIONS, default="silu"),
+        *rotary_key(f"{ATTENTION}.inner.positions", base=1e6, length=4096 * 32),
+        Key("intermediate_size", (f"{EXPERTS}.inner.hidden",), default=14336),
+        Key("num_local_experts", (f"{EXPERTS}.count",), default=8),
+        Key("num_experts_per_tok", (f"{EXPERTS}.router.top",), default=2),
+        Key("router_jitter_noise", (f"{EXPERTS}.noise",), default=0.0),
+    ),
+    weights=expert_weights,
+    classes=classes("Mixtral"),
+    base="model.", free=FREE | {"output_router_logits", "router_aux_loss_coef"}, normalize=normalize_rotary,
+    older=OLDER,
+)

@@ -8,10 +8,8 @@ from saucier import config as c
 from saucier.checkpoints.classes import DROPOUT, LABELS, TIED, encoder_classes, head_class, keep_all
 from saucier.checkpoints.fields import ACTIVATIONS, Key, kind_key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import Concat, SideBySide, Transpose
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule, Rules, SideBySide, Transpose
 from saucier.families import bert_lineage
-from saucier.families.bert import SENTENCE
 
 
 def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int = 30522, length: int = 512,
@@ -23,8 +21,7 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     """
     tree = from_fields(dim, embedding=narrow, width=narrow, heads=heads, hidden=4 * narrow, forwards=forwards,
                        dropout=dropout, **PUBLISHED)
-    tree = put(put(tree, "embed.vocab", vocab), "embed.positions.length", length)
-    return put(tree, "encoder.layers.times", layers)  # type: ignore[no-any-return]
+    return put(tree, {"embed.vocab": vocab, "embed.positions.length": length, "encoder.layers.times": layers})
 
 
 PUBLISHED = {"activation": "relu", "norm": "no_norm", "eps": 1e-12, "own": False, "shared": True, "inside": True,
@@ -59,30 +56,6 @@ def from_fields(dim: int, **fields: Any) -> c.Transformer:
 
 BLOCK = "encoder.layers.block"
 FIRST, SECOND, READS = f"{BLOCK}.sublayers.0", f"{BLOCK}.sublayers.1.inner", f"{BLOCK}.bottleneck.reads"
-KEYS = (
-    Key("hidden_size", ("dim",), argument="dim"),
-    Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("trigram_input", "embed.projection", "trigram", argument="trigram", default=True),
-    Key("use_bottleneck", (f"{BLOCK}.bottleneck",), argument="inside", default=True,
-        theirs=lambda part: part is not None, absent=False),
-    Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
-    kind_key("use_bottleneck_attention", READS, "narrow", argument="own", default=False),
-    kind_key("key_query_shared_bottleneck", READS, "shared", argument="shared", default=True),
-    Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
-        theirs=lambda sublayers: len(sublayers) - 1),
-    Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",
-        names={"no_norm": "no_norm", "layer_norm": "layer_norm"}),
-    Key("layer_norm_eps", ("head.language.transform.norm.eps", "head.transform.norm.eps", f"{FIRST}.norm.eps"),
-        argument="eps", default=1e-12),
-    Key("classifier_activation", ("pooler.dense",), argument="dense", default=True),
-    Key("num_attention_heads", (f"{FIRST}.inner.projection.heads",), argument="heads"),
-    Key("intermediate_size", (f"{SECOND}.hidden",), argument="hidden"),
-    Key("hidden_act", (f"{SECOND}.activation",), argument="activation", names=ACTIVATIONS, default="relu"),
-    Key("hidden_dropout_prob", ("embed.dropout",), argument="dropout", default=0.0),
-    *make_keys("encoder", {
-        "num_hidden_layers": ("layers", None), "vocab_size": ("vocab", None), "type_vocab_size": ("segments", 2),
-        "max_position_embeddings": ("length", None), "attention_probs_dropout_prob": ("attention_dropout", 0.1)}),
-)
 
 
 OUTSIDE = {**bert_lineage.EMBEDDINGS, **bert_lineage.POOLER,
@@ -125,23 +98,49 @@ def words(tree: c.Transformer) -> tuple[Rule, ...]:
 
 def finish_columns(tree: c.Transformer) -> c.Transformer:
     """An output matrix that is not the token table holds all columns itself."""
-    for place in ("head", "head.language"):
-        if look_up(tree, f"{place}.tied") is False:
-            tree = put(tree, f"{place}.columns", 0)
-    return tree
+    return put(tree, {f"{place}.columns": 0 for place in ("head", "head.language")
+                      if look_up(tree, f"{place}.tied") is False})
 
 
 def both(tree: c.Transformer) -> tuple[Rule, ...]:
     """The names of the two pretraining heads."""
-    return (*words(tree), Rule("head.sentence.{p}", f"{SENTENCE}.{{p}}"))
+    return (*words(tree), Rule("head.sentence.{p}", f"{bert_lineage.SENTENCE}.{{p}}"))
 
 
 MOBILEBERT_LAYOUT = Layout(
-    "mobilebert", from_fields, KEYS, weights, {
+    "mobilebert", from_fields,
+    keys=(
+        Key("hidden_size", ("dim",), argument="dim"),
+        Key("embedding_size", (), argument="embedding", default=128, found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        kind_key("trigram_input", "embed.projection", "trigram", argument="trigram", default=True),
+        Key("use_bottleneck", (f"{BLOCK}.bottleneck",), argument="inside", default=True,
+            theirs=lambda part: part is not None, absent=False),
+        Key("intra_bottleneck_size", (f"{BLOCK}.bottleneck.width",), argument="width", default=128),
+        kind_key("use_bottleneck_attention", READS, "narrow", argument="own", default=False),
+        kind_key("key_query_shared_bottleneck", READS, "shared", argument="shared", default=True),
+        Key("num_feedforward_networks", (f"{BLOCK}.sublayers",), argument="forwards", default=4,
+            theirs=lambda sublayers: len(sublayers) - 1),
+        Key("normalization_type", (f"{FIRST}.norm.kind",), argument="norm", default="no_norm",
+            names={"no_norm": "no_norm", "layer_norm": "layer_norm"}),
+        Key("layer_norm_eps", ("head.language.transform.norm.eps", "head.transform.norm.eps", f"{FIRST}.norm.eps"),
+            argument="eps", default=1e-12),
+        Key("classifier_activation", ("pooler.dense",), argument="dense", default=True),
+        Key("num_attention_heads", (f"{FIRST}.inner.projection.heads",), argument="heads"),
+        Key("intermediate_size", (f"{SECOND}.hidden",), argument="hidden"),
+        Key("hidden_act", (f"{SECOND}.activation",), argument="activation", names=ACTIVATIONS, default="relu"),
+        Key("hidden_dropout_prob", ("embed.dropout",), argument="dropout", default=0.0),
+        *make_keys("encoder", {
+            "num_hidden_layers": ("layers", None), "vocab_size": ("vocab", None), "type_vocab_size": ("segments", 2),
+            "max_position_embeddings": ("length", None), "attention_probs_dropout_prob": ("attention_dropout", 0.1)}),
+    ),
+    weights=weights,
+    classes={
         "MobileBertForPreTraining": Published(keep_all, both, (TIED,)),
-        "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), SENTENCE, keys=()),
+        "MobileBertForNextSentencePrediction": head_class(c.ClassificationHead(), bert_lineage.SENTENCE, keys=()),
         **encoder_classes("MobileBert", words, head_class(c.ClassificationHead(), keys=(LABELS, DROPOUT)),
                           dropout=DROPOUT),
-    }, "mobilebert.", finish=finish_columns,
+    },
+    base="mobilebert.", finish=finish_columns,
     free=frozenset({"true_hidden_size", "intra_bottleneck_size", "key_query_shared_bottleneck", "layer_norm_eps",
-                    "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}))
+                    "use_bottleneck_attention", "classifier_activation", "tie_word_embeddings"}),
+)

@@ -22,8 +22,7 @@ def modernbert(dim: int = 768, layers: int = 22, *, heads: int = 12, vocab: int 
     kinds = [rope.SLIDING if number % every else rope.FULL for number in range(layers)]
     rotary = {kind: c.Rotary(base=base) for kind, base in rope.BASES.items()}
     tree = from_fields(dim, layers=layers, kinds=kinds, heads=heads, window=window, rotary=rotary, dropout=dropout)
-    tree = put(tree, "embed.vocab", vocab)
-    return put(tree, f"{FEED_FORWARD}.inner.hidden", hidden)  # type: ignore[no-any-return]
+    return put(tree, {"embed.vocab": vocab, f"{FEED_FORWARD}.inner.hidden": hidden})
 
 
 def from_fields(dim: int, *, layers: int, kinds: list[str], heads: int, window: int, rotary: dict[str, c.Rotary],
@@ -59,23 +58,6 @@ def default_layer_types(document: Document) -> list[str]:
 ATTENTION, FEED_FORWARD = "encoder.layers.*.sublayers.0", "encoder.layers.*.sublayers.1"
 HEAD = "head.transform"
 NORMS = (f"{FEED_FORWARD}.norm", f"{ATTENTION}.norm", "encoder.final_norm", "embed.norm", f"{HEAD}.norm")
-KEYS = (
-    *make_keys("encoder", {
-        "hidden_size": ("dim", None), "num_attention_heads": ("heads", None), "intermediate_size": ("hidden", None),
-        "vocab_size": ("vocab", None), "hidden_activation": ("activation", "gelu"), "norm_eps": ("eps", 1e-5),
-        "attention_bias": ("attention_bias", False), "embedding_dropout": ("embed_dropout", 0.0),
-        "attention_dropout": ("attention_dropout", 0.0)}, arguments=("dim", "heads"),
-               also={"eps": (f"{HEAD}.norm.eps",), "attention_dropout": (f"{ATTENTION}.dropout",)}),
-    Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(list_attentions(tree))),
-    Key("layer_types", (), argument="kinds", default=default_layer_types, found=rope.list_layer_types),
-    Key("local_attention", (f"{ATTENTION}.inner.visibility.size",), argument="window", default=128,
-        theirs=lambda reach: 2 * (reach - 1)),
-    Key("rope_parameters", (), argument="rotary", default={}, ours=rope.read_layer_rotary,
-        found=rope.write_layer_rotary),
-    Key("norm_bias", join_paths(NORMS, "bias"), default=False),
-    Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
-    Key("mlp_dropout", (f"{FEED_FORWARD}.inner.dropout",), default=0.0),
-)
 TRANSFORM = (
     Key("classifier_bias", (f"{HEAD}.bias",), default=False),
     Key("classifier_activation", (f"{HEAD}.activation",), names=ACTIVATIONS, default="gelu"),
@@ -107,7 +89,26 @@ def classifier(head: c.Head, *keys: Key) -> Published:
 
 
 MODERNBERT_LAYOUT = Layout(
-    "modernbert", from_fields, KEYS, weights, {
+    "modernbert", from_fields,
+    keys=(
+        *make_keys("encoder", {
+            "hidden_size": ("dim", None), "num_attention_heads": ("heads", None), "intermediate_size": ("hidden", None),
+            "vocab_size": ("vocab", None), "hidden_activation": ("activation", "gelu"), "norm_eps": ("eps", 1e-5),
+            "attention_bias": ("attention_bias", False), "embedding_dropout": ("embed_dropout", 0.0),
+            "attention_dropout": ("attention_dropout", 0.0)}, arguments=("dim", "heads"),
+                   also={"eps": (f"{HEAD}.norm.eps",), "attention_dropout": (f"{ATTENTION}.dropout",)}),
+        Key("num_hidden_layers", (), argument="layers", found=lambda tree: len(list_attentions(tree))),
+        Key("layer_types", (), argument="kinds", default=default_layer_types, found=rope.list_layer_types),
+        Key("local_attention", (f"{ATTENTION}.inner.visibility.size",), argument="window", default=128,
+            theirs=lambda reach: 2 * (reach - 1)),
+        Key("rope_parameters", (), argument="rotary", default={}, ours=rope.read_layer_rotary,
+            found=rope.write_layer_rotary),
+        Key("norm_bias", join_paths(NORMS, "bias"), default=False),
+        Key("mlp_bias", (f"{FEED_FORWARD}.inner.bias",), default=False),
+        Key("mlp_dropout", (f"{FEED_FORWARD}.inner.dropout",), default=0.0),
+    ),
+    weights=weights,
+    classes={
         "ModernBertForMaskedLM": Published(keep_all, language_rules("head.dense", "head.norm", "decoder"), LANGUAGE),
         "ModernBertForSequenceClassification": classifier(c.ClassificationHead(pick=c.PickVector(kind="first")), LABELS,
                                                           POOLING),
@@ -115,8 +116,11 @@ MODERNBERT_LAYOUT = Layout(
         "ModernBertForQuestionAnswering": classifier(c.SpanHead()),
         "ModernBertForMultipleChoice": classifier(c.ChoiceHead(), CHOICE_POOLING),
         "ModernBertModel": BARE,
-    }, "model.", normalize=rope.normalize_layer_rotary, older=rope.OLDER_BASES, free=frozenset({
+    },
+    base="model.", normalize=rope.normalize_layer_rotary, older=rope.OLDER_BASES,
+    free=frozenset({
         "max_position_embeddings", "global_attn_every_n_layers", "initializer_cutoff_factor", "sparse_prediction",
         "deterministic_flash_attn", "sparse_pred_ignore_index", "repad_logits_with_grad", "reference_compile",
         "layer_norm_eps", "position_embedding_type", "classifier_pooling", "classifier_bias", "classifier_activation",
-        "decoder_bias", "local_attention", "tie_word_embeddings"}))
+        "decoder_bias", "local_attention", "tie_word_embeddings"}),
+)

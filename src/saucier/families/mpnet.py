@@ -8,8 +8,7 @@ from saucier import config as c
 from saucier.checkpoints.classes import encoder_classes
 from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule
-from saucier.checkpoints.weight_operations import FirstRows
+from saucier.checkpoints.weight_names import FirstRows, Rule
 from saucier.families import bert_lineage
 
 
@@ -44,27 +43,23 @@ def read_buckets(rows: int) -> int:
 
 
 BUCKETS = 32
-KEYS = bert_lineage.keys(
-    Key("relative_attention_num_buckets", (), default=BUCKETS, ours=read_buckets, found=lambda tree: BUCKETS),
-    drop=("type_vocab_size",), normed="head.transform.norm")
-NAMES = replace(bert_lineage.BODY,
-                outside={**{ours: theirs for ours, theirs in bert_lineage.EMBEDDINGS.items()
-                            if "segments" not in ours}, **bert_lineage.POOLER},
-                inside={**bert_lineage.FEED_FORWARD, "attention.inner.out": "attention.attn.o",
-                        "attention.norm": "attention.LayerNorm"},
-                maps={"attention.inner.qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v")},
-                more=(Rule("encoder.shared.weight", "@encoder.relative_attention_bias.weight", FirstRows(BUCKETS)),),
-                ignored=("@embeddings.position_ids", "lm_head.decoder.{p}"))
-CLASSES = encoder_classes("MPNet", bert_lineage.ROBERTA_WORDS,
-                          bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT),
-                          dropout=bert_lineage.HEAD_DROPOUT)
 MPNET_LAYOUT = Layout(
-    "mpnet",
-    bert_lineage.pooled(mpnet),
-    KEYS,
-    NAMES,
-    CLASSES,
-    "mpnet.",
-    free=frozenset({"tie_word_embeddings"}),
+    "mpnet", bert_lineage.pooled(mpnet),
+    keys=bert_lineage.keys(
+        Key("relative_attention_num_buckets", (), default=BUCKETS, ours=read_buckets, found=lambda tree: BUCKETS),
+        drop=("type_vocab_size",), normed="head.transform.norm"),
+    weights=replace(bert_lineage.BODY,
+                    outside={**{ours: theirs for ours, theirs in bert_lineage.EMBEDDINGS.items()
+                                if "segments" not in ours}, **bert_lineage.POOLER},
+                    inside={**bert_lineage.FEED_FORWARD, "attention.inner.out": "attention.attn.o",
+                            "attention.norm": "attention.LayerNorm"},
+                    maps={"attention.inner.qkv": ("attention.attn.q", "attention.attn.k", "attention.attn.v")},
+                    more=(Rule("encoder.shared.weight", "@encoder.relative_attention_bias.weight",
+                               FirstRows(BUCKETS)),),
+                    ignored=("@embeddings.position_ids", "lm_head.decoder.{p}")),
+    classes=encoder_classes("MPNet", bert_lineage.ROBERTA_WORDS,
+                            bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT),
+                            dropout=bert_lineage.HEAD_DROPOUT),
+    base="mpnet.", free=frozenset({"tie_word_embeddings"}),
 )
 """The published computation has 32 buckets, whatever the field says: further rows of the table are never read."""

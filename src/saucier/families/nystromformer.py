@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import encoder_classes, head_class
 from saucier.checkpoints.fields import Key, first_attention
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import Rule, Rules
-from saucier.checkpoints.weight_operations import Reshaped
+from saucier.checkpoints.weight_names import Reshaped, Rule, Rules
 from saucier.families import bert_lineage
 
 
@@ -34,14 +33,6 @@ def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: i
 
 
 KERNEL = f"{bert_lineage.ATTENTION}.inner.kernel"
-KEYS = bert_lineage.keys(
-    Key("max_position_embeddings", ("embed.positions.length",), default=510, ours=lambda length: length + 2,
-        theirs=lambda length: length - 2),
-    Key("num_landmarks", (f"{KERNEL}.landmarks",), default=64),
-    Key("segment_means_seq_len", (f"{KERNEL}.length",), default=64),
-    Key("conv_kernel_size", (f"{KERNEL}.convolution",), default=65, nullable=True),
-    drop=("attention_probs_dropout_prob",), transform="head.transform", hidden_act=("activation", "gelu_new"),
-    layer_norm_eps=("eps", 1e-5))
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -54,12 +45,23 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 NYSTROMFORMER_LAYOUT = Layout(
-    "nystromformer", nystromformer, KEYS, weights, {
+    "nystromformer", nystromformer,
+    keys=bert_lineage.keys(
+        Key("max_position_embeddings", ("embed.positions.length",), default=510, ours=lambda length: length + 2,
+            theirs=lambda length: length - 2),
+        Key("num_landmarks", (f"{KERNEL}.landmarks",), default=64),
+        Key("segment_means_seq_len", (f"{KERNEL}.length",), default=64),
+        Key("conv_kernel_size", (f"{KERNEL}.convolution",), default=65, nullable=True),
+        drop=("attention_probs_dropout_prob",), transform="head.transform", hidden_act=("activation", "gelu_new"),
+        layer_norm_eps=("eps", 1e-5)),
+    weights=weights,
+    classes={
         **encoder_classes("Nystromformer", bert_lineage.WORDS,
                           bert_lineage.labelled_first("gelu_tanh", bert_lineage.HEAD_DROPOUT),
                           dropout=bert_lineage.HEAD_DROPOUT),
         "NystromformerForMultipleChoice": head_class(
-            c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation="relu")),
-            dense="pre_classifier", keys=()),
-    }, "nystromformer.", fixed={"inv_coeff_init_option": False},
-    free=frozenset({"attention_probs_dropout_prob", "tie_word_embeddings", "add_cross_attention"}))
+            c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation="relu")), dense="pre_classifier", keys=()),
+    },
+    base="nystromformer.", fixed={"inv_coeff_init_option": False},
+    free=frozenset({"attention_probs_dropout_prob", "tie_word_embeddings", "add_cross_attention"}),
+)

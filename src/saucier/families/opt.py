@@ -34,10 +34,8 @@ def by_fields(dim: int, table: int, *, pre_norm: bool, unnormed: bool, affine: b
     """OPT by the published fields that shape it: width of the `table`, place and kind of norms."""
     tree = opt(dim, 1, narrow=None if table == dim else table, pre_norm=pre_norm)
     norm = c.LayerNorm() if affine else c.PlainLayerNorm()
-    for path in (FIRST, FEED_FORWARD):
-        tree = put(tree, f"{path}.norm", norm)
-    made: c.Transformer = put(tree, "decoder.final_norm", norm if pre_norm and not unnormed else None)
-    return made
+    return put(tree, {f"{FIRST}.norm": norm, f"{FEED_FORWARD}.norm": norm,
+                      "decoder.final_norm": norm if pre_norm and not unnormed else None})
 
 
 def unnormed_end(tree: c.Transformer) -> bool:
@@ -46,33 +44,36 @@ def unnormed_end(tree: c.Transformer) -> bool:
 
 
 FIRST, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"
-KEYS = (
-    *make_keys("decoder", {
-        "hidden_size": ("dim", 768), "num_hidden_layers": ("layers", 12), "num_attention_heads": ("heads", 12),
-        "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
-        "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
-        "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
-    Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
-        found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    kind_key("do_layer_norm_before", FIRST, "pre", argument="pre_norm", default=True),
-    Key("_remove_final_layer_norm", (), argument="unnormed", default=False, found=unnormed_end),
-    kind_key("layer_norm_elementwise_affine", f"{FIRST}.norm", "layer_norm", argument="affine", default=True),
-    Key("max_position_embeddings", ("embed.positions.length",), default=2048, ours=lambda rows: rows + 2,
-        theirs=lambda rows: rows - 2),
-    Key("enable_bias", (f"{FIRST}.inner.projection.bias", f"{FIRST}.inner.projection.output_bias",
-                        f"{FEED_FORWARD}.inner.bias"), default=True),
+OPT_LAYOUT = Layout(
+    "opt", by_fields,
+    keys=(
+        *make_keys("decoder", {
+            "hidden_size": ("dim", 768), "num_hidden_layers": ("layers", 12), "num_attention_heads": ("heads", 12),
+            "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
+            "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
+            "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
+        Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
+            found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        kind_key("do_layer_norm_before", FIRST, "pre", argument="pre_norm", default=True),
+        Key("_remove_final_layer_norm", (), argument="unnormed", default=False, found=unnormed_end),
+        kind_key("layer_norm_elementwise_affine", f"{FIRST}.norm", "layer_norm", argument="affine", default=True),
+        Key("max_position_embeddings", ("embed.positions.length",), default=2048, ours=lambda rows: rows + 2,
+            theirs=lambda rows: rows - 2),
+        Key("enable_bias", (f"{FIRST}.inner.projection.bias", f"{FIRST}.inner.projection.output_bias",
+                            f"{FEED_FORWARD}.inner.bias"), default=True),
+    ),
+    weights=NameTable(
+        {"embed.tokens.weight": "@decoder.embed_tokens.weight",
+         "embed.positions.weight": "@decoder.embed_positions.weight",
+         "embed.project.weight": "@decoder.project_in.weight", "decoder.narrow.weight": "@decoder.project_out.weight",
+         "decoder.final_norm.{p}": "@decoder.final_layer_norm.{p}"},
+        "@decoder.layers.{i}.",
+        {"attention.norm": "self_attn_layer_norm", "attention.inner.out": "self_attn.out_proj",
+         "feed_forward.norm": "final_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2"},
+        {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
+        ignored=("lm_head.weight", "@decoder.version"),
+    ),
+    classes={**drop_classes(decoder_classes("OPT"), "ForTokenClassification"),
+             "OPTForSequenceClassification": replace(LAST_TOKEN, keys=(LABELS, replace(PADDING, default=1)))},
+    base="model.", free=frozenset({"layerdrop", "init_std", "activation_dropout"}),
 )
-NAMES = NameTable(
-    {"embed.tokens.weight": "@decoder.embed_tokens.weight", "embed.positions.weight": "@decoder.embed_positions.weight",
-     "embed.project.weight": "@decoder.project_in.weight", "decoder.narrow.weight": "@decoder.project_out.weight",
-     "decoder.final_norm.{p}": "@decoder.final_layer_norm.{p}"},
-    "@decoder.layers.{i}.",
-    {"attention.norm": "self_attn_layer_norm", "attention.inner.out": "self_attn.out_proj",
-     "feed_forward.norm": "final_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2"},
-    {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
-    ignored=("lm_head.weight", "@decoder.version"),
-)
-CLASSES = {**drop_classes(decoder_classes("OPT"), "ForTokenClassification"),
-           "OPTForSequenceClassification": replace(LAST_TOKEN, keys=(LABELS, replace(PADDING, default=1)))}
-OPT_LAYOUT = Layout("opt", by_fields, KEYS, NAMES, CLASSES, "model.",
-                    free=frozenset({"layerdrop", "init_std", "activation_dropout"}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from saucier import config as c
 from saucier.checkpoints.classes import TIED
-from saucier.checkpoints.fields import Document, Key
+from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
@@ -39,8 +39,7 @@ BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.Laye
 
 def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
     """The vector, and a language head next to it."""
-    assert isinstance(tree.head, c.EmbeddingHead), "as the family's function says"
-    return tree.model_copy(update={"head": tree.head.model_copy(update={"language": BESIDE})})
+    return put(tree, {"head.language": BESIDE})
 
 
 def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -50,36 +49,27 @@ def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
 
 HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")
                   for key in bert_lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
-NORM = Key("layer_norm_eps", ("head.norm.eps",), default=1e-12)
-WIDTH = Key("retriever_proj_size", ("head.maps.0.width",), default=128)
 
 
 def embedder(prefix: str) -> Published:
     """Return the class of an embedder, whose names begin with `prefix`."""
-    words = bert_lineage.words(f"{prefix}cls.predictions")
-
-    def names(tree: c.Transformer) -> tuple[Rule, ...]:
-        return (Rule("head.maps.0.{p}", prefix + "cls.dense.{p}"), Rule("head.norm.{p}", prefix + "cls.LayerNorm.{p}"),
-                *words(tree))
-
-    return Published(keep_embedder, names, (*HEAD_KEYS, NORM, WIDTH), base=prefix + "realm.")
-
-
-CLASSES = {
-    "RealmEmbedder": embedder(""),
-    "RealmScorer": embedder("embedder."),
-    "RealmKnowledgeAugEncoder": Published(keep_reader, bert_lineage.WORDS, (*HEAD_KEYS, TIED)),
-}
+    names = bert_lineage.words(f"{prefix}cls.predictions", Rule("head.maps.0.{p}", f"{prefix}cls.dense.{{p}}"),
+                               Rule("head.norm.{p}", f"{prefix}cls.LayerNorm.{{p}}"))
+    return Published(keep_embedder, names, (
+        *HEAD_KEYS, Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
+        Key("retriever_proj_size", ("head.maps.0.width",), default=128)), base=prefix + "realm.")
 
 
 REALM_LAYOUT = Layout(
-    "realm",
-    bert_lineage.positioned(realm),
-    bert_lineage.keys(bert_lineage.POSITIONS),
-    bert_lineage.BERT_BODY,
-    CLASSES,
-    "realm.",
-    fixed={"is_decoder": False},
+    "realm", bert_lineage.positioned(realm),
+    keys=bert_lineage.keys(bert_lineage.POSITIONS),
+    weights=bert_lineage.BERT_BODY,
+    classes={
+        "RealmEmbedder": embedder(""),
+        "RealmScorer": embedder("embedder."),
+        "RealmKnowledgeAugEncoder": Published(keep_reader, bert_lineage.WORDS, (*HEAD_KEYS, TIED)),
+    },
+    base="realm.", fixed={"is_decoder": False},
     free=frozenset({
         "tie_word_embeddings", "retriever_proj_size", "num_candidates", "span_hidden_size", "max_span_width",
         "reader_layer_norm_eps", "reader_beam_size", "reader_seq_len", "num_block_records", "searcher_beam_size",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from saucier import config as c
 from saucier.checkpoints.classes import (
     DROPOUT,
@@ -49,31 +51,30 @@ def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
     return add_cross_attention(tree) if crossing else tree
 
 
-KEYS = bert_lineage.keys(
-    Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
-        found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    Key("rotary_value", (f"{bert_lineage.ATTENTION}.inner.positions.values",), default=False),
-    bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, arguments=("dim",), transform="head.transform")
-
-
 def weights(tree: c.Transformer) -> Rules:
     """The names of RoFormer's body: BERT's, and a table of the angles' sines and cosines."""
     attention = first_attention(tree)
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
-    rules = bert_lineage.BERT_BODY(tree)
-    rules.tables = [Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"),
-                                                                          length=length),
-                          attention.projection.widths(tree.dim)[2])] if length else []
-    return rules
+    table = Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
+                  attention.projection.widths(tree.dim)[2])
+    return replace(bert_lineage.BERT_BODY(tree), tables=[table] if length else [])
 
 
 LABELLED = bert_lineage.labelled_first("gelu", bert_lineage.HEAD_DROPOUT, Key(
     "hidden_act", ("head.transform.activation",), names=ACTIVATIONS, default="gelu"))
-ROFORMER_LAYOUT = Layout("roformer", from_fields, KEYS, weights,
-                         {**encoder_classes("RoFormer", bert_lineage.WORDS, LABELLED, dropout=DROPOUT, keep=keep_all),
-                          "RoFormerForCausalLM": Published(keep_all, bert_lineage.WORDS, (TIED,)),
-                          "RoFormerForMultipleChoice": summary_class(c.ChoiceHead(), kind="last", used=False,
-                                                                     activation="linear"),}, "roformer.",
-                         free=SUMMARY_FIELDS | {"tie_word_embeddings", "max_position_embeddings"},
-                         normalize=name_null_activation, finish=move_to_decoder, undo=move_to_encoder)
+ROFORMER_LAYOUT = Layout(
+    "roformer", from_fields,
+    keys=bert_lineage.keys(
+        Key("embedding_size", (), argument="width", default=lambda document: document["hidden_size"],
+            found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        Key("rotary_value", (f"{bert_lineage.ATTENTION}.inner.positions.values",), default=False),
+        bert_lineage.SEES_PAST_ONLY, bert_lineage.CROSSED, arguments=("dim",), transform="head.transform"),
+    weights=weights,
+    classes={**encoder_classes("RoFormer", bert_lineage.WORDS, LABELLED, dropout=DROPOUT, keep=keep_all),
+             "RoFormerForCausalLM": Published(keep_all, bert_lineage.WORDS, (TIED,)),
+             "RoFormerForMultipleChoice": summary_class(c.ChoiceHead(), kind="last", used=False,
+                                                        activation="linear"),},
+    base="roformer.", free=SUMMARY_FIELDS | {"tie_word_embeddings", "max_position_embeddings"},
+    normalize=name_null_activation, finish=move_to_decoder, undo=move_to_encoder,
+)

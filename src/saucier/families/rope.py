@@ -5,7 +5,7 @@ as values of ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from saucier.checkpoints.fields import Document, Key, list_attentions, look_up
 from saucier.errors import InputError
 
 ROTARY = "rope_parameters"
-TRAINED_LENGTH = "original_max_position_embeddings"
+TRAINED_LENGTH, LENGTH = "original_max_position_embeddings", "max_position_embeddings"
 OLDER = dict.fromkeys(("rope_scaling", "rope_theta", "partial_rotary_factor", "rotary_pct", "rotary_emb_base"), ROTARY)
 """Older flat fields, which say parts of the newer one."""
 STRETCHED = ("llama3", "yarn", "longrope")
@@ -35,11 +35,11 @@ def normalize_rotary(document: Document) -> Document:
         if document.get(older) is not None:
             nested.setdefault(name, document[older])
     rest = {name: value for name, value in document.items() if name not in (*OLDER, ROTARY)}
-    length = document.get("max_position_embeddings")
+    length = document.get(LENGTH)
     if nested["rope_type"] in STRETCHED:
         nested[TRAINED_LENGTH] = rest.pop(TRAINED_LENGTH, None) or nested.get(TRAINED_LENGTH) or length
     if nested["rope_type"] in ("dynamic", "longrope"):
-        nested["max_position_embeddings"] = length
+        nested[LENGTH] = length
     return {**rest, ROTARY: nested}
 
 
@@ -63,88 +63,76 @@ def rotary_key(path: str, *, base: float = 10000.0, share: float = 1.0, length: 
 
     return (Key(ROTARY, (path,), default={"rope_type": "default"}, theirs=theirs,
                 ours=partial(read_rotary, base=base, share=share, length=length)),
-            Key("max_position_embeddings", (), default=length, found=trained))
+            Key(LENGTH, (), default=length, found=trained))
+
+
+SCALINGS: Mapping[str, tuple[Callable[..., c.Scaling], Mapping[str, str]]] = {
+    "default": (c.NoScaling, {}),
+    "linear": (c.LinearScaling, {"factor": "factor"}),
+    "dynamic": (c.DynamicScaling, {"factor": "factor", "length": LENGTH}),
+    "llama3": (c.Llama3Scaling, {"factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor",
+                                 "length": TRAINED_LENGTH}),
+    "yarn": (c.Yarn, {"factor": "factor", "fast": "beta_fast", "slow": "beta_slow", "rounded": "truncate",
+                      "length": TRAINED_LENGTH, "attention": "attention_factor"}),
+    "longrope": (c.LongRope, {"short": "short_factor", "long": "long_factor", "length": TRAINED_LENGTH,
+                              "attention": "attention_factor"}),
+}
+"""Published kind of scaling -> ours, and its fields by ours."""
+DERIVING = {"yarn": {"mscale", "mscale_all_dim"}, "longrope": {"factor", LENGTH}}
+"""Published fields from which others are computed that a config leaves out."""
 
 
 def read_rotary(nested: dict[str, Any], *, base: float, share: float = 1.0, length: int = 0) -> c.Rotary:
     """Return the rotary positions of a published field. Raises `InputError` for what is not known."""
-    given = {"rope_theta": base, "partial_rotary_factor": share,
-             **{name: value for name, value in nested.items() if value is not None}}
-    kind = given.pop("rope_type")
+    said = {name: value for name, value in nested.items() if value is not None}
+    given = {"rope_theta": base, "partial_rotary_factor": share, TRAINED_LENGTH: length, LENGTH: length, **said}
+    kind = said["rope_type"]
     if share == 1 and given["partial_rotary_factor"] != 1:
         raise InputError(f"partial_rotary_factor {given['partial_rotary_factor']!r} cannot be expressed", where=ROTARY,
                          remedy="only 1.0 can: this family turns whole heads")
-    rotary = c.Rotary(base=given.pop("rope_theta"), share=given.pop("partial_rotary_factor"),
-                      scaling=scaling(kind, given, length))
-    if given:
-        raise InputError(f"{kind} scaling with {', '.join(sorted(given))}", where=ROTARY,
+    if not isinstance(kind, str) or kind not in SCALINGS:
+        raise InputError(f"scaling {kind!r} is not known", where=ROTARY, remedy=f"known: {', '.join(SCALINGS)}")
+    scaling, fields = SCALINGS[kind]
+    given |= derive_fields(kind, given)
+    rotary = c.Rotary(base=given["rope_theta"], share=given["partial_rotary_factor"],
+                      scaling=scaling(**{ours: given[theirs] for ours, theirs in fields.items()}))
+    if odd := said.keys() - {"rope_type", "rope_theta", "partial_rotary_factor", *fields.values(),
+                             *DERIVING.get(kind, ())}:
+        raise InputError(f"{kind} scaling with {', '.join(sorted(odd))}", where=ROTARY,
                          remedy="it may change the numbers, so it is not ignored; remove it if it does not")
     return rotary
 
 
-def write_rotary(rotary: c.Rotary) -> dict[str, Any]:
-    """The inverse, without the share of a head."""
-    return {"rope_type": KINDS[type(rotary.scaling)], "rope_theta": rotary.base, **settings(rotary.scaling)}
-
-
-KINDS: dict[type[c.Config], str] = {c.NoScaling: "default", c.LinearScaling: "linear", c.DynamicScaling: "dynamic",
-                                    c.Llama3Scaling: "llama3", c.Yarn: "yarn", c.LongRope: "longrope"}
-"""Our kinds of scaling -> published names."""
-
-
-def scaling(kind: str, given: dict[str, Any], length: int) -> c.Scaling:
-    """Return the scaling of a published kind, and take what it says out of `given`."""
+def derive_fields(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a scaling that a config may leave out, computed from others."""
     match kind:
-        case "default":
-            return c.NoScaling()
-        case "linear":
-            return c.LinearScaling(factor=given.pop("factor"))
-        case "dynamic":
-            return c.DynamicScaling(factor=given.pop("factor"), length=given.pop("max_position_embeddings", length))
-        case "llama3":
-            return c.Llama3Scaling(factor=given.pop("factor"), low=given.pop("low_freq_factor"),
-                                   high=given.pop("high_freq_factor"), length=given.pop(TRAINED_LENGTH, length))
         case "yarn":
-            return c.Yarn(factor=(factor := given.pop("factor")), length=given.pop(TRAINED_LENGTH, length),
-                          fast=given.pop("beta_fast", None) or 32, slow=given.pop("beta_slow", None) or 1,
-                          rounded=given.pop("truncate", True), attention=sharpness(given, factor))
+            return {"beta_fast": given.get("beta_fast") or 32, "beta_slow": given.get("beta_slow") or 1,
+                    "truncate": given.get("truncate", True), "attention_factor": sharpness(given)}
         case "longrope":
-            trained = given.pop(TRAINED_LENGTH, length)
-            factor = given.pop("factor", None) or given.get("max_position_embeddings", length) / trained
-            given.pop("max_position_embeddings", None)
-            by_length = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1.0
-            return c.LongRope(short=given.pop("short_factor"), long=given.pop("long_factor"), length=trained,
-                              attention=given.pop("attention_factor", by_length))
+            factor = given.get("factor") or given[LENGTH] / given[TRAINED_LENGTH]
+            sharper = math.sqrt(1 + math.log(factor) / math.log(given[TRAINED_LENGTH])) if factor > 1 else 1.0
+            return {"attention_factor": given.get("attention_factor", sharper)}
         case _:
-            raise InputError(f"scaling {kind!r} is not known", where=ROTARY,
-                             remedy=f"known: {', '.join(KINDS.values())}")
+            return {}
 
 
-def sharpness(given: dict[str, Any], factor: float) -> float | None:
+def sharpness(given: Mapping[str, Any]) -> float | None:
     """Return YaRN's factor on queries and keys, where a config departs from the paper's."""
-    said, first, second = (given.pop(name, None) for name in ("attention_factor", "mscale", "mscale_all_dim"))
+    said, first, second = (given.get(name) for name in ("attention_factor", "mscale", "mscale_all_dim"))
     if said is not None or not (first and second):
         return None if said is None else float(said)
-    return float((0.1 * first * math.log(factor) + 1) / (0.1 * second * math.log(factor) + 1))
+    factor = math.log(given["factor"])
+    return float((0.1 * first * factor + 1) / (0.1 * second * factor + 1))
 
 
-def settings(kind: c.Scaling) -> dict[str, Any]:
-    """Return what a published config says of a scaling in addition to its name."""
-    match kind:
-        case c.NoScaling():
-            return {}
-        case c.LinearScaling(factor=factor) | c.DynamicScaling(factor=factor):
-            return {"factor": factor}
-        case c.Llama3Scaling():
-            return {"factor": kind.factor, "low_freq_factor": kind.low, "high_freq_factor": kind.high,
-                    TRAINED_LENGTH: kind.length}
-        case c.Yarn():
-            said = {} if kind.attention is None else {"attention_factor": kind.attention}
-            return {"factor": kind.factor, "beta_fast": kind.fast, "beta_slow": kind.slow, "truncate": kind.rounded,
-                    TRAINED_LENGTH: kind.length, **said}
-        case c.LongRope():
-            return {"short_factor": list(kind.short), "long_factor": list(kind.long), TRAINED_LENGTH: kind.length,
-                    "attention_factor": kind.attention}
+def write_rotary(rotary: c.Rotary) -> dict[str, Any]:
+    """The inverse, without the share of a head and the length that a config says elsewhere."""
+    kind, fields = next((kind, fields) for kind, (ours, fields) in SCALINGS.items() if ours is type(rotary.scaling))
+    said = {theirs: getattr(rotary.scaling, ours) for ours, theirs in fields.items() if theirs != LENGTH}
+    return {"rope_type": kind, "rope_theta": rotary.base,
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in said.items()
+               if value is not None}}
 
 
 FULL, SLIDING = "full_attention", "sliding_attention"

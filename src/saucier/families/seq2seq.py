@@ -111,7 +111,7 @@ def mask_predict(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int 
     without a long warm-up; the paper has them after.
     """
     body = transformer(dim, layers, heads=heads, vocab=vocab, hidden=hidden, dropout=dropout, pre_norm=True)
-    seen: c.Transformer = put(body, "decoder.layers.block.sublayers.0.inner.visibility", c.Full())
     language = c.LanguageHead(predicts=c.WholeText(mask=mask))
-    return seen.model_copy(update={"head": c.LengthHead(language=language, longest=longest),
-                                   "pooler": c.Pooler(dense=False, activation="identity")})
+    return put(body, {"decoder.layers.block.sublayers.0.inner.visibility": c.Full(),
+                      "head": c.LengthHead(language=language, longest=longest),
+                      "pooler": c.Pooler(dense=False, activation="identity")})

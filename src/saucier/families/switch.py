@@ -79,7 +79,7 @@ def choose_spelling(layout: Layout, document: Document) -> Layout:
     def own(tree: c.Transformer) -> Rules:
         found = layout.weights(tree)
         table = Rule("embed.tokens.weight", "@encoder.embed_tokens.weight", instead="@shared.weight")
-        return found if tree.decoder else Rules([table, *(rule for _, rule in found.rules[1:])], ignored=found.spare)
+        return found if tree.decoder else replace(found, rules=[table, *found.rules[1:]])
 
     return layout if document.get("tie_word_embeddings", True) else replace(layout, weights=own)
 
@@ -98,16 +98,15 @@ def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFee
     ]
 
 
-EXPERTS = tuple(Key(foreign, join_paths(FEED_FORWARDS, f"inner.{name}"), default=default)
-                for foreign, name, default in (("num_experts", "count", 8), ("expert_capacity", "capacity", 64),
-                                               ("router_bias", "router_bias", False),
-                                               ("router_jitter_noise", "noise", 0.01)))
 SWITCH_LAYOUT = Layout(
     "switch_transformers", from_fields,
     keys(Key("dense_act_fn", join_paths(INNER, "activation"), names=ACTIVATIONS, default="relu", argument="activation"),
          Key("tie_word_embeddings", (), default=True, argument="tied", found=ties_output),
          *side_keys("encoder", "reader", "num_layers"), *side_keys("decoder", "writer", "num_decoder_layers"),
-         *EXPERTS),
+         *(Key(foreign, join_paths(FEED_FORWARDS, f"inner.{name}"), default=default)
+           for foreign, name, default in (("num_experts", "count", 8), ("expert_capacity", "capacity", 64),
+                                          ("router_bias", "router_bias", False),
+                                          ("router_jitter_noise", "noise", 0.01)))),
     partial(weights, inner=feed_forward_rules),
     {"SwitchTransformersForConditionalGeneration": Published(WHOLE.keep, HEAD), "SwitchTransformersModel": BARE,
      "SwitchTransformersEncoderModel": encoder_model},

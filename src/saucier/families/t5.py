@@ -8,8 +8,7 @@ from functools import partial
 from saucier import config as c
 from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.weight_names import Rule
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, Rule
 from saucier.families.t5_lineage import (
     FEED_FORWARD_KEYS,
     FREE,
@@ -53,7 +52,7 @@ def t5_shared(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: in
     Source: Raffel et al. 2020, §3.2.2 and table 2, "encoder-decoder, shared", arXiv:1910.10683.
     """
     tree = t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout)
-    return put(tree, "decoder.tied", True)  # type: ignore[no-any-return]
+    return put(tree, {"decoder.tied": True})
 
 
 def t5_decoder(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128,
@@ -64,9 +63,9 @@ def t5_decoder(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: i
     Source: Raffel et al. 2020, §3.2.1 and table 2, "language model" and "prefix LM", arXiv:1910.10683.
     """
     tree = t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout)
-    reader: c.Stack = put(tree.encoder, "layers.block.sublayers.0.inner.visibility", visibility)
-    reader = put(reader, "layers.block.sublayers.0.inner.positions.bidirectional", not c.is_causal(visibility))
-    return tree.model_copy(update={"encoder": None, "decoder": reader})
+    attention = "decoder.layers.block.sublayers.0.inner"
+    return put(tree, {"decoder": tree.encoder, "encoder": None, f"{attention}.visibility": visibility,
+                      f"{attention}.positions.bidirectional": not c.is_causal(visibility)})
 
 
 def from_fields(dim: int, *, feed_forward: tuple[str, c.Activation], tied: bool, scaled: bool = False) -> c.Transformer:

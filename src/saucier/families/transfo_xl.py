@@ -9,8 +9,7 @@ from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule
-from saucier.checkpoints.weight_operations import Concat
+from saucier.checkpoints.weight_names import Concat, NameTable, Rule
 from saucier.config.embedding import cluster_sizes
 
 CUTOFFS = (20000, 40000, 200000)
@@ -50,35 +49,14 @@ def from_fields(dim: int, *, width: int, division: int, cutoffs: list[int], memo
     clusters = {"width": width, "cutoffs": tuple(cutoffs)}
     narrow = c.ProjectNarrow(kind="tokens", width=width, bias=False) if width != dim else None
     tree = transfo_xl(dim, heads=1, memory=memory or None, cutoffs=tuple(cutoffs))
-    tree = put(tree, "embed.projection", c.ProjectClusters(division=division, **clusters) if division > 1 else narrow)
-    tree = put(tree, "head", c.AdaptiveHead(division=division, **clusters))
-    tree = put(tree, VISIBILITY, c.Causal() & c.Window(memory) if same_length else c.Causal())
-    for path in (ATTENTION, FEED_FORWARD) if pre_norm else ():
-        residual = look_up(tree, path)
-        tree = put(tree, path, c.PreNorm(inner=residual.inner, norm=residual.norm, dropout=residual.dropout))
-    return tree  # type: ignore[no-any-return]  # `put` gives what it is given
+    tree = put(tree, {
+        "embed.projection": c.ProjectClusters(division=division, **clusters) if division > 1 else narrow,
+        "head": c.AdaptiveHead(division=division, **clusters),
+        VISIBILITY: c.Causal() & c.Window(memory) if same_length else c.Causal()})
+    residuals = {path: look_up(tree, path) for path in (ATTENTION, FEED_FORWARD) if pre_norm}
+    return put(tree, {path: c.PreNorm(inner=one.inner, norm=one.norm, dropout=one.dropout)
+                      for path, one in residuals.items()})
 
-
-KEYS = (
-    *make_keys("decoder", {
-        "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "d_head": ("head_dim", 64),
-        "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
-        "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
-               arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
-                                                     f"{FEED_FORWARD}.inner.dropout")}),
-    Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
-    Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
-    Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS], theirs=list),
-    Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
-    kind_key("same_length", VISIBILITY, "and", argument="same_length", default=True),
-    kind_key("pre_lnorm", ATTENTION, "pre", argument="pre_norm", default=False),
-    positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
-    Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
-)
-SPEAKING = (
-    Key("tie_word_embeddings", ("head.tied",), default=True),
-    Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
-)
 
 NAMES = NameTable(
     {"embed.tokens.weight": "@word_emb.emb_layers.0.weight", "embed.project.weight": "@word_emb.emb_projs.0",
@@ -111,10 +89,35 @@ def head_rules(tree: c.Transformer) -> list[Rule]:
 
 
 TRANSFO_XL_LAYOUT = Layout(
-    "transfo-xl", from_fields, KEYS, lambda tree: NAMES(tree).plus(head_rules(tree)), {
-        "TransfoXLLMHeadModel": replace(WHOLE, keys=SPEAKING),
+    "transfo-xl", from_fields,
+    keys=(
+        *make_keys("decoder", {
+            "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None),
+            "d_head": ("head_dim", 64),
+            "d_inner": ("hidden", None), "vocab_size": ("vocab", None), "dropatt": ("attention_dropout", 0.0),
+            "layer_norm_epsilon": ("eps", 1e-5), "dropout": ("embed_dropout dropout", 0.1)},
+                   arguments=("dim",), also={"dropout": ("decoder.dropout", f"{POSITIONS}.dropout",
+                                                         f"{FEED_FORWARD}.inner.dropout")}),
+        Key("d_embed", (), argument="width", default=1024, found=lambda tree: tree.embed.widths(tree.dim)[0]),
+        Key("div_val", ("embed.projection.division", "head.division"), argument="division", default=4, absent=1),
+        Key("cutoffs", ("head.cutoffs", "embed.projection.cutoffs"), argument="cutoffs", default=[*CUTOFFS],
+            theirs=list),
+        Key("mem_len", ("decoder.memory.length",), argument="memory", default=1600, absent=0),
+        kind_key("same_length", VISIBILITY, "and", argument="same_length", default=True),
+        kind_key("pre_lnorm", ATTENTION, "pre", argument="pre_norm", default=False),
+        positive_key("clamp_len", f"{POSITIONS}.clamp", default=1000, none=-1),
+        Key("untie_r", (f"{POSITIONS}.shared_biases",), names={True: False, False: True}, default=True),
+    ),
+    weights=lambda tree: NAMES(tree).plus(head_rules(tree)),
+    classes={
+        "TransfoXLLMHeadModel": replace(WHOLE, keys=(
+            Key("tie_word_embeddings", ("head.tied",), default=True),
+            Key("tie_projs", ("head.tied_maps",), default=[False, True, True, True], ours=tuple, theirs=list),
+        )),
         "TransfoXLModel": BARE,
         "TransfoXLForSequenceClassification": LAST_TOKEN,
-    }, "transformer.", fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
+    },
+    base="transformer.", fixed={"attn_type": 0, "adaptive": True, "sample_softmax": -1},
     free=frozenset({"init", "init_range", "init_std", "proj_init_std", "proj_share_all_but_first", "tie_projs",
-                    "tie_word_embeddings", "cutoffs"}))
+                    "tie_word_embeddings", "cutoffs"}),
+)

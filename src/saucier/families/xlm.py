@@ -18,7 +18,7 @@ from saucier.checkpoints.classes import (
     keep_all,
     summary_type_key,
 )
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys, rename_fields
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, look_up, make_keys, rename_fields
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
@@ -46,23 +46,6 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
 
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
-KEYS = (
-    *make_keys("encoder", {
-        "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
-        "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
-        "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
-               arguments=("dim",)),
-    Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
-    Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
-    Key("causal", (f"{ATTENTION}.inner.visibility.kind",), names={False: "full", True: "causal"}, default=False,
-        argument="causal"),
-    Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"}, default=True),
-)
-
-
-def from_fields(dim: int, *, languages: int, causal: str) -> c.Transformer:
-    """The family by the published fields."""
-    return xlm(dim, languages=languages, causal=causal == "causal")
 
 
 NAMES = NameTable(
@@ -85,30 +68,44 @@ def unlabelled(document: Document) -> Document:
     return {**rest, "n_langs": 1} if document.get("use_lang_emb") is False else rest
 
 
-WRITING = (
-    Key("mask_token_id", ("head.predicts.mask",), default=0),
-    Key("lang_id", ("head.predicts.language",), default=lambda document: None if "lang_id" in document else 0),
-)
 DROPOUT = Key("summary_first_dropout", ("head.dropout",), default=0.1)
-CLASSES = {
-    "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (*WRITING, TIED)),
-    "XLMForSequenceClassification": head_class(
-        c.ClassificationHead(), "sequence_summary.summary",
-        keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),
-    "XLMForTokenClassification": head_class(c.TokenHead(),
-                                            keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
-    "XLMForQuestionAnsweringSimple": SPANS,
-    "XLMForMultipleChoice": head_class(
-        c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
-        keys=(summary_type_key("first"), *TO_LABELS,
-              replace(LABELS, paths=("head.transform.width",)),
-              Key("summary_activation", ("head.transform.activation",), default="linear",
-                  names={**ACTIVATIONS, **dict.fromkeys(NO_ACTIVATION_NAMES, "identity")}),
-              replace(DROPOUT, paths=("head.transform.dropout",)))),
-    "XLMModel": BARE,
-}
 XLM_LAYOUT = Layout(
-    "xlm", from_fields, KEYS, NAMES, CLASSES, "transformer.", fixed={"asm": False, "is_encoder": True},
+    "xlm", xlm,
+    keys=(
+        *make_keys("encoder", {
+            "emb_dim": ("dim", None), "n_layers": ("layers", None), "n_heads": ("heads", None),
+            "vocab_size": ("vocab", None), "max_position_embeddings": ("length", 512), "layer_norm_eps": ("eps", 1e-12),
+            "dropout": ("embed_dropout dropout", 0.1), "attention_dropout": ("attention_dropout", 0.1)},
+                   arguments=("dim",)),
+        Key("pad_token_id", ("embed.padding",), default=2, nullable=True),
+        Key("n_langs", ("embed.languages.count",), default=1, argument="languages", absent=1),
+        Key("causal", (), names={False: False, True: True}, default=False, argument="causal",
+            found=lambda tree: isinstance(look_up(tree, f"{ATTENTION}.inner.visibility"), c.Causal)),
+        Key("gelu_activation", (f"{FEED_FORWARD}.inner.activation",), names={True: "gelu", False: "relu"},
+            default=True),
+    ),
+    weights=NAMES,
+    classes={
+        "XLMWithLMHeadModel": Published(keep_all, (Rule("head.{p}", "pred_layer.proj.{p}"),), (
+            Key("mask_token_id", ("head.predicts.mask",), default=0),
+            Key("lang_id", ("head.predicts.language",),
+                default=lambda document: None if "lang_id" in document else 0), TIED)),
+        "XLMForSequenceClassification": head_class(
+            c.ClassificationHead(), "sequence_summary.summary",
+            keys=(LABELS, summary_type_key("first"), *TO_LABELS, NO_ACTIVATION_KEY, DROPOUT)),
+        "XLMForTokenClassification": head_class(c.TokenHead(),
+                                                keys=(LABELS, Key("dropout", ("head.dropout",), default=0.1))),
+        "XLMForQuestionAnsweringSimple": SPANS,
+        "XLMForMultipleChoice": head_class(
+            c.ChoiceHead(transform=c.Transform(activation="identity")), "logits_proj", dense="sequence_summary.summary",
+            keys=(summary_type_key("first"), *TO_LABELS,
+                  replace(LABELS, paths=("head.transform.width",)),
+                  Key("summary_activation", ("head.transform.activation",), default="linear",
+                      names={**ACTIVATIONS, **dict.fromkeys(NO_ACTIVATION_NAMES, "identity")}),
+                  replace(DROPOUT, paths=("head.transform.dropout",)))),
+        "XLMModel": BARE,
+    },
+    base="transformer.", fixed={"asm": False, "is_encoder": True},
     free=FREE_SUMMARY_FIELDS | {
         "tie_word_embeddings", "sinusoidal_embeddings", "embed_init_std", "init_std", "unk_index", "mask_index",
         "start_n_top", "end_n_top", "mask_token_id", "lang_id", "max_vocab", "min_count", "id2lang", "lang2id",

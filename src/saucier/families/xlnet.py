@@ -11,8 +11,7 @@ from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIE
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.trees import repeat_block
-from saucier.checkpoints.weight_names import NameTable, Rule, Rules
-from saucier.checkpoints.weight_operations import PerHead, Reshaped
+from saucier.checkpoints.weight_names import NameTable, PerHead, Reshaped, Rule, Rules
 
 
 def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32000, hidden: int | None = None,
@@ -50,25 +49,6 @@ def from_fields(dim: int, *, attn_type: str, same_length: bool) -> c.Transformer
 
 ATTENTION, FEED_FORWARD = "encoder.layers.block.sublayers.0", "encoder.layers.block.sublayers.1"
 POSITIONS, MEMORY, SEEN = f"{ATTENTION}.inner.positions", "encoder.memory", f"{ATTENTION}.inner.visibility"
-KEYS = (
-    *make_keys("encoder", {
-        "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None), "vocab_size": ("vocab", None),
-        "d_head": ("head_dim", lambda document: document["d_model"] // document["n_head"]), "d_inner": ("hidden", None),
-        "ff_activation": ("activation", "gelu"), "layer_norm_eps": ("eps", 1e-12),
-        "dropout": ("embed_dropout dropout attention_dropout", 0.1)},
-               arguments=("dim",),
-               also={"dropout": ("encoder.dropout", "encoder.queries.dropout", f"{POSITIONS}.dropout",
-                                 f"{FEED_FORWARD}.inner.dropout")}),
-    Key("attn_type", (SEEN,), names={"bi": "bi", "uni": "uni"}, default="bi", argument="attn_type",
-        found=lambda tree: "uni" if c.is_causal(look_up(tree, SEEN)) else "bi"),
-    Key("same_length", (SEEN,), default=False, argument="same_length", theirs=lambda seen_: seen_ == seen(True, True)),
-    Key("bi_data", (f"{POSITIONS}.mirrored",), default=False),
-    positive_key("clamp_len", f"{POSITIONS}.clamp", default=-1, none=-1),
-    replace(positive_key("mem_len", f"{MEMORY}.length", default=512, none=0), ours=lambda value: value or None),
-    positive_key("reuse_len", f"{MEMORY}.reuse", default=0, none=0),
-    Key("use_mems_eval", (f"{MEMORY}.evaluation",), default=True),
-    Key("use_mems_train", (f"{MEMORY}.training",), default=False),
-)
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -99,16 +79,40 @@ def normalize_fields(document: Document) -> Document:
 
 
 SUMMARIZED = partial(classes.summary_class, output="logits_proj", kind="last", activation="tanh")
-CLASSES = {
-    "XLNetLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_loss.{p}"),), (TIED,)),
-    "XLNetForSequenceClassification": SUMMARIZED(c.ClassificationHead(), keys=(LABELS,)),
-    "XLNetForTokenClassification": head_class(c.TokenHead()),
-    "XLNetForQuestionAnsweringSimple": SPANS,
-    "XLNetForMultipleChoice": SUMMARIZED(c.ChoiceHead()),
-    "XLNetModel": BARE,
-}
 XLNET_LAYOUT = Layout(
-    "xlnet", from_fields, KEYS, weights, CLASSES, "transformer.", fixed={"untie_r": True},
+    "xlnet", from_fields,
+    keys=(
+        *make_keys("encoder", {
+            "d_model": ("dim", None), "n_layer": ("layers", None), "n_head": ("heads", None),
+            "vocab_size": ("vocab", None),
+            "d_head": ("head_dim", lambda document: document["d_model"] // document["n_head"]),
+            "d_inner": ("hidden", None),
+            "ff_activation": ("activation", "gelu"), "layer_norm_eps": ("eps", 1e-12),
+            "dropout": ("embed_dropout dropout attention_dropout", 0.1)},
+                   arguments=("dim",),
+                   also={"dropout": ("encoder.dropout", "encoder.queries.dropout", f"{POSITIONS}.dropout",
+                                     f"{FEED_FORWARD}.inner.dropout")}),
+        Key("attn_type", (SEEN,), names={"bi": "bi", "uni": "uni"}, default="bi", argument="attn_type",
+            found=lambda tree: "uni" if c.is_causal(look_up(tree, SEEN)) else "bi"),
+        Key("same_length", (SEEN,), default=False, argument="same_length",
+            theirs=lambda seen_: seen_ == seen(True, True)),
+        Key("bi_data", (f"{POSITIONS}.mirrored",), default=False),
+        positive_key("clamp_len", f"{POSITIONS}.clamp", default=-1, none=-1),
+        replace(positive_key("mem_len", f"{MEMORY}.length", default=512, none=0), ours=lambda value: value or None),
+        positive_key("reuse_len", f"{MEMORY}.reuse", default=0, none=0),
+        Key("use_mems_eval", (f"{MEMORY}.evaluation",), default=True),
+        Key("use_mems_train", (f"{MEMORY}.training",), default=False),
+    ),
+    weights=weights,
+    classes={
+        "XLNetLMHeadModel": Published(keep_all, (Rule("head.{p}", "lm_loss.{p}"),), (TIED,)),
+        "XLNetForSequenceClassification": SUMMARIZED(c.ClassificationHead(), keys=(LABELS,)),
+        "XLNetForTokenClassification": head_class(c.TokenHead()),
+        "XLNetForQuestionAnsweringSimple": SPANS,
+        "XLNetForMultipleChoice": SUMMARIZED(c.ChoiceHead()),
+        "XLNetModel": BARE,
+    },
+    base="transformer.", fixed={"untie_r": True},
     free=SUMMARY_FIELDS | {"start_n_top", "end_n_top", "init_std", "init", "init_range", "max_position_embeddings",
                            "tie_word_embeddings"},
     normalize=normalize_fields,

@@ -121,13 +121,8 @@ def find_model_folder(folder: Path) -> Path:
     return usable_checkpoint(folder)
 
 
-def read_stored_dtype(path: str | Path, base: str | None = None) -> torch.dtype:
-    """Return the number format that holds a folder's weights exactly (an adapter's: its base model's, or `base`'s)."""
-    return stored_dtype(identify_folder(resolve_folder(path), base))
-
-
 def stored_dtype(kind: FolderKind) -> torch.dtype:
-    """Return the number format of the weights of a kind of folder; an adapter has that of its base model."""
+    """Return the number format that holds a folder's weights exactly; an adapter has that of its base model."""
     match kind:
         case AdapterFolder(base=None, is_own=True):
             return Weights(kind.path, stem=(WEIGHTS, WEIGHTS)).dtype()

@@ -200,7 +200,7 @@ def open_peft(adapter: Adapter, base: PublishedFolder, source: MergedWeights, he
     model = build_on_base(adapter, base, source, head, dtype=dtype, device=device)
     names = base.name_weights(model)
     unlike = frozenset(own for own, _ in model.named_parameters() if (match := names.rules.match(own)) is not None
-                       and any(names.present(one, source) in source.instead for one in match.theirs))
+                       and any(names.present(one, source) in source.instead for one in match.foreign))
     model.provenance = replace(model.provenance, origin=Origin.of(base.path, model, unlike))
     if adapter.options.get("peft_type") in LEARNED_INPUTS:
         return attach_prefix(model, adapter)
@@ -219,7 +219,7 @@ def build_on_base(adapter: Adapter, base: PublishedFolder, source: MergedWeights
     here, changed = mark_parameters(model), {*source.instead, *source.changes}
     for parameter, mark in adapter.marks.items():
         match = names.rules.match(parameter)
-        own = match is not None and any(names.present(one, source) in changed for one in match.theirs)
+        own = match is not None and any(names.present(one, source) in changed for one in match.foreign)
         if not own and here.get(parameter, mark) != mark:
             raise source.another_base(f"{parameter} has other values")
     return model

@@ -15,11 +15,11 @@ from saucier.checkpoints.adapter_folder import (
     CONFIG,
     WEIGHTS,
 )
-from saucier.checkpoints.layout import MODEL_TYPE, Layout
-from saucier.checkpoints.own_folder import WRITTEN, check_target_folder, save_own
+from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.own_folder import WRITTEN, check_target_folder, write_model
 from saucier.checkpoints.published_folder import (
     PublishedNames,
-    drop_embedding_head,
+    express_model,
     write_published,
 )
 from saucier.errors import InputError, expect, suggest_name
@@ -66,30 +66,32 @@ def save_with(model: Transformer, target: Path, layout: str, tokenizer: Path | N
         raise InputError(f"unknown layout {layout!r}", where="layout",
                          remedy=suggest_name(layout, [*LAYOUT_NAMES, *LAYOUTS]))
     check_target_folder(target, WRITTEN if tokenizer is None else WRITTEN | list_same_files(tokenizer, target))
-    refusals: dict[str, InputError] = {}
-
-    def write_more(temporary: Path) -> None:
-        if tokenizer is not None and tokenizer.is_dir():
-            copy_tokenizer(tokenizer, temporary)
-
     came_from = model.provenance.model_type
+    refusals: dict[str, InputError] = {}
     candidates = [one for one in LAYOUTS.values() if layout not in LAYOUTS or one is LAYOUTS[layout]]
     for candidate in () if layout == "own" else sorted(candidates, key=lambda one: one.model_type != came_from):
         try:
-            check_expressible(candidate, model)
+            write_files = partial(write_published, model, *express_model(model, candidate))
+            written = candidate.model_type
+            break
         except InputError as error:
             refusals[candidate.model_type] = error
-            continue
-        write_published(model, candidate, target, write_more)
-        return candidate.model_type
-    if layout not in ("auto", "own"):
-        raise refusals.get(layout) or InputError(
-            refusals[came_from].what if came_from in refusals else "no published layout can express this model",
-            where="layout", remedy="save it in our own layout (own)")
-    if layout == "auto" and came_from in refusals:
-        warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
-    save_own(model, target, write_more)
-    return MODEL_TYPE
+    else:
+        if layout not in ("auto", "own"):
+            raise refusals.get(layout) or InputError(
+                refusals[came_from].what if came_from in refusals else "no published layout can express this model",
+                where="layout", remedy="save it in our own layout (own)")
+        if layout == "auto" and came_from in refusals:
+            warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=2)
+        write_files, written = partial(write_model, model), MODEL_TYPE
+
+    def write(temporary: Path) -> None:
+        write_files(temporary)
+        if tokenizer is not None and tokenizer.is_dir():
+            copy_tokenizer(tokenizer, temporary)
+
+    write_atomically(target, write)
+    return written
 
 
 def list_same_files(source: Path, target: Path) -> set[str]:
@@ -108,17 +110,6 @@ def save_adapter_alone(model: Transformer, target: Path, layout: str) -> str:
         raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
                          remedy="merge it first (saucier merge), or use auto")
     return save_adapter(model, target, layout=meant[layout])
-
-
-def check_expressible(layout: Layout, model: Transformer) -> None:
-    """Raise `InputError` where a layout cannot express a model."""
-    try:
-        given = model.provenance.document if model.provenance.model_type == layout.model_type else {}
-        layout.document(drop_embedding_head(model.config), given)
-    except InputError as error:
-        start = f"this model cannot be written as {layout.model_type}"
-        what = error.what if error.what.startswith(start) else f"{start}: {error.what}"
-        raise InputError(what, where="model", remedy="save it in our own layout") from error
 
 
 ADAPTER_LAYOUTS = ("auto", "peft", "own")
@@ -159,6 +150,4 @@ def find_published_names(model: Transformer) -> PublishedNames:
     if layout is None:
         raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
                          remedy="save the adapter in our own form (own)")
-    document = layout.document(drop_embedding_head(model.config), model.provenance.document)
-    return PublishedNames(layout.choose_layout(layout, document), drop_embedding_head(model.config),
-                          document["architectures"][0])
+    return express_model(model, layout)[0]

@@ -21,7 +21,7 @@ from saucier.config.visibility import SEPARATORS
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect
 from saucier.files import refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
-from saucier.folders.kinds import find_model_folder, read_stored_dtype
+from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.predict import copy_task
@@ -67,8 +67,7 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     refuse_unwritable(target, folder=True)
     refuse_taken(target)
     folder = resolve_folder(source)
-    model = before = load(folder, head=head, dtype=read_stored_dtype(folder) if dtype == "stored" else dtype,
-                          device="cpu")
+    model = before = load(folder, head=head, dtype=dtype, device="cpu")
     operations: tuple[Operation, ...] = () if asked is None else asked.operations(find_separator(folder, model, asked))
     spelling = None if asked is None else change_tokenizer(folder, model, asked)
     if spelling is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from saucier.checkpoints.fields import COMMON, GENERATION, SPECIAL_IDS, Key, neutral_fields
+from saucier.checkpoints.fields import COMMON, GENERATION, NEUTRAL, SPECIAL_IDS, Key
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError, suggest_name
 from saucier.families import LAYOUTS
@@ -74,8 +74,7 @@ def rule_fields(one: Layout, published: str | None = None) -> list[Ruling]:
 
 def shared_rulings(one: Layout, ruled: Set[str]) -> list[Ruling]:
     """Return what becomes of the fields of every family that a layout's own tables do not rule."""
-    known = {key.foreign for key in one.keys} | {*one.fixed, *one.obeyed} | one.free | COMMON
-    return [*(Ruling(name, (value,)) for name, value in neutral_fields(known).items() if name not in ruled),
+    return [*(Ruling(name, (value,)) for name, value in NEUTRAL.items() if name not in one.known_fields | ruled),
             *(Ruling(name, acts=False) for name in sorted(COMMON - ruled))]
 
 

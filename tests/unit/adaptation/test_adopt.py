@@ -11,7 +11,8 @@ from tests.tolerances import assert_close
 from saucier import config as c
 from saucier.adaptation import tuning as a
 from saucier.adaptation.rewrite import rewrite
-from saucier.adaptation.starting_weights import AddedTokens, drop_decoder, initialize_from
+from saucier.adaptation.starting_weights import drop_decoder, initialize_from
+from saucier.adaptation.surgery.operations import NewTokens
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.folders.load import load
@@ -39,7 +40,7 @@ def test_new_tokens_begin_as_the_mean_of_their_pieces_in_tables_and_biases() -> 
     with torch.no_grad():
         other.head.language.bias.copy_(torch.arange(50.0))
     mine = build(bert(54), seed=1)
-    found = initialize_from(mine, other, AddedTokens(50, [[3, 5], [7], [1, 2, 3]]))
+    found = initialize_from(mine, other, NewTokens(first=50, pieces=((3, 5), (7,), (1, 2, 3))))
     assert found.tokens == 3
     table = other.embed.tokens.weight
     assert torch.equal(mine.embed.tokens.weight[:50], table)
@@ -52,7 +53,7 @@ def test_new_tokens_begin_as_the_mean_of_their_pieces_in_tables_and_biases() -> 
 
 def test_tokens_inside_a_padded_table_are_set_too() -> None:
     mine, other = build(bert(64), seed=1), build(bert(64), seed=2)  # a published table with rows to spare
-    initialize_from(mine, other, AddedTokens(60, [[3, 5]]))
+    initialize_from(mine, other, NewTokens(first=60, pieces=((3, 5),)))
     assert torch.allclose(mine.embed.tokens.weight[60], other.embed.tokens.weight[[3, 5]].mean(0))
     assert torch.equal(mine.embed.tokens.weight[61], other.embed.tokens.weight[61])
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import saucier
-from saucier.checkpoints.published_folder import write_published
+from saucier.checkpoints.published_folder import express_model, write_published
 from saucier.checkpoints.weight_files import read_tensors, write_tensors
 from saucier.families import FAMILIES, LAYOUTS
 from saucier.model import build
@@ -19,7 +19,7 @@ TABLE = "model.encoder.embed_positions.weight"
 def written(family: str, path: Path) -> dict[str, torch.Tensor]:
     """Write a small model in its published layout and return the tensors of the file."""
     model = build(FAMILIES[family](8, 1, heads=2, vocab=20, length=12), seed=1)
-    write_published(model, LAYOUTS[family], path)
+    write_published(model, *express_model(model, LAYOUTS[family]), path)
     return dict(read_tensors(path / "model.safetensors"))
 
 

@@ -14,8 +14,8 @@ from tests.laws.zoo import scrambled, tokens
 
 import saucier
 from saucier import InputError
-from saucier.checkpoints.published_folder import write_published
-from saucier.checkpoints.weight_operations import PerHead, Reshaped
+from saucier.checkpoints.published_folder import express_model, write_published
+from saucier.checkpoints.weight_names import PerHead, Reshaped
 from saucier.families import LAYOUTS
 
 LAYOUT = LAYOUTS["transfo-xl"]
@@ -40,7 +40,7 @@ def test_settings_and_weights_survive_both_ways(name: str, seed: int, tmp_path: 
     said = drawn(random.Random(seed))
     tree = LAYOUT.tree(said, name, "here")
     model = scrambled(tree)
-    write_published(model, LAYOUT, tmp_path / "out")
+    write_published(model, *express_model(model, LAYOUT), tmp_path / "out")
     written = json.loads((tmp_path / "out" / "config.json").read_text())
     assert {key: written[key] for key in said if key in written and "tie" not in key} == {
         key: value for key, value in said.items() if key in written and "tie" not in key}
@@ -55,7 +55,8 @@ def test_settings_and_weights_survive_both_ways(name: str, seed: int, tmp_path: 
 
 def test_names_of_clusters_and_shared_biases(tmp_path: Path) -> None:
     said = {**BASE, "div_val": 2, "untie_r": False, "tie_word_embeddings": False, "tie_projs": [False, False, True]}
-    write_published(scrambled(LAYOUT.tree(said, "TransfoXLLMHeadModel", "here")), LAYOUT, tmp_path / "out")
+    odd = scrambled(LAYOUT.tree(said, "TransfoXLLMHeadModel", "here"))
+    write_published(odd, *express_model(odd, LAYOUT), tmp_path / "out")
     names = {name: list(tensor.shape) for name, tensor in load_file(tmp_path / "out" / "model.safetensors").items()}
     assert names["crit.out_layers.1.weight"] == [11, 8]
     assert names["crit.out_projs.1"] == [16, 8]

@@ -10,7 +10,7 @@ import torch
 
 import saucier
 from saucier import config as c
-from saucier.checkpoints.published_folder import write_published
+from saucier.checkpoints.published_folder import express_model, write_published
 from saucier.checkpoints.weight_files import read_tensors, write_tensors
 from saucier.families import FAMILIES, LAYOUTS
 from saucier.model import Transformer, build
@@ -21,7 +21,7 @@ SIZES = {"t5": {"heads": 2, "head_dim": 4, "hidden": 20}, "llama": {"heads": 2, 
 def folder_of(family: str, path: Path, *, same: bool) -> Path:
     """Write a small tied model, and an output matrix beside it that is the token table, or is not."""
     model = build(FAMILIES[family](16, 1, vocab=30, **SIZES[family]), seed=1)
-    write_published(model, LAYOUTS[family], path)
+    write_published(model, *express_model(model, LAYOUTS[family]), path)
     tensors = dict(read_tensors(path / "model.safetensors"))
     table = model.embed.tokens.weight.detach()
     tensors["lm_head.weight"] = table.clone() if same else table + 1.0
@@ -53,7 +53,7 @@ def test_a_copy_of_the_table_stays_tied(family: str, tmp_path: Path) -> None:
 def test_scale_and_tying_of_t5_are_two_fields(tmp_path: Path) -> None:
     """A tied T5 with a scaled output that was untied in the file comes back scaled and untied."""
     model = saucier.load(folder_of("t5", tmp_path / "a", same=False), dtype="float32", device="cpu")
-    write_published(model, LAYOUTS["t5"], tmp_path / "b")
+    write_published(model, *express_model(model, LAYOUTS["t5"]), tmp_path / "b")
     said = json.loads((tmp_path / "b" / "config.json").read_text())
     assert (said["tie_word_embeddings"], said["scale_decoder_outputs"]) == (False, True)
     assert saucier.load(tmp_path / "b").config == model.config

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.checkpoints.weight_operations import HeadByHead
+from saucier.checkpoints.weight_names import HeadByHead
 from saucier.errors import InputError
 from saucier.model import Transformer, build
 

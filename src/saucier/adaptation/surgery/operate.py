@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from saucier import config as c
 from saucier.adaptation.starting_weights import rebuild_model
 from saucier.adaptation.surgery.operations import (
     AttentionOperation,
@@ -26,6 +26,7 @@ from saucier.adaptation.surgery.stacks import (
     reorder_layers,
     use_blocks,
     use_mixed_keys,
+    use_random_features,
     use_windows,
 )
 from saucier.adaptation.surgery.tables import ModelState, add_tokens, extend_positions, keep_tokens, renumber_defaults
@@ -42,38 +43,18 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     """
     shape = ModelState(model.config, model.state_dict(), pad)
     for operation in by:
-        shape = apply_operation(shape, operation)
+        has_attention = any(stack.attentions() for stack in shape.stacks().values())
+        if isinstance(operation, AttentionOperation) and not has_attention:
+            raise InputError("the model has no attention", where="--attention", remedy="leave it out")
+        shape = CHANGES[type(operation)](shape, operation)
     made = rebuild_model(model, shape.config, shape.weights)
     for tokens in (operation for operation in by if isinstance(operation, Tokens)):
         renumber_defaults(made, tokens.numbers())
     return made, shape.same
 
 
-def apply_operation(shape: ModelState, by: Operation) -> ModelState:
-    """Do one operation."""
-    attentions = [part for stack in shape.stacks().values() for part in stack.attentions()]
-    if isinstance(by, AttentionOperation) and not attentions:
-        raise InputError("the model has no attention", where="--attention", remedy="leave it out")
-    match by:
-        case Windows():
-            return use_windows(shape, by)
-        case Blocks():
-            return use_blocks(shape, by)
-        case RandomFeatures():
-            config = shape.attentions(lambda attention: attention.model_copy(update={
-                "kernel": c.Favor(features=by.count)}))  # where one cannot, building the model says why
-            return shape.put(config, same=0)
-        case MixedKeys():
-            return use_mixed_keys(shape, by)
-        case Hashes():
-            return change_hashes(shape, by)
-        case Positions():
-            return extend_positions(shape, by)
-        case GroupedHeads():
-            return group_heads(shape, by)
-        case Layers():
-            return reorder_layers(shape, by)
-        case Tokens():
-            return keep_tokens(shape, by)
-        case NewTokens():
-            return add_tokens(shape, by)
+CHANGES: Mapping[type, Callable[[ModelState, Any], ModelState]] = {
+    Windows: use_windows, Blocks: use_blocks, RandomFeatures: use_random_features, MixedKeys: use_mixed_keys,
+    Hashes: change_hashes, Positions: extend_positions, GroupedHeads: group_heads, Layers: reorder_layers,
+    Tokens: keep_tokens, NewTokens: add_tokens}
+"""Kind of operation -> what does it."""

@@ -19,15 +19,16 @@ from saucier.adaptation.surgery.operations import (
     Hashes,
     Layers,
     MixedKeys,
+    RandomFeatures,
     Windows,
 )
 from saucier.adaptation.surgery.tables import (
     ModelState,
-    check_full_attention,
+    check_full_encoder,
     count_from_zero,
     count_past_padding,
-    take_only_encoder,
 )
+from saucier.checkpoints.fields import put
 from saucier.config import longest_input
 from saucier.config.base import rewrite_config
 from saucier.config.blocks import arrange_blocks
@@ -39,16 +40,15 @@ POOLER, DENSE = "pooler.dense.", "head.transform.dense."
 
 def move_pooler_to_head(shape: ModelState) -> ModelState:
     """Move the pooler of a head that labels texts into the head, where RoBERTa and Longformer have it."""
-    head, pooler = shape.config.head, shape.config.pooler
-    plain = isinstance(head, c.ClassificationHead) and head.transform is None and head.pick.kind == "pooled"
-    if not plain or pooler != c.Pooler():
-        return shape
-    assert isinstance(head, c.ClassificationHead), "as `plain` says"
-    transform = c.Transform(activation="tanh", norm=None, dropout=head.dropout)
-    moved = head.model_copy(update={"pick": c.PickVector(kind="first"), "transform": transform})
-    weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
-               for name, weight in shape.weights.items()}
-    return shape.put(shape.config.model_copy(update={"head": moved, "pooler": None}), weights)
+    match shape.config.head:
+        case c.ClassificationHead(transform=None, pick=c.PickVector(kind="pooled"), dropout=rate) if shape.config.pooler == c.Pooler():
+            weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
+                       for name, weight in shape.weights.items()}
+            return shape.put(put(shape.config, {
+                "head.pick": c.PickVector(kind="first"), "pooler": None,
+                "head.transform": c.Transform(activation="tanh", norm=None, dropout=rate)}), weights)
+        case _:
+            return shape
 
 
 def add_pooler(shape: ModelState) -> ModelState:
@@ -75,15 +75,14 @@ def use_windows(shape: ModelState, by: Windows) -> ModelState:
     """
     if shape.config.encoder is None:
         return use_past_windows(shape, by)
-    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    check_full_encoder(shape)
     if by.width < 2 or by.width % 2:
         raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
                          remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
     shape = move_pooler_to_head(count_past_padding(shape))
     bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
-    config = shape.attentions(lambda attention: attention.model_copy(update={
-        "visibility": c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
-        "global_maps": c.GlobalMaps(bias=all(bias))}))
+    config = shape.attentions(visibility=c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
+                              global_maps=c.GlobalMaps(bias=all(bias)))
     own = {f"{match[1]}global_qkv.{match[2]}": weight.clone() for name, weight in shape.weights.items()
            if (match := LOCAL.fullmatch(name))}
     return shape.put(config, {**shape.weights, **own}, same=by.width // 2 + 1)
@@ -97,13 +96,12 @@ def use_past_windows(shape: ModelState, by: Windows) -> ModelState:
     if any(attention.visibility != c.Causal() for attention in shape.stacks()["decoder"].attentions()):
         raise InputError("the attention is no plain causal one", where="--attention",
                          remedy="begin with a decoder whose tokens see all before them")
-    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={
-        "visibility": c.Causal() & c.Window(size=by.width)})), same=by.width)
+    return shape.put(shape.attentions(visibility=c.Causal() & c.Window(size=by.width)), same=by.width)
 
 
 def use_blocks(shape: ModelState, by: Blocks) -> ModelState:
     """Turn an encoder into a BigBird. Raises `InputError` for attention that is not full, and without positions."""
-    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    check_full_encoder(shape)
     shape = add_pooler(count_from_zero(shape))
     room = longest_input(shape.config.embed.positions)
     if room is None:
@@ -111,8 +109,12 @@ def use_blocks(shape: ModelState, by: Blocks) -> ModelState:
                          remedy="use window:N")
     seen = build_bigbird_visibility(by.size, by.drawn, room)
     assert isinstance(seen, c.Beyond), "short inputs are seen whole"
-    return shape.put(shape.attentions(lambda attention: attention.model_copy(update={"visibility": seen})),
-                     same=seen.length)
+    return shape.put(shape.attentions(visibility=seen), same=seen.length)
+
+
+def use_random_features(shape: ModelState, by: RandomFeatures) -> ModelState:
+    """Weigh what is seen by random features; where an attention cannot, building the model says why."""
+    return shape.put(shape.attentions(kernel=c.Favor(features=by.count)), same=0)
 
 
 def use_mixed_keys(shape: ModelState, by: MixedKeys) -> ModelState:
@@ -120,7 +122,7 @@ def use_mixed_keys(shape: ModelState, by: MixedKeys) -> ModelState:
 
     Raises `InputError` for attention that is not full, without positions, and for more mixtures than positions.
     """
-    check_full_attention(take_only_encoder(shape, "--attention"), "--attention")
+    check_full_encoder(shape)
     room = longest_input(shape.config.embed.positions)
     if room is None or by.rank > room:
         raise InputError(f"{by.rank} mixtures of {'no known number of' if room is None else room} positions",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation import starting_weights
+from saucier.adaptation.starting_weights import fill_token_rows
 from saucier.adaptation.surgery.operations import NewTokens, Positions, Tokens
 from saucier.config import longest_input
 from saucier.config.base import Config, rewrite_config
@@ -44,26 +44,23 @@ class ModelState:
         """Return the stacks that there are, by name."""
         return {name: stack for name in STACKS if (stack := getattr(self.config, name)) is not None}
 
-    def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention]) -> c.Transformer:
-        """Return the config with every self-attention changed."""
-        stacks = {name: rewrite_config(stack, lambda node: change(node) if isinstance(node, c.SelfAttention) else node)
+    def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention] = lambda attention: attention,
+                   **fields: Any) -> c.Transformer:
+        """Return the config with every self-attention changed, and with other values of some of its fields."""
+        stacks = {name: rewrite_config(stack, lambda node: change(node).model_copy(update=fields)
+                                       if isinstance(node, c.SelfAttention) else node)
                   for name, stack in self.stacks().items()}
         return self.config.model_copy(update=stacks)
 
 
-def take_only_encoder(shape: ModelState, option: str) -> c.Stack:
-    """Return the encoder of a model that is nothing else. Raises `InputError` for other models."""
+def check_full_encoder(shape: ModelState) -> None:
+    """Raise `InputError` for a model that is not an encoder alone, and for attention that is not full already."""
     if shape.config.encoder is None or shape.config.decoder is not None:
-        raise InputError("only an encoder alone, such as BERT or RoBERTa, can be changed so", where=option,
+        raise InputError("only an encoder alone, such as BERT or RoBERTa, can be changed so", where="--attention",
                          remedy="a decoder takes window:N")
-    return shape.config.encoder
-
-
-def check_full_attention(stack: c.Stack, option: str) -> None:
-    """Raise `InputError` for attention that is not full already."""
-    for attention in stack.attentions():
+    for attention in shape.config.encoder.attentions():
         if not isinstance(attention.visibility, c.Full):
-            raise InputError(f"the attention is of kind {attention.visibility.kind} already", where=option,
+            raise InputError(f"the attention is of kind {attention.visibility.kind} already", where="--attention",
                              remedy="begin with a model whose tokens all see each other")
 
 
@@ -161,7 +158,7 @@ def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
     for name in list_token_tables(shape, "--new-tokens", highest=by.first - 1):
         old = weights[name]
         weights[name] = torch.cat([old, old.new_zeros(max(vocab, rows) - len(old), *old.shape[1:])])
-        starting_weights.fill_token_rows(weights[name], old, starting_weights.AddedTokens(by.first, by.pieces))
+        fill_token_rows(weights[name], old, by)
     return shape.put(rewrite_config(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
                                     if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
 

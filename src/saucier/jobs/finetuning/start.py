@@ -15,7 +15,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import classes_with, label_names, published_tree
+from saucier.checkpoints.layout import find_head_kinds, label_names, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -176,7 +176,7 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     document = with_labels(document, wanted.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.provenance = replace(other.provenance, document=document)
-        return TaskModelStart(other.to(device), TransferReport((), ()))
+        return TaskModelStart(other.to(device), TransferReport())
     published = None if mix else published_task_config(wanted, document, where)
     name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config
@@ -257,8 +257,8 @@ def published_task_config(wanted: RequiredHead, document: dict[str, Any], where:
     layout = LAYOUTS.get(str(document.get("model_type")))
     if layout is None:
         return None
-    found = [name for name in classes_with(layout, document, wanted.kind, where)
-             if not wanted.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys)]
+    found = [name for name, kind in find_head_kinds(layout, document, where).items() if kind == wanted.kind
+             and (not wanted.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys))]
     if not found:
         return None
     return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)

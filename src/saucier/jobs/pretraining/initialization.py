@@ -15,7 +15,8 @@ from tokenizers import processors
 from torch import nn
 
 from saucier import config as c
-from saucier.adaptation.starting_weights import AddedTokens, initialize_from
+from saucier.adaptation.starting_weights import initialize_from
+from saucier.adaptation.surgery.operations import NewTokens
 from saucier.adaptation.tuning import RATES
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
@@ -242,7 +243,8 @@ def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, co
     other = load(start, dtype="float32", device="cpu")
     known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
                      for one in (load_tokenizer(start), tokenizer))
-    found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, wanted)))
+    pieces = spell_new_tokens(known, wanted)
+    found = initialize_from(model, other, NewTokens(first=known.next_id, pieces=pieces) if pieces else None)
     origin = Origin.of(start, model, (*found.new, *found.wider))
     model.provenance = replace(model.provenance, origin=origin)
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):

@@ -13,17 +13,7 @@ from pydantic import Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
-from saucier.generation.decoding import (
-    Beams,
-    Decoding,
-    Gibbs,
-    Greedy,
-    MarkovChains,
-    MaskPredict,
-    MetropolisHastings,
-    Sampling,
-    Strategy,
-)
+from saucier.generation.decoding import Strategy
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -128,18 +118,9 @@ class GenerationOptions(Config):
     """How the text is written where not from left to right; None: from left to right."""
 
     @property
-    def decoding(self) -> Decoding:
-        """How the text is written."""
-        drawn = Sampling(self.temperature, self.top_k or None, self.top_p, self.seed, self.num_return_sequences)
-        match self.strategy:
-            case MaskPredict():
-                return self.strategy
-            case Gibbs() | MetropolisHastings():
-                return MarkovChains(self.strategy, drawn)
-        if self.num_beams > 1:
-            return Beams(self.num_beams, self.length_penalty, self.early_stopping, self.num_return_sequences,
-                         drawn if self.do_sample else None)
-        return drawn if self.do_sample else Greedy()
+    def rows(self) -> int:
+        """Rows that are written at a time, for each prompt."""
+        return self.num_return_sequences if self.num_beams == 1 else self.num_beams
 
     @property
     def ends(self) -> tuple[TokenId, ...]:

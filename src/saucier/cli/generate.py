@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, Run, new_file
+from saucier.cli.arguments import AsJson, Base, Run, new_file, print_found
 
 if TYPE_CHECKING:
-    from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import Direction
     from saucier.jobs.writing.batches import WrittenTexts
     from saucier.jobs.writing.writer import GenerationSettings
@@ -66,19 +64,20 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
              base: Base = None, as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
+    from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import read_direction
-    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.jobs.writing.writer import GenerationSettings, read_strategy
     from saucier.opened import open_model
 
-    generation_settings = GenerationSettings(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                                             beams=beams, length_penalty=length_penalty,
-                                             repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram,
-                                             stop=tuple(stop or ()), samples=samples, seed=seed, compile=compiled)
     refuse_unused_options({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device, base=base)
     refuse_steps(opened, {"--beams": beams > 1, "--repetition-penalty": repetition_penalty != 1.0,
                           "--no-repeat-ngram": no_repeat_ngram > 0, "--stop": bool(stop)})
-    how, chain = read_strategy_option(opened, generation_settings, strategy)
+    how = GenerationSettings(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams,
+                             length_penalty=length_penalty, repetition_penalty=repetition_penalty,
+                             no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()), samples=samples, seed=seed,
+                             compile=compiled,
+                             strategy=None if strategy is None else read_strategy(strategy, opened.tokenizer))
     way = read_direction(opened, source_language, target_language)
     if file:
         from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
@@ -89,8 +88,8 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
         print_texts(write_in_batches(make_batch_writer(opened, way), sources, how, batch=batch), out, as_json=as_json)
         return
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
-    if chain is not None:
-        fill_to_screen(opened, text, how, strategy=chain, masks=masks, as_json=as_json)
+    if isinstance(how.strategy, ChainStrategy):
+        fill_to_screen(opened, text, how, masks=masks, as_json=as_json)
     else:
         write_to_screen(opened, text, how, way, as_json=as_json)
 
@@ -116,20 +115,6 @@ def refuse_steps(opened: OpenModel, given: Mapping[str, bool]) -> None:
     if idle and isinstance(opened.model.config.head, LengthHead):
         raise InputError("this model writes a text whole, not token by token", where=idle[0],
                          remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
-
-
-def read_strategy_option(opened: OpenModel, generation_settings: GenerationSettings,
-                         said: str | None) -> tuple[GenerationSettings, ChainStrategy | None]:
-    """Understand --strategy: a part of the generation settings, or a chain of its own."""
-    if said is None:
-        return generation_settings, None
-    from saucier.generation.decoding import MaskPredict
-    from saucier.jobs.writing.writer import read_strategy
-
-    read = read_strategy(said, opened.tokenizer)
-    if isinstance(read, MaskPredict):
-        return replace(generation_settings, strategy=read), None
-    return generation_settings, read
 
 
 def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> None:
@@ -158,28 +143,20 @@ def write_to_screen(opened: OpenModel, text: str, generation_settings: Generatio
 
     live = not as_json and generation_settings.streams
     written = write_freely(opened, text, generation_settings, direction=way, speak=print_piece if live else None)
-    if as_json:
-        from saucier.jobs.run.console import print_json
-
-        print_json({"prompt": text, "texts": written})
-    else:
-        typer.echo("" if live else "\n\n".join(written))
+    print_found(lambda: {"prompt": text, "texts": written}, lambda: "" if live else "\n\n".join(written),
+                as_json=as_json)
 
 
-def fill_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
-                   masks: int, as_json: bool) -> None:
-    """Fill in the mask tokens of a text; how the chains went is said on standard error."""
+def fill_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, *, masks: int,
+                   as_json: bool) -> None:
+    """Fill in the mask tokens of a text; how many proposals were taken is said on standard error."""
     from saucier.jobs.writing.writer import fill_masks
 
-    done = fill_masks(opened, text, generation_settings, strategy=strategy, masks=masks)
-    if as_json:
-        from saucier.jobs.run.console import print_json
-
-        print_json({"prompt": text, "texts": done.texts, "proposed": done.proposed, "accepted": done.accepted})
-        return
-    typer.echo("\n".join(done.texts))
-    if done.words is not None:
-        typer.echo(done.words, err=True)
+    texts, done = fill_masks(opened, text, generation_settings, masks)
+    print_found(lambda: {"prompt": text, "texts": texts, "proposed": done.proposed, "accepted": done.accepted},
+                lambda: "\n".join(texts), as_json=as_json)
+    if done.proposed and not as_json:
+        typer.echo(f"took {done.accepted:,} of {done.proposed:,} proposals ({done.rate:.0%})", err=True)
 
 
 def print_piece(piece: str) -> None:

@@ -35,13 +35,9 @@ class Hypotheses:
     def best(self, count: int) -> tuple[Hypotheses, Tensor]:
         """Return the `count` of highest score, and their places [B, count]."""
         places = self.scores.topk(count).indices
-        return self.at(places), places
-
-    def at(self, places: Tensor) -> Hypotheses:
-        """Pick texts of each prompt. Shapes: places [B, C']."""
         ids = self.ids.take_along_dim(places[..., None], 1)
         return Hypotheses(ids, self.scores.gather(1, places), self.lengths.gather(1, places),
-                          self.done.gather(1, places))
+                          self.done.gather(1, places)), places
 
     def with_others(self, other: Hypotheses) -> Hypotheses:
         """Put two sets together, these first."""

@@ -54,7 +54,7 @@ class Chains:
 
 @dataclass(frozen=True, slots=True)
 class MaskedModel:
-    """A masked language model that is read for one hidden place of each row at a time."""
+    """A masked language model as a search sees it: texts and a place of each in, scores of the hidden place out."""
 
     model: Transformer
     token: int
@@ -65,6 +65,11 @@ class MaskedModel:
     """[R, L], True where there is a real token; None: everywhere."""
     suppressed: tuple[int, ...]
     """Tokens that are never written."""
+
+    def __call__(self, step: Step | None) -> Tensor:
+        """Hide a place of each row, and score the tokens that may be there. Shapes: -> [R, V], float32."""
+        assert step is not None and step.places is not None, "chains ask for places"
+        return self.logits(step.tokens, step.places, self.padding)
 
     def logits(self, ids: Tensor, places: Tensor, padding: Tensor | None) -> Tensor:
         """Hide the token at one place of each row and score what may be there. Shapes: [R, L], [R] -> [R, V]."""
@@ -90,24 +95,6 @@ class MaskedModel:
             scores = scores if isinstance(kind, RawScores) else scores.log_softmax(-1)
             costs.index_add_(0, mine, -scores.gather(1, ids[mine, where][:, None])[:, 0])
         return costs
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenFeed:
-    """A masked language model as a search sees it: a text and one of its places in, scores of that place out."""
-
-    masked: MaskedModel
-    start: Step
-    """The places that are read first."""
-
-    def first(self) -> Tensor:
-        """Ask for the first place of each row. Shapes: -> [R, V], float32."""
-        return self.next(self.start)
-
-    def next(self, step: Step) -> Tensor:
-        """Hide a place of each row, and score the tokens that may be there. Shapes: -> [R, V], float32."""
-        assert step.places is not None, "chains ask for places"
-        return self.masked.logits(step.tokens, step.places, self.masked.padding)
 
 
 class ChainSearch:
@@ -214,7 +201,7 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
     with torch.inference_mode():
         masked = find_masked_places(inference_view(model), ids, mask, strategy.mask, options.suppress_tokens)
         search = ChainSearch(masked, ids, options, strategy)
-        texts = decode(HiddenFeed(masked, search.choose_places()), search)
+        texts = decode(masked, search, start=search.choose_places())
     return Chains(texts.clone(), search.proposed, search.accepted, search.energy)
 
 

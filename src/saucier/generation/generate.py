@@ -5,6 +5,7 @@ Letters: B prompts, R rows, L length, S source length.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from saucier.generation.beams import BeamSearch
 from saucier.generation.chains import run_chains
 from saucier.generation.compiled_step import make_compiled_reader
 from saucier.generation.decoding import MaskPredict
-from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, make_reader, prediction_kind
+from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, prediction_kind, read_token
 from saucier.generation.mask_predict import mask_predict
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view, use_packed_weights
@@ -82,7 +83,9 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
                          remedy="use num_beams=1")
     with torch.inference_mode():
         check_tokens(chosen, model.config.output_embed.vocab)
-        prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
+        prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
+        if global_attention_mask is not None:
+            prompt = add_global_tokens(prompt, global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         read, written = positions_ahead(model.front, prompt.source is not None)
@@ -103,7 +106,7 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     cached = cached or config.encoder is not None
     if cached and not memory and config.decoder is not None and isinstance(prediction_kind(config), c.NextToken):
         view = inference_view(model if compiled else use_packed_weights(model))
-        read = make_compiled_reader(model) if compiled else make_reader(view)
+        read = make_compiled_reader(model) if compiled else partial(read_token, view)
         return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",

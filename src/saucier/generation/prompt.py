@@ -61,10 +61,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     return Prompt(start, source=ids, source_mask=mask)
 
 
-def add_global_tokens(prompt: Prompt, named: Tensor | None) -> Prompt:
+def add_global_tokens(prompt: Prompt, named: Tensor) -> Prompt:
     """Return the prompt with the global tokens of its source. Raises `InputError` where there is no source."""
-    if named is None:
-        return prompt
     if prompt.source is None or prompt.source.shape != named.shape:
         raise InputError(f"global tokens of shape {list(named.shape)}, and no source of it",
                          where="global_attention_mask", remedy="give one number for each token of a source")

@@ -116,26 +116,22 @@ class Search(Protocol):
         """The rows, prompt included. Shapes: -> [rows, L]."""
 
 
-class Feed(Protocol):
-    """The model, as a search sees it: tokens in, scores of the next token out."""
-
-    def first(self) -> Tensor:
-        """Read the prompt. Shapes: -> [R, V], float32."""
-
-    def next(self, step: Step) -> Tensor:
-        """Read one more token in each row. Shapes: -> [R, V], float32."""
+Feed = Callable[[Step | None], Tensor]
+"""The model, as a search sees it: what was decided in (None: the prompt), scores of what comes next out, float32."""
 
 
-def decode(feed: Feed, search: Search, listener: Listener | None = None) -> Tensor:
-    """Write until the search is finished: the only decoding loop. Shapes: -> [rows, L]."""
-    logits = feed.first()
+def decode(feed: Feed, search: Search, listener: Listener | None = None, start: Step | None = None) -> Tensor:
+    """Write until the search is finished: the only decoding loop. Shapes: -> [rows, L].
+
+    `start`: what is read first; None: the prompt.
+    """
+    step = start
     while True:
-        step = search.advance(logits)
+        step = search.advance(feed(step))
         if listener is not None:
             listener(step.tokens)
         if search.finished:
             return search.result()
-        logits = feed.next(step)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from torch import Tensor
 from saucier import config as c
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
-from saucier.generation.chains import walk
-from saucier.generation.decoding import ChainStrategy, MaskPredict, Strategy
+from saucier.generation.chains import Chains, walk
+from saucier.generation.decoding import Strategy
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
@@ -27,7 +27,6 @@ from saucier.lens.heat_map import HeatMap, clean_labels
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single, list_single_objectives
 from saucier.opened import OpenModel, room
-from saucier.recipes.recipe import Sampling
 from saucier.tasks.written.task import pad_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -50,18 +49,40 @@ class Writer:
     def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
-        ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.opened.tokenizer.pad_id or 0,
-                                                                    left=not self.opened.is_encoder_decoder))
-        written = generate(self.opened.model, ids, mask, prefix_length=self.prefix(ids),
-                           max_new_tokens=self.remaining(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           **self.special_tokens | {"do_sample": False} | dict(options) | self.target_start)
-        return [self.opened.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
+        ids, mask = pad_rows(rows, self.opened.tokenizer.pad_id or 0, left=not self.opened.is_encoder_decoder)
+        return self.generate(ids, mask, min(self.longest, 2 * ids.shape[1] + 10), {"do_sample": False, **options})
+
+    def write(self, prompt: str, generation_settings: GenerationSettings,
+              listener: Listener | None = None) -> list[str]:
+        """Write on from a prompt, or translate it; only what is new is returned."""
+        ids = self.start(prompt)
+        if not ids:
+            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
+                             remedy="give some text")
+        given = torch.tensor([ids])
+        return self.generate(given, torch.ones_like(given), generation_settings.tokens,
+                             generation_settings.for_model(self.opened.model.config), listener=listener,
+                             tokenizer=self.opened.tokenizer.target, compile=generation_settings.compile)
+
+    def generate(self, ids: Tensor, mask: Tensor, most: int, options: Mapping[str, Any], **more: Any) -> list[str]:
+        """Write at most `most` tokens for each row, in the model's language, and return the text of what is new.
+
+        Shapes: ids and mask [B, L]. A language model sees no part of a prompt as a prefix, any other all of it.
+        """
+        stack = self.opened.model.config.decoder
+        prefix = ids.new_zeros(len(ids)) if sees_prefix(stack) and isinstance(self.objective, Causal) else None
+        used = 1 if self.opened.is_encoder_decoder else ids.shape[1]
+        written = generate(self.opened.model, ids.to(self.opened.device), mask.to(self.opened.device),
+                           prefix_length=prefix,
+                           max_new_tokens=max(1, room(self.opened.model.config, most, ahead=used)),
+                           **self.special_tokens | dict(options) | self.target_start, **more)
+        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
     @property
     def special_tokens(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
         return {name: self.opened.model.provenance.generation.get(name, number)
-                for name, number in special_token_options(self.ids).items()}
+                for name, number in self.ids.generation_options.items()}
 
     @property
     def target_start(self) -> dict[str, Any]:
@@ -72,10 +93,6 @@ class Writer:
     def writes_whole(self) -> bool:
         """Whether a target is written whole at once."""
         return isinstance(self.opened.model.config.head, LengthHead)
-
-    def before(self, ids: Tensor) -> int:
-        """Return how many tokens of what is written were there before: a start token, or all that was given."""
-        return 1 if self.opened.is_encoder_decoder else ids.shape[1]
 
     def start(self, prompt: str) -> list[int]:
         """Return the ids of what is given: a source in its frame, or a text to go on with, after what begins a text.
@@ -101,45 +118,6 @@ class Writer:
         known = () if recipe is None else list_single_objectives(recipe.objective)
         return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
 
-    def prefix(self, ids: Tensor) -> Tensor | None:
-        """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
-        stack = self.opened.model.config.decoder
-        language = sees_prefix(stack) and isinstance(self.objective, Causal)
-        return ids.new_zeros(len(ids)) if language else None
-
-    def remaining(self, used: int, wanted: int) -> int:
-        """Return how many tokens can still be written."""
-        return max(1, room(self.opened.model.config, wanted, ahead=used))
-
-    def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
-        """Write on from a prompt; only what is new is returned."""
-        generation_settings = GenerationSettings(tokens=sampling.tokens, temperature=sampling.temperature,
-                                                 top_k=sampling.top_k, top_p=sampling.top_p,
-                                                 repetition_penalty=sampling.repetition_penalty, seed=seed)
-        return self.write(prompt, generation_settings)[0]
-
-    def write(self, prompt: str, generation_settings: GenerationSettings,
-              listener: Listener | None = None) -> list[str]:
-        """Write on from a prompt, or translate it; only what is new is returned."""
-        ids = self.start(prompt)
-        if not ids:
-            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
-                             remedy="give some text")
-        given = torch.tensor([ids], device=self.opened.device)
-        used = self.before(given)
-        written = generate(self.opened.model, given, torch.ones_like(given), tokenizer=self.opened.tokenizer.target,
-                           listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.remaining(used, generation_settings.tokens),
-                           **self.special_tokens | generation_settings.for_model(self.opened.model.config)
-                           | self.target_start)
-        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
-
-
-def special_token_options(ids: TokenIds) -> dict[str, Any]:
-    """Return the special ids under the names that generation knows."""
-    found = {"eos_token_id": ids.eos, "pad_token_id": ids.filler, "decoder_start_token_id": ids.decoder_start}
-    return {name: number for name, number in found.items() if number is not None}
-
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
@@ -158,8 +136,8 @@ class GenerationSettings:
     samples: int = 1
     seed: int | None = None
     compile: bool = False
-    strategy: MaskPredict | None = None
-    """How a text is written whole, by a model that does."""
+    strategy: Strategy | None = None
+    """How a text is written whole, by a model that does; or how its mask tokens are filled in."""
 
     @property
     def streams(self) -> bool:
@@ -214,22 +192,6 @@ CHAINS = ("gibbs", "metropolis_hastings")
 """Strategies that fill in the mask tokens of a text."""
 
 
-@dataclass(frozen=True, slots=True)
-class FilledTexts:
-    """Texts, and how the chains went."""
-
-    texts: list[str]
-    proposed: int
-    accepted: int
-
-    @property
-    def words(self) -> str | None:
-        """Say how many proposals were taken; None where the strategy proposes nothing."""
-        if not self.proposed:
-            return None
-        return f"took {self.accepted:,} of {self.proposed:,} proposals ({self.accepted / self.proposed:.0%})"
-
-
 def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
     """Understand `gibbs steps=200 order=sequential`: a kind, and its settings. Raises `InputError`."""
     kind, *settings = said.split() or [""]
@@ -265,16 +227,16 @@ def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[in
     return ids
 
 
-def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
-               masks: int = 0) -> FilledTexts:
-    """Let an opened model write where the prompt has mask tokens. Raises `InputError`."""
+def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSettings,
+               masks: int = 0) -> tuple[list[str], Chains]:
+    """Let an opened model write where the prompt has mask tokens, and say how the chains went. Raises `InputError`."""
     tokenizer = opened.tokenizer
     ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=opened.device)
-    done = walk(opened.model, ids, torch.ones_like(ids), strategy=strategy,
+    done = walk(opened.model, ids, torch.ones_like(ids), strategy=generation_settings.strategy,
                 num_return_sequences=generation_settings.samples, seed=generation_settings.seed,
                 top_k=generation_settings.top_k, top_p=generation_settings.top_p,
                 temperature=generation_settings.temperature or None, suppress_tokens=tuple(tokenizer.special_ids))
-    return FilledTexts([tokenizer.decode(row) for row in done.ids.tolist()], done.proposed, done.accepted)
+    return [tokenizer.decode(row) for row in done.ids.tolist()], done
 
 
 BEAMS, LONGEST_TARGET = 4, 128

@@ -150,19 +150,16 @@ def longest_response(encoded: EncodedExamples) -> int:
 
 def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
-    ids = TokenIds.of(encoding.tokenizer.target)
+    ids, start = TokenIds.of(encoding.tokenizer.target), None
+    match encoding.body.default_target:
+        case c.ShiftedSource():
+            start = encoding.body.default_target.start
+        case None if encoding.body.encoder is not None:
+            start = encoding.decoder_start(ids.decoder_start)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
-                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options()}
-    if ids.eos is not None:
-        found["eos_token_id"] = ids.eos
-    match encoding.body.default_target:
-        case c.ShiftedSource(start=start):
-            found["decoder_start_token_id"] = start
-        case None if encoding.body.encoder is not None:
-            found["decoder_start_token_id"] = encoding.decoder_start(ids.decoder_start)
-        case _:
-            pass
+                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options(),
+                             **ids.generation_options, "decoder_start_token_id": start}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,6 @@ from saucier.cli.arguments import AsJson, Base, Run, new_file, print_found
 if TYPE_CHECKING:
     from saucier.jobs.run.language_pairs import Direction
     from saucier.jobs.writing.batches import WrittenTexts
-    from saucier.jobs.writing.writer import GenerationSettings
     from saucier.opened import OpenModel
 
 Prompts = Annotated[list[str] | None,
@@ -64,34 +63,39 @@ def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperat
              compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
              base: Base = None, as_json: AsJson = False) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
+    from saucier.config import LengthHead
     from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import read_direction
-    from saucier.jobs.writing.writer import GenerationSettings, read_strategy
+    from saucier.jobs.writing.writer import choose_decoding, read_strategy
     from saucier.opened import open_model
 
     refuse_unused_options({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device, base=base)
     refuse_steps(opened, {"--beams": beams > 1, "--repetition-penalty": repetition_penalty != 1.0,
                           "--no-repeat-ngram": no_repeat_ngram > 0, "--stop": bool(stop)})
-    how = GenerationSettings(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, beams=beams,
-                             length_penalty=length_penalty, repetition_penalty=repetition_penalty,
-                             no_repeat_ngram=no_repeat_ngram, stop=tuple(stop or ()), samples=samples, seed=seed,
-                             compile=compiled,
-                             strategy=None if strategy is None else read_strategy(strategy, opened.tokenizer))
+    other = None if strategy is None else read_strategy(strategy, opened.tokenizer)
+    whole = isinstance(opened.model.config.head, LengthHead)
+    decoding = choose_decoding(beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k,
+                               top_p=top_p, seed=seed)
+    options = decoding | {"max_new_tokens": tokens, "num_return_sequences": samples, "stop_strings": tuple(stop or ()),
+                          "repetition_penalty": repetition_penalty, "no_repeat_ngram_size": no_repeat_ngram,
+                          "strategy": other if whole else None}
     way = read_direction(opened, source_language, target_language)
     if file:
         from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
 
         if out is not None:
             refuse_existing(out)
-        sources = list(source_texts(file, column))
-        print_texts(write_in_batches(make_batch_writer(opened, way), sources, how, batch=batch), out, as_json=as_json)
+        writer, sources = make_batch_writer(opened, way), list(source_texts(file, column))
+        print_texts(write_in_batches(writer, sources, options, batch=batch), out, as_json=as_json)
         return
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
-    if isinstance(how.strategy, ChainStrategy):
-        fill_to_screen(opened, text, how, masks=masks, as_json=as_json)
+    if isinstance(other, ChainStrategy):
+        drawn = {"temperature": temperature or None, "top_k": top_k, "top_p": top_p, "seed": seed}
+        fill_to_screen(opened, text, masks, {"strategy": other, "num_return_sequences": samples, **drawn},
+                       as_json=as_json)
     else:
-        write_to_screen(opened, text, how, way, as_json=as_json)
+        write_to_screen(opened, text, {**options, "compile": compiled}, way, as_json=as_json)
 
 
 def refuse_unused_options(for_files: Mapping[str, object], files: Sequence[str] | None, strategy: str | None) -> None:
@@ -121,9 +125,7 @@ def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> No
     """Write the texts of all sources into a file, or to the screen; say what was cut."""
     if out is not None:
         from saucier.files import write_text
-        from saucier.jobs.writing.batches import refuse_existing
 
-        refuse_existing(out)
         write_text(out, written.lines)
     if as_json:
         from saucier.jobs.run.console import print_json
@@ -136,23 +138,22 @@ def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> No
                    err=True)
 
 
-def write_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, way: Direction | None, *,
+def write_to_screen(opened: OpenModel, text: str, options: Mapping[str, Any], way: Direction | None, *,
                     as_json: bool) -> None:
-    """Write on from a text, or translate it."""
+    """Write on from a text, or translate it; one text that is final while it is written is shown at once."""
     from saucier.jobs.writing.writer import write_freely
 
-    live = not as_json and generation_settings.streams
-    written = write_freely(opened, text, generation_settings, direction=way, speak=print_piece if live else None)
+    live = not as_json and options["num_beams"] == options["num_return_sequences"] == 1
+    written = write_freely(opened, text, options, direction=way, speak=print_piece if live else None)
     print_found(lambda: {"prompt": text, "texts": written}, lambda: "" if live else "\n\n".join(written),
                 as_json=as_json)
 
 
-def fill_to_screen(opened: OpenModel, text: str, generation_settings: GenerationSettings, *, masks: int,
-                   as_json: bool) -> None:
+def fill_to_screen(opened: OpenModel, text: str, masks: int, options: Mapping[str, Any], *, as_json: bool) -> None:
     """Fill in the mask tokens of a text; how many proposals were taken is said on standard error."""
     from saucier.jobs.writing.writer import fill_masks
 
-    texts, done = fill_masks(opened, text, generation_settings, masks)
+    texts, done = fill_masks(opened, text, masks, options)
     print_found(lambda: {"prompt": text, "texts": texts, "proposed": done.proposed, "accepted": done.accepted},
                 lambda: "\n".join(texts), as_json=as_json)
     if done.proposed and not as_json:

@@ -78,7 +78,7 @@ class MaskedModel:
         rows = torch.arange(len(ids), device=ids.device)
         head = self.model.head
         assert head is not None, "check_masked refuses a model without a head"
-        return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), self.suppressed)
+        return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), (self.token, *self.suppressed))
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
         """Sum what the written tokens cost, each with its own place hidden. Shapes: [R, L] -> [R].
@@ -199,20 +199,14 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)
     with torch.inference_mode():
-        masked = find_masked_places(inference_view(model), ids, mask, strategy.mask, options.suppress_tokens)
+        free = ids == strategy.mask
+        if (empty := (~free.any(1)).nonzero().flatten().tolist()):
+            raise InputError(f"row {empty[0]} has no mask token ({strategy.mask}), so nothing is to be written",
+                             where="input_ids", remedy="put mask tokens where words are wanted")
+        masked = MaskedModel(inference_view(model), strategy.mask, free, mask, options.suppress_tokens)
         search = ChainSearch(masked, ids, options, strategy)
         texts = decode(masked, search, start=search.choose_places())
     return Chains(texts.clone(), search.proposed, search.accepted, search.energy)
-
-
-def find_masked_places(model: Transformer, ids: Tensor, mask: Tensor | None, token: int,
-                       suppressed: tuple[int, ...]) -> MaskedModel:
-    """Find the places to be written. Shapes: ids and mask [R, L]. Raises `InputError` for a row without one."""
-    free = ids == token
-    if (empty := (~free.any(1)).nonzero().flatten().tolist()):
-        raise InputError(f"row {empty[0]} has no mask token ({token}), so nothing is to be written",
-                         where="input_ids", remedy="put mask tokens where words are wanted")
-    return MaskedModel(model, token, free, mask, (token, *suppressed))
 
 
 def check_masked_model(config: c.Transformer) -> None:

@@ -156,6 +156,8 @@ class MaskPredict(Config):
         return {"strategy": self}
 
 
+Decoding = LeftToRight | MaskPredict
+"""How a text is written, from left to right or whole."""
 ChainStrategy = Gibbs | MetropolisHastings
 Strategy = Annotated[ChainStrategy | MaskPredict, Field(discriminator="kind")]
 """How a text is written, where not from left to right."""

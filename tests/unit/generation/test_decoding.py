@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from saucier.generation.decoding import Beams, Greedy, MaskPredict, Sampling
+from saucier.generation.decoding import Beams, Decoding, Greedy, MaskPredict, Sampling
 from saucier.generation.options import resolve_options
 
 DEFAULTS: dict[str, Any] = {"do_sample": True, "num_beams": 5, "temperature": 3.0, "top_k": 50, "length_penalty": 2.0}
-DECODINGS: list[tuple[Greedy | Beams | Sampling | MaskPredict, dict[str, Any]]] = [
+DECODINGS: list[tuple[Decoding, dict[str, Any]]] = [
     (Greedy(), {"do_sample": False, "num_beams": 1, "rows": 1}),
     (Sampling(), {"do_sample": True, "num_beams": 1, "temperature": 1, "top_k": 0, "top_p": 1, "seed": 0}),
     (Sampling(temperature=0.7, top_k=5, top_p=0.9, seed=3),
@@ -23,7 +23,7 @@ DECODINGS: list[tuple[Greedy | Beams | Sampling | MaskPredict, dict[str, Any]]] 
 @pytest.mark.parametrize("defaults", [{}, DEFAULTS], ids=["alone", "over defaults"])
 @pytest.mark.parametrize(("decoding", "wanted"), DECODINGS, ids=str)
 def test_a_way_of_writing_goes_before_the_defaults_of_a_model(
-        decoding: Greedy | Beams | Sampling | MaskPredict, wanted: dict[str, Any], defaults: dict[str, Any]) -> None:
+        decoding: Decoding, wanted: dict[str, Any], defaults: dict[str, Any]) -> None:
     found = resolve_options(decoding.options(), defaults)
     assert {name: getattr(found, name) for name in wanted} == wanted
 

@@ -14,7 +14,7 @@ from saucier.generation.generate import generate
 from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
 from saucier.jobs.pretraining.held_out import translate_texts
 from saucier.jobs.run.language_pairs import group_by_direction
-from saucier.jobs.writing.writer import GenerationSettings, Writer
+from saucier.jobs.writing.writer import Writer, choose_decoding
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
     Bidirectional,
@@ -108,10 +108,10 @@ def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> It
     """Write on from each prompt."""
     writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
     for number, (prompt, source) in enumerate(prompts):
-        settings = GenerationSettings(tokens=sampling.tokens, temperature=sampling.temperature, top_k=sampling.top_k,
-                                      top_p=sampling.top_p, repetition_penalty=sampling.repetition_penalty,
-                                      seed=sampling.seed + number)
-        yield Sample(prompt=prompt, text=writer.write(prompt, settings)[0], source=source)
+        decoding = choose_decoding(temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p,
+                                   seed=sampling.seed + number)
+        options = decoding | {"max_new_tokens": sampling.tokens, "repetition_penalty": sampling.repetition_penalty}
+        yield Sample(prompt=prompt, text=writer.write(prompt, options)[0], source=source)
 
 
 def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:

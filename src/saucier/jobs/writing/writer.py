@@ -15,11 +15,10 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from saucier import config as c
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
 from saucier.generation.chains import Chains, walk
-from saucier.generation.decoding import Strategy
+from saucier.generation.decoding import Beams, Greedy, Strategy
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
@@ -50,32 +49,36 @@ class Writer:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
         ids, mask = pad_rows(rows, self.opened.tokenizer.pad_id or 0, left=not self.opened.is_encoder_decoder)
-        return self.generate(ids, mask, min(self.longest, 2 * ids.shape[1] + 10), {"do_sample": False, **options})
+        most = min(self.longest, 2 * ids.shape[1] + 10)
+        return self.generate(ids, mask, {"do_sample": False, **options, "max_new_tokens": most})
 
-    def write(self, prompt: str, generation_settings: GenerationSettings,
-              listener: Listener | None = None) -> list[str]:
-        """Write on from a prompt, or translate it; only what is new is returned."""
+    def write(self, prompt: str, options: Mapping[str, Any], listener: Listener | None = None) -> list[str]:
+        """Write on from a prompt, or translate it; only what is new is returned.
+
+        `options` are those of `saucier.generate`, with `max_new_tokens`.
+        """
         ids = self.start(prompt)
         if not ids:
             raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
                              remedy="give some text")
         given = torch.tensor([ids])
-        return self.generate(given, torch.ones_like(given), generation_settings.tokens,
-                             generation_settings.for_model(self.opened.model.config), listener=listener,
-                             tokenizer=self.opened.tokenizer.target, compile=generation_settings.compile)
+        return self.generate(given, torch.ones_like(given), options, listener)
 
-    def generate(self, ids: Tensor, mask: Tensor, most: int, options: Mapping[str, Any], **more: Any) -> list[str]:
-        """Write at most `most` tokens for each row, in the model's language, and return the text of what is new.
+    def generate(self, ids: Tensor, mask: Tensor, options: Mapping[str, Any],
+                 listener: Listener | None = None) -> list[str]:
+        """Write for each row, in the language that is wanted, as far as there is room; return the text of what is new.
 
         Shapes: ids and mask [B, L]. A language model sees no part of a prompt as a prefix, any other all of it.
         """
-        stack = self.opened.model.config.decoder
-        prefix = ids.new_zeros(len(ids)) if sees_prefix(stack) and isinstance(self.objective, Causal) else None
+        config, device = self.opened.model.config, self.opened.device
+        prefix = ids.new_zeros(len(ids)) if sees_prefix(config.decoder) and isinstance(self.objective, Causal) else None
         used = 1 if self.opened.is_encoder_decoder else ids.shape[1]
-        written = generate(self.opened.model, ids.to(self.opened.device), mask.to(self.opened.device),
-                           prefix_length=prefix,
-                           max_new_tokens=max(1, room(self.opened.model.config, most, ahead=used)),
-                           **self.special_tokens | dict(options) | self.target_start, **more)
+        most = max(1, room(config, options["max_new_tokens"], ahead=used))
+        if self.writes_whole:  # nothing is drawn, and there are no beams
+            options = {name: options.get(name) for name in ("strategy", "num_return_sequences")} | {"do_sample": False}
+        written = generate(self.opened.model, ids.to(device), mask.to(device), prefix_length=prefix, listener=listener,
+                           tokenizer=self.opened.tokenizer.target,
+                           **{**self.special_tokens, **options, **self.target_start, "max_new_tokens": most})
         return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
     @property
@@ -85,9 +88,9 @@ class Writer:
                 for name, number in self.ids.generation_options.items()}
 
     @property
-    def target_start(self) -> dict[str, Any]:
+    def target_start(self) -> Mapping[str, Any]:
         """The options that begin a target in its language."""
-        return {} if self.direction is None else dict(self.direction.options)
+        return {} if self.direction is None else self.direction.options
 
     @property
     def writes_whole(self) -> bool:
@@ -119,61 +122,32 @@ class Writer:
         return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationSettings:
-    """How to write, as a person says it."""
+def choose_decoding(*, beams: int = 1, length_penalty: float = 1.0, temperature: float = 0.8, top_k: int | None = None,
+                    top_p: float | None = None, seed: int | None = None) -> dict[str, Any]:
+    """Return the options of generation for how tokens are chosen: with beams, the likeliest at temperature 0, or drawn.
 
-    tokens: int = 200
-    temperature: float = 0.8
-    """0 takes the likeliest token every time."""
-    top_k: int | None = None
-    top_p: float | None = None
-    beams: int = 1
-    length_penalty: float = 1.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram: int = 0
-    stop: tuple[str, ...] = ()
-    samples: int = 1
-    seed: int | None = None
-    compile: bool = False
-    strategy: Strategy | None = None
-    """How a text is written whole, by a model that does; or how its mask tokens are filled in."""
-
-    @property
-    def streams(self) -> bool:
-        """Whether the text is final while it is written, and only one."""
-        return self.beams == 1 and self.samples == 1
-
-    def for_model(self, config: c.Transformer) -> dict[str, Any]:
-        """Return what a model reads of all this, under the names that generation knows.
-
-        Where a text is written whole, nothing is drawn, and there are no beams.
-        """
-        if isinstance(config.head, LengthHead):
-            return {"strategy": self.strategy, "num_return_sequences": self.samples}
-        return self.options()
-
-    def options(self) -> dict[str, Any]:
-        """Return all this under the names that generation knows."""
-        drawn = self.beams == 1 and self.temperature > 0
-        found: dict[str, Any] = {
-            "do_sample": drawn, "num_beams": self.beams, "num_return_sequences": self.samples,
-            "stop_strings": self.stop,
-            "repetition_penalty": self.repetition_penalty, "no_repeat_ngram_size": self.no_repeat_ngram}
-        if self.beams > 1:
-            found |= {"length_penalty": self.length_penalty, "early_stopping": True}
-        return found | ({"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
-                        if drawn else {})
+    What is None stays as the model's own defaults have it; one text is written, without further constraints.
+    """
+    plain = {"num_return_sequences": 1, "stop_strings": (), "repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
+    if beams > 1:
+        return plain | Beams(beams=beams, length_penalty=length_penalty).options()
+    if temperature == 0:
+        return plain | Greedy().options()
+    return plain | {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+                    "seed": seed}
 
 
-def write_freely(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *,
-                 direction: Direction | None = None, speak: Callable[[str], None] | None = None) -> list[str]:
-    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
-    writer = Writer(opened, opened.trained_length(generation_settings.tokens), direction)
+def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
+                 speak: Callable[[str], None] | None = None) -> list[str]:
+    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written.
+
+    `options` are those of `Writer.write`.
+    """
+    writer = Writer(opened, opened.trained_length(options["max_new_tokens"]), direction)
     if speak is None:
-        return writer.write(prompt, generation_settings)
+        return writer.write(prompt, options)
     if writer.writes_whole:
-        speak("".join(writer.write(prompt, generation_settings)))
+        speak("".join(writer.write(prompt, options)))
         return []
     before = [prompt] if opened.model.config.encoder is None else []
 
@@ -182,7 +156,7 @@ def write_freely(opened: OpenModel, prompt: str, generation_settings: Generation
         before.clear()
 
     stream = TextStream(opened.tokenizer.target, aloud)
-    written = writer.write(prompt, generation_settings, stream)
+    written = writer.write(prompt, options, stream)
     stream.close()
     aloud("")
     return written
@@ -227,15 +201,11 @@ def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[in
     return ids
 
 
-def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSettings,
-               masks: int = 0) -> tuple[list[str], Chains]:
+def fill_masks(opened: OpenModel, prompt: str, masks: int, options: Mapping[str, Any]) -> tuple[list[str], Chains]:
     """Let an opened model write where the prompt has mask tokens, and say how the chains went. Raises `InputError`."""
     tokenizer = opened.tokenizer
     ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=opened.device)
-    done = walk(opened.model, ids, torch.ones_like(ids), strategy=generation_settings.strategy,
-                num_return_sequences=generation_settings.samples, seed=generation_settings.seed,
-                top_k=generation_settings.top_k, top_p=generation_settings.top_p,
-                temperature=generation_settings.temperature or None, suppress_tokens=tuple(tokenizer.special_ids))
+    done = walk(opened.model, ids, torch.ones_like(ids), suppress_tokens=tuple(tokenizer.special_ids), **options)
     return [tokenizer.decode(row) for row in done.ids.tolist()], done
 
 
@@ -270,7 +240,7 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
 
 def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
-    read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
+    read = [{**writer.special_tokens, **writer.target_start}["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
         ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
         output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)

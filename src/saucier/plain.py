@@ -5,6 +5,7 @@ Decimal units: 1 GB is 10^9 bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,6 +32,19 @@ def first_difference(left: Any, right: Any, path: str = "") -> Difference | None
 
 PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365.25 * 86400
+
+
+def json_value(value: Any) -> Any:
+    """Return plain values with null in place of what JSON cannot say: infinities, and numbers that are none."""
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {name: json_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [json_value(one) for one in value]
+        case _:
+            return value
 
 
 def format_quantity(value: float) -> str:

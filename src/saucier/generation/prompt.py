@@ -49,7 +49,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     if config.encoder is None or config.decoder is None:
         ids = start_prompt(ids, options).to(device)
         mask = check_mask(config.embed, ids, mask, padding=options.padding)
-        check_left_padded(mask)
+        if mask is not None:
+            check_left_padded(mask)
         return Prompt(ids, mask)
     if ids is None:
         raise InputError("an encoder-decoder needs a source", where="input_ids",
@@ -127,9 +128,9 @@ def check_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding:
     return None if bool(mask.all()) else mask.long()
 
 
-def check_left_padded(mask: Tensor | None) -> None:
+def check_left_padded(mask: Tensor) -> None:
     """Refuse rows that end with padding: new tokens would not come right after the text."""
-    wrong = [] if mask is None else (mask[:, -1] == 0).nonzero().flatten().tolist()
+    wrong = (mask[:, -1] == 0).nonzero().flatten().tolist()
     if wrong:
         raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask",
                          remedy="pad prompts on the left; if that is no padding, give attention_mask")
@@ -152,9 +153,8 @@ def find_max_positions(config: c.Transformer) -> int | None:
     """Return how many positions the stack that writes has tables for; None where any length works."""
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses models without stacks"
-    embed = config.output_embed.positions
-    room = c.longest_input(embed)
-    return min([*([] if room is None else [room]), *c.list_length_limits(stack)], default=None)
+    limits = (c.longest_input(config.output_embed.positions), *c.list_length_limits(stack))
+    return min((one for one in limits if one is not None), default=None)
 
 
 def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: int = 0) -> None:

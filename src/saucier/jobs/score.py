@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
+from saucier.plain import json_value
 from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
 from saucier.tasks.metrics.labels import ClassScore
@@ -98,21 +99,7 @@ class ScoreReport:
 
     def as_json(self) -> dict[str, Any]:
         """Give everything, null where a number is not defined."""
-        found: dict[str, Any] = _json_value(asdict(self))
-        return found
-
-
-def _json_value(value: Any) -> Any:
-    """Replace what JSON cannot say."""
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {name: _json_value(one) for name, one in value.items()}
-        case list() | tuple():
-            return [_json_value(one) for one in value]
-        case _:
-            return value
+        return dict(json_value(asdict(self)))
 
 
 def score_files(asked: ScoreRequest) -> ScoreReport:

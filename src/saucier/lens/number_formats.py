@@ -43,6 +43,11 @@ class Format:
         return StoredNumber(self, self.infinity - 1).value
 
     @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number with a full fraction."""
+        return math.ldexp(1.0, 1 - self.bias)
+
+    @property
     def step(self) -> float:
         """The distance from 1 to the next larger number."""
         return math.ldexp(1.0, -self.fraction_bits)

@@ -65,7 +65,7 @@ def test_stored_bits_are_those_of_torch(value: float) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_formats_are_those_of_torch(form: Format) -> None:
     want = torch.finfo(TORCH[form.name][0])
-    assert (form.largest, form.step) == (want.max, want.eps)
+    assert (form.largest, form.smallest_normal, form.step) == (want.max, want.smallest_normal, want.eps)
     assert round_to_format(math.nan, form).bits == torch_bits(math.nan, form)
 
 

@@ -36,6 +36,7 @@ from saucier.jobs.prompting.questions import (
     read_questions,
 )
 from saucier.jobs.score import figures_table, format_interval, format_score
+from saucier.plain import json_value
 from saucier.tasks.metrics.labels import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
@@ -200,12 +201,8 @@ class PromptOutcome:
     """What needs no model: chance, and the most frequent gold."""
 
     def as_json(self) -> dict[str, Any]:
-        """Give everything."""
-        found = asdict(self)
-        found["baselines"] = [one.as_json() for one in self.baselines]
-        for setting, shown in zip(self.settings, found["settings"], strict=True):
-            shown["scores"] = [one.as_json() for one in setting.scores]
-        return found
+        """Give everything, null where a number is not defined."""
+        return dict(json_value(asdict(self)))
 
 
 def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan, *, model: str = "",

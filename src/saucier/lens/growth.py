@@ -126,18 +126,14 @@ class AttentionClock:
             hook.remove()
 
 
-def fit_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float | None:
-    """Return x where the cost grows as length to the x, fitted by least squares of logarithms; None for one length."""
-    if len(lengths) < 2 or min(costs) <= 0:
-        return None
-    return float(np.polyfit(np.log(lengths), np.log(costs), 1)[0])
-
-
 def fit_exponents(points: Sequence[GrowthPoint]) -> dict[str, float | None]:
-    """Return with which power of the length each cost grows."""
-    lengths = [one.length for one in points]
-    return {name: fit_exponent(lengths, [float(getattr(one, name)) for one in points])
-            for name in ("seconds", "attention_seconds", "memory_bytes")}
+    """Return for each cost the x where it grows as length to the x, by least squares of logarithms; None of one length.
+    """
+    lengths = np.log([one.length for one in points])
+    costs = {name: [float(getattr(one, name)) for one in points]
+             for name in ("seconds", "attention_seconds", "memory_bytes")}
+    return {name: float(np.polyfit(lengths, np.log(values), 1)[0]) if len(points) > 1 and min(values) > 0 else None
+            for name, values in costs.items()}
 
 
 def growth_table(points: Sequence[GrowthPoint]) -> Table:

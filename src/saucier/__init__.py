@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from saucier.text.tokenizer.tokenizer import load_tokenizer as load_tokenizer
 
 __version__ = VERSION
+PUBLIC = {"InputError": "saucier.errors", "build": "saucier.model", "embed": "saucier.retrieval.embed",
+          "generate": "saucier.generation.generate", "load": "saucier.folders.load",
+          "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue"}
+"""Public name -> its module."""
 __all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
 
 
@@ -38,43 +42,13 @@ HANDED_IN["save"] = save_model
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for; it is remembered after that."""
-    globals()[name] = found = public(name)
+    """Import a public name when it is first asked for; it is remembered after that. Raises `AttributeError`."""
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'saucier' has no attribute {name!r}")
+    from importlib import import_module
+
+    globals()[name] = found = getattr(import_module(PUBLIC[name]), name)
     return found
-
-
-def public(name: str) -> Any:
-    """Import one of the public names. Raises `AttributeError` for any other."""
-    match name:
-        case "load":
-            from saucier.folders.load import load
-
-            return load
-        case "InputError":
-            from saucier.errors import InputError
-
-            return InputError
-        case "generate":
-            from saucier.generation.generate import generate
-
-            return generate
-        case "build":
-            from saucier.model import build
-
-            return build
-        case "recipe":
-            from saucier.recipes.catalogue import recipe
-
-            return recipe
-        case "embed":
-            from saucier.retrieval.embed import embed
-
-            return embed
-        case "load_tokenizer":
-            from saucier.text.tokenizer.tokenizer import load_tokenizer
-
-            return load_tokenizer
-    raise AttributeError(f"module 'saucier' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

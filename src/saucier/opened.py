@@ -38,11 +38,6 @@ class RunFolder:
     path: Path
 
     @property
-    def recipe_file(self) -> Path:
-        """The resolved recipe."""
-        return self.path / "recipe.yaml"
-
-    @property
     def tokenizer(self) -> Path:
         """The trained tokenizer, as transformers reads it too."""
         return self.path / "tokenizer"
@@ -70,7 +65,7 @@ class RunFolder:
     @property
     def is_run(self) -> bool:
         """Whether a run was begun here."""
-        return is_file(self.recipe_file)
+        return is_file(self.path / "recipe.yaml")
 
     @property
     def is_finished(self) -> bool:
@@ -79,7 +74,7 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """Read the run's recipe."""
-        return recipe(self.recipe_file)
+        return recipe(self.path / "recipe.yaml")
 
 
 def run_folder_of(path: Path) -> Path:

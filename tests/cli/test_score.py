@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from tests.cli.conftest import Saucier
 
-from saucier.jobs.score import ScoreRequest, render_report, score_files, short_names
+from saucier.jobs.score import render_report, score_files, short_names
 
 
 def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_comparison_of_runs_is_shown_whole(tmp_path: Path, width: int) -> None
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         files.append(str(path))
     console = Console(width=width, file=io.StringIO(), highlight=False)
-    console.print(render_report(score_files(ScoreRequest(tuple(files)))))
+    console.print(render_report(score_files(tuple(files))))
     shown = console.file.getvalue()  # type: ignore[attr-defined]
     assert max(map(len, shown.splitlines())) <= width
     for whole in ("difference", "95 % interval", "p (exchanged)", "p (bootstrap)", "+0.1850",

@@ -55,7 +55,7 @@ def test_scores_are_changed_as_the_reference_changes_them(reference: Any, seed: 
     said = {name: rng.choice(values) for name, values in DRAWN.items()}
     options = resolve_options(said, {})
     prompt = torch.randint(0, VOCAB, (2, LENGTH), generator=generator)
-    ours = make_search_rules(options, Prompt(prompt), limit=LIMIT, copies=1, tokenizer=None)
+    ours = make_search_rules(options, Prompt(prompt), limit=LIMIT, tokenizer=None)
     other = theirs(reference, said, prompt)
     for length in range(LENGTH, LIMIT):
         ids = torch.randint(0, VOCAB, (2, length), generator=generator)

@@ -1,5 +1,6 @@
 """`saucier attention`: what attends to what in a model, and what that costs as texts grow."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -87,7 +88,7 @@ def measure_lengths(found: "Subject", lengths: str, out: Path | None, *, trainin
         points.append(one)
     if out is not None:
         save_growth(points, found.name, out)
-    print_found(lambda: {"points": [one.as_json() for one in points], "exponents": fit_exponents(points)},
+    print_found(lambda: {"points": [asdict(one) for one in points], "exponents": fit_exponents(points)},
                 lambda: growth_table(points), as_json=as_json)
     if len(points) < len(wanted):
         typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

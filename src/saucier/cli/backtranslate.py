@@ -38,7 +38,7 @@ def backtranslate(
         source_texts,
         write_pairs_table,
     )
-    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.jobs.writing.writer import choose_decoding
     from saucier.opened import open_model
 
     names = tuple(name.strip() for name in columns.split(","))
@@ -46,10 +46,9 @@ def backtranslate(
         raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     refuse_existing(out)
     opened = open_model(run)
-    generation_settings = GenerationSettings(beams=1 if temperature else beams, temperature=temperature, top_k=top_k,
-                                             seed=seed)
+    decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
     way = read_direction(opened, source_language, target_language)
-    made = back_translate(make_batch_writer(opened, way), list(source_texts(files, column)), generation_settings,
-                          limit=limit, batch=batch)
+    made = back_translate(make_batch_writer(opened, way), list(source_texts(files, column)), decoding, limit=limit,
+                          batch=batch)
     write_pairs_table(out, made, (names[0], names[1]))
     typer.echo(f"{made.words} → {out}")

@@ -2,20 +2,17 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from saucier.cli.arguments import AsJson, Base, Run, new_file, print_found
 
 if TYPE_CHECKING:
-    from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import Direction
     from saucier.jobs.writing.batches import WrittenTexts
-    from saucier.jobs.writing.writer import GenerationSettings
     from saucier.opened import OpenModel
 
 
@@ -63,33 +60,39 @@ def generate(
     base: Base = None, as_json: AsJson = False,
 ) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
+    from saucier.config import LengthHead
+    from saucier.generation.decoding import ChainStrategy
     from saucier.jobs.run.language_pairs import read_direction
-    from saucier.jobs.writing.writer import GenerationSettings
+    from saucier.jobs.writing.writer import choose_decoding, read_strategy
     from saucier.opened import open_model
 
-    generation_settings = GenerationSettings(tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
-                                             beams=beams, length_penalty=length_penalty,
-                                             repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram,
-                                             stop=tuple(stop or ()), samples=samples, seed=seed, compile=compiled)
     refuse_unused_options({"--out": out, "--column": column}, file, strategy)
     opened = open_model(run, dtype=dtype, device=device, base=base)
     refuse_steps(opened, {"--beams": beams > 1, "--repetition-penalty": repetition_penalty != 1.0,
                           "--no-repeat-ngram": no_repeat_ngram > 0, "--stop": bool(stop)})
-    how, chain = read_strategy_option(opened, generation_settings, strategy)
+    other = None if strategy is None else read_strategy(strategy, opened.tokenizer)
+    whole = isinstance(opened.model.config.head, LengthHead)
+    decoding = choose_decoding(beams=beams, length_penalty=length_penalty, temperature=temperature, top_k=top_k,
+                               top_p=top_p, seed=seed)
+    options = decoding | {"max_new_tokens": tokens, "num_return_sequences": samples, "stop_strings": tuple(stop or ()),
+                          "repetition_penalty": repetition_penalty, "no_repeat_ngram_size": no_repeat_ngram,
+                          "strategy": other if whole else None}
     way = read_direction(opened, source_language, target_language)
     if file:
         from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
 
         if out is not None:
             refuse_existing(out)
-        sources = list(source_texts(file, column))
-        print_texts(write_in_batches(make_batch_writer(opened, way), sources, how, batch=batch), out, as_json=as_json)
+        writer, sources = make_batch_writer(opened, way), list(source_texts(file, column))
+        print_texts(write_in_batches(writer, sources, options, batch=batch), out, as_json=as_json)
         return
     text = " ".join(prompt) if prompt else "" if masks else sys.stdin.read().removesuffix("\n")
-    if chain is not None:
-        fill_to_screen(opened, text, how, strategy=chain, masks=masks, as_json=as_json)
+    if isinstance(other, ChainStrategy):
+        drawn = {"temperature": temperature or None, "top_k": top_k, "top_p": top_p, "seed": seed}
+        fill_to_screen(opened, text, masks, {"strategy": other, "num_return_sequences": samples, **drawn},
+                       as_json=as_json)
     else:
-        write_to_screen(opened, text, how, way, as_json=as_json)
+        write_to_screen(opened, text, {**options, "compile": compiled}, way, as_json=as_json)
 
 
 def refuse_unused_options(for_files: Mapping[str, object], files: Sequence[str] | None, strategy: str | None) -> None:
@@ -115,27 +118,11 @@ def refuse_steps(opened: "OpenModel", given: Mapping[str, bool]) -> None:
                          remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
 
 
-def read_strategy_option(opened: "OpenModel", generation_settings: "GenerationSettings",
-                         said: str | None) -> "tuple[GenerationSettings, ChainStrategy | None]":
-    """Understand --strategy: a part of the generation settings, or a chain of its own."""
-    if said is None:
-        return generation_settings, None
-    from saucier.generation.decoding import MaskPredict
-    from saucier.jobs.writing.writer import read_strategy
-
-    read = read_strategy(said, opened.tokenizer)
-    if isinstance(read, MaskPredict):
-        return replace(generation_settings, strategy=read), None
-    return generation_settings, read
-
-
 def print_texts(written: "WrittenTexts", out: Path | None, *, as_json: bool) -> None:
     """Write the texts of all sources into a file, or to the screen; say what was cut."""
     if out is not None:
         from saucier.files import write_text
-        from saucier.jobs.writing.batches import refuse_existing
 
-        refuse_existing(out)
         write_text(out, written.lines)
     if as_json:
         from saucier.jobs.run.console import print_json
@@ -148,25 +135,24 @@ def print_texts(written: "WrittenTexts", out: Path | None, *, as_json: bool) -> 
                    err=True)
 
 
-def write_to_screen(opened: "OpenModel", text: str, generation_settings: "GenerationSettings",
-                    way: "Direction | None", *, as_json: bool) -> None:
-    """Write on from a text, or translate it."""
+def write_to_screen(opened: "OpenModel", text: str, options: Mapping[str, Any], way: "Direction | None", *,
+                    as_json: bool) -> None:
+    """Write on from a text, or translate it; one text that is final while it is written is shown at once."""
     from saucier.jobs.writing.writer import write_freely
 
-    live = not as_json and generation_settings.streams
+    live = not as_json and options["num_beams"] == options["num_return_sequences"] == 1
     speak = partial(print, end="", flush=True) if live else None
-    written = write_freely(opened, text, generation_settings, direction=way, speak=speak)
+    written = write_freely(opened, text, options, direction=way, speak=speak)
     print_found(lambda: {"prompt": text, "texts": written}, lambda: "" if live else "\n\n".join(written),
                 as_json=as_json)
 
 
-def fill_to_screen(opened: "OpenModel", text: str, generation_settings: "GenerationSettings", *,
-                   strategy: "ChainStrategy", masks: int, as_json: bool) -> None:
-    """Fill in the mask tokens of a text; how the chains went is said on standard error."""
+def fill_to_screen(opened: "OpenModel", text: str, masks: int, options: Mapping[str, Any], *, as_json: bool) -> None:
+    """Fill in the mask tokens of a text; how many proposals were taken is said on standard error."""
     from saucier.jobs.writing.writer import fill_masks
 
-    done = fill_masks(opened, text, generation_settings, strategy=strategy, masks=masks)
-    print_found(lambda: {"prompt": text, "texts": done.texts, "proposed": done.proposed, "accepted": done.accepted},
-                lambda: "\n".join(done.texts), as_json=as_json)
-    if done.words is not None and not as_json:
-        typer.echo(done.words, err=True)
+    texts, done = fill_masks(opened, text, masks, options)
+    print_found(lambda: {"prompt": text, "texts": texts, "proposed": done.proposed, "accepted": done.accepted},
+                lambda: "\n".join(texts), as_json=as_json)
+    if done.proposed and not as_json:
+        typer.echo(f"took {done.accepted:,} of {done.proposed:,} proposals ({done.rate:.0%})", err=True)

@@ -33,11 +33,11 @@ def score(
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.errors import InputError
-    from saucier.jobs.score import ScoreRequest, render_report, score_files
+    from saucier.jobs.score import render_report, score_files
     from saucier.plain import as_plain
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
-    found = score_files(ScoreRequest(tuple(files), gold, column, kind, tuple(metric or ()), group, seed))
+    found = score_files(files, gold, column=column, kind=kind, metrics=metric or (), group=group, seed=seed)
     print_found(lambda: as_plain(found), lambda: render_report(found), as_json=as_json)

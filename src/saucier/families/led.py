@@ -60,7 +60,8 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 CLASSES = drop_classes(bart_lineage.classes("LED", labels=2), "ForCausalLM")
-CLASSES["LEDForSequenceClassification"] = finding(c.AtMostFirst(kind="first_token"), CLASSES["LEDForSequenceClassification"])
+CLASSES["LEDForSequenceClassification"] = finding(
+    c.AtMostFirst(kind="first_token"), CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout(
     "led", from_fields,
     keys=(

@@ -97,8 +97,8 @@ LONGFORMER_LAYOUT = Layout(
         **encoder_classes("Longformer", bert_lineage.ROBERTA_WORDS, finding(
             c.AtMostFirst(kind="first_token"), bert_lineage.labelled_first("tanh", bert_lineage.HEAD_DROPOUT)),
             dropout=bert_lineage.HEAD_DROPOUT),
-        "LongformerForQuestionAnswering": finding(c.AtSeparator(kind="before_separator"), head_class(c.SpanHead(), "qa_outputs",
-                                                                                  keys=(SEPARATOR,))),
+        "LongformerForQuestionAnswering": finding(
+            c.AtSeparator(kind="before_separator"), head_class(c.SpanHead(), "qa_outputs", keys=(SEPARATOR,))),
         "LongformerForMultipleChoice": finding(c.AtSeparator(kind="after_separator"), head_class(
             c.ChoiceHead(), keys=(SEPARATOR, bert_lineage.HEAD_DROPOUT))),
     },

@@ -60,7 +60,8 @@ NYSTROMFORMER_LAYOUT = Layout(
                           bert_lineage.labelled_first("gelu_tanh", bert_lineage.HEAD_DROPOUT),
                           dropout=bert_lineage.HEAD_DROPOUT),
         "NystromformerForMultipleChoice": head_class(
-            c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation="relu")), dense="pre_classifier", keys=()),
+            c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform(activation="relu")),
+            dense="pre_classifier", keys=()),
     },
     base="nystromformer.", fixed={"inv_coeff_init_option": False},
     free=frozenset({"attention_probs_dropout_prob", "tie_word_embeddings", "add_cross_attention"}),

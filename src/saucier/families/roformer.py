@@ -56,7 +56,8 @@ def weights(tree: c.Transformer) -> Rules:
     attention = first_attention(tree)
     assert isinstance(attention.positions, c.Rotary), "as the family's function says"
     length = attention.positions.length
-    table = Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
+    table = Table("@encoder.embed_positions.weight",
+                  c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
                   attention.projection.widths(tree.dim)[2])
     return replace(bert_lineage.BERT_BODY(tree), tables=[table] if length else [])
 

@@ -1,10 +1,29 @@
-"""Writing text: `generate`, its options, and the small objects that it is put together from."""
+"""Writing text: what `saucier.generate` is put together from, and the strategies that it takes.
 
-from saucier.generation.chains import Chains, walk
-from saucier.generation.decoding import Gibbs, MaskPredict, MetropolisHastings
-from saucier.generation.generate import generate
-from saucier.generation.options import GenerationOptions
-from saucier.generation.search import TextStream
+Public names are imported when they are first asked for, since settings are read where there is no torch.
+"""
 
-__all__ = ["Chains", "GenerationOptions", "Gibbs", "MaskPredict", "MetropolisHastings", "TextStream", "generate",
-           "walk"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saucier.generation.chains import Chains as Chains
+    from saucier.generation.chains import walk as walk
+    from saucier.generation.decoding import Gibbs as Gibbs
+    from saucier.generation.decoding import MaskPredict as MaskPredict
+    from saucier.generation.decoding import MetropolisHastings as MetropolisHastings
+    from saucier.generation.options import GenerationOptions as GenerationOptions
+    from saucier.generation.search import TextStream as TextStream
+
+MODULES = {"Chains": "chains", "GenerationOptions": "options", "Gibbs": "decoding", "MaskPredict": "decoding",
+           "MetropolisHastings": "decoding", "TextStream": "search", "walk": "chains"}
+__all__ = list(MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for. Raises `AttributeError` for any other."""
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.generation.decoding import Beams
-from saucier.generation.search import EndLength, SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
+from saucier.generation.options import GenerationOptions
+from saucier.generation.search import SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""
@@ -35,13 +35,9 @@ class Hypotheses:
     def best(self, count: int) -> tuple[Hypotheses, Tensor]:
         """Return the `count` of highest score, and their places [B, count]."""
         places = self.scores.topk(count).indices
-        return self.at(places), places
-
-    def at(self, places: Tensor) -> Hypotheses:
-        """Pick texts of each prompt. Shapes: places [B, C']."""
         ids = self.ids.take_along_dim(places[..., None], 1)
         return Hypotheses(ids, self.scores.gather(1, places), self.lengths.gather(1, places),
-                          self.done.gather(1, places))
+                          self.done.gather(1, places)), places
 
     def with_others(self, other: Hypotheses) -> Hypotheses:
         """Put two sets together, these first."""
@@ -57,14 +53,13 @@ class BeamSearch:
     unfinished candidates go on.
     """
 
-    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, *, beams: Beams, ends: int) -> None:
-        """Begin at the prompt [B, L], every beam of a row the same; there are `ends` end tokens."""
-        self.rules, self.choice, self.beams = rules, choice, beams
-        self.candidates = max(2, 1 + ends) * beams.beams
+    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, options: GenerationOptions) -> None:
+        """Begin at the prompt [B, L], every beam of a row the same."""
+        self.rules, self.choice, self.options = rules, choice, options
+        self.candidates = max(2, 1 + len(options.ends)) * options.num_beams
         """How many continuations are looked at, so that as many as there are beams go on whatever ends."""
-        self.stops = (*rules.stops, EndLength(rules.limit))
         self.start = self.length = prompt.shape[1]
-        rows, width = prompt.shape[0], beams.beams
+        rows, width = prompt.shape[0], options.num_beams
         ids = prompt.new_full((rows, width, rules.limit), rules.fill)
         ids[:, :, :self.length] = prompt[:, None]
         scores = torch.full((rows, width), OUT, device=prompt.device)
@@ -80,11 +75,11 @@ class BeamSearch:
         """Extend all beams and keep the best. Shapes: logits [B·N, V]."""
         candidates, beams = self.extended(logits)
         self.running, places = replace(candidates, scores=candidates.scores + candidates.done * OUT).best(
-            self.beams.beams)
+            self.options.num_beams)
         self.keep(candidates)
         self.length += 1
         self.finished = not self.may_go_on(bool(candidates.done.all()))
-        rows = beams.gather(1, places) + torch.arange(len(beams), device=beams.device)[:, None] * self.beams.beams
+        rows = beams.gather(1, places) + torch.arange(len(beams), device=beams.device)[:, None] * self.options.num_beams
         return Step(self.running.ids[:, :, self.length - 1].flatten(), rows.flatten())
 
     def extended(self, logits: Tensor) -> tuple[Hypotheses, Tensor]:
@@ -98,20 +93,21 @@ class BeamSearch:
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)
         texts[:, :, self.length] = picked % vocab
-        done = find_ended_rows(self.stops, texts[:, :, :self.length + 1].flatten(0, 1)).view(rows, -1)
+        done = find_ended_rows(self.rules.stops, texts[:, :, :self.length + 1].flatten(0, 1)).view(rows, -1)
+        done = done | (self.length + 1 >= self.rules.limit)
         lengths = torch.full_like(picked, self.length + 1 - self.start)
         return Hypotheses(texts, total.gather(1, picked), lengths, done), beams
 
     def keep(self, candidates: Hypotheses) -> None:
         """Let ended hypotheses among the best `width` candidates take the places of worse ones."""
-        among_best = torch.arange(self.candidates, device=candidates.done.device) < self.beams.beams
+        among_best = torch.arange(self.candidates, device=candidates.done.device) < self.options.num_beams
         ends = candidates.done & among_best
-        full = self.kept.done.all(1, keepdim=True) & (self.beams.early_stopping is True)
+        full = self.kept.done.all(1, keepdim=True) & (self.options.early_stopping is True)
         scores = self.score(candidates.scores, self.length + 1 - self.start)
         for out in (full, ~self.hopeful, ~ends):
             scores = scores + out * OUT
         ending = Hypotheses(candidates.ids, scores, candidates.lengths, ends)
-        self.kept, _ = self.kept.with_others(ending).best(self.beams.beams)
+        self.kept, _ = self.kept.with_others(ending).best(self.options.num_beams)
 
     def score(self, total: Tensor, new: int) -> Tensor:
         """Divide a sum of log probabilities by the number of new tokens to the power of the penalty.
@@ -119,21 +115,21 @@ class BeamSearch:
         Source: Murray and Chiang 2018, §3, arXiv:1808.10006, for the exponent 1. Not the formula of Wu et al. 2016, eq
         14.
         """
-        return total / math.pow(new, self.beams.length_penalty)
+        return total / math.pow(new, self.options.length_penalty)
 
     def may_go_on(self, all_ended: bool) -> bool:
         """Say whether a running beam can go on and may still beat a kept hypothesis."""
         eventual = self.length - self.start
-        if self.beams.early_stopping == "never" and self.beams.length_penalty > 0:
+        if self.options.early_stopping == "never" and self.options.length_penalty > 0:
             eventual = self.rules.limit - self.start
         possible = self.score(self.running.scores[:, :1], eventual)
         worst = torch.where(self.kept.done, self.kept.scores.min(1, keepdim=True).values, OUT)
         self.hopeful = self.hopeful & (possible > worst).any(1, keepdim=True)
-        enough = self.beams.early_stopping is True and bool(self.kept.done.all())
+        enough = self.options.early_stopping is True and bool(self.kept.done.all())
         return bool(self.hopeful.any()) and not enough and not all_ended
 
     def result(self) -> Tensor:
         """The best hypotheses of each prompt, the best first. Shapes: -> [B·returned, L]."""
-        count = self.beams.texts
+        count = self.options.num_return_sequences
         longest = int(self.kept.lengths[:, :count].max())
         return self.kept.ids[:, :count, :self.start + longest].flatten(0, 1)

@@ -179,30 +179,14 @@ def discard_oldest(folder: Path) -> None:
 
 def digest_step(model: Transformer, kind: Kind) -> str:
     """Return a name for all that the compiled code depends on."""
-    found = hashlib.sha256()
-    for fact in (
-        VERSION,
-        digest_code(),
-        torch.__version__,
-        torch.backends.cpu.get_cpu_capability(),
-        platform.machine(),
-        torch.get_num_threads(),
-        kind,
-        model.config.model_dump_json(),
-    ):
-        found.update(f"{fact}\n".encode())
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in list_traced_files())).hexdigest()
+    facts = (VERSION, code, torch.__version__, torch.backends.cpu.get_cpu_capability(), platform.machine(),
+             torch.get_num_threads(), kind, model.config.model_dump_json())
+    found = hashlib.sha256("".join(f"{fact}\n" for fact in facts).encode())
     for name, weight in model.named_parameters():
         found.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
         found.update(weight.detach().contiguous().view(torch.uint8).numpy().tobytes())
     return found.hexdigest()[:32]
-
-
-def digest_code() -> str:
-    """Return a digest of the modules that the step is traced through."""
-    found = hashlib.sha256()
-    for path in list_traced_files():
-        found.update(path.read_bytes())
-    return found.hexdigest()
 
 
 def list_traced_files() -> list[Path]:

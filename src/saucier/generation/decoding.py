@@ -1,17 +1,64 @@
-"""How a text is written, as one sum type: greedily, by sampling, with beams, by Markov chains, or by Mask-Predict.
+"""How a text is written, as data: greedily, with beams, by sampling, by Markov chains, or by Mask-Predict.
 
-`GenerationOptions.decoding` makes one of the flat options that transformers has, and `as_options` turns it back. No
-torch.
+Tasks, jobs and the command line choose one of these; `options` gives what it asks of `saucier.generate`, under the flat
+names that transformers has. No torch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
 from saucier.config.base import Config
+
+
+class Greedy(Config):
+    """Always the likeliest token."""
+
+    kind: Literal["greedy"] = "greedy"
+
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`; so in every way to choose tokens."""
+        return {"num_beams": 1, "do_sample": False}
+
+
+class Beams(Config):
+    """The likeliest of several texts that are written side by side."""
+
+    kind: Literal["beams"] = "beams"
+    beams: int = Field(default=4, gt=1)
+    """Texts that are kept."""
+    length_penalty: float = 1.0
+    """A text scores its log probability divided by its tokens to this power."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`."""
+        return {"num_beams": self.beams, "length_penalty": self.length_penalty, "early_stopping": True,
+                "do_sample": False}
+
+
+class Sampling(Config):
+    """Tokens are drawn from the model's distribution."""
+
+    kind: Literal["sampling"] = "sampling"
+    temperature: float = Field(default=1.0, gt=0)
+    """Scores are divided by it."""
+    top_k: int | None = Field(default=None, gt=0)
+    """From the k likeliest tokens only; None: from all."""
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    """From the smallest set of tokens that holds this probability."""
+    seed: int = Field(default=0, ge=0)
+    """Draws them."""
+
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`."""
+        return {"num_beams": 1, "do_sample": True, "temperature": self.temperature, "top_k": self.top_k or 0,
+                "top_p": self.top_p, "seed": self.seed}
+
+
+LeftToRight = Annotated[Greedy | Beams | Sampling, Field(discriminator="kind")]
+"""How a text is written from left to right."""
 
 
 def accept_kind_name(value: Any) -> Any:
@@ -104,82 +151,13 @@ class MaskPredict(Config):
     length_candidates: int = Field(default=5, gt=0)
     """The likeliest so many lengths are tried."""
 
-
-@dataclass(frozen=True, slots=True)
-class Greedy:
-    """Take the likeliest token every time."""
-
-    rows: ClassVar[int] = 1
-    """Texts that are written at a time, for each prompt."""
+    def options(self) -> dict[str, Any]:
+        """Return the same under the names of `saucier.generate`."""
+        return {"strategy": self}
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """Draw tokens from the model's distribution, or from the likeliest part of it."""
-
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float = 1.0
-    seed: int | None = None
-    texts: int = 1
-    """Those that are returned for each prompt."""
-
-    @property
-    def rows(self) -> int:
-        """Texts that are written at a time, for each prompt."""
-        return self.texts
-
-
-@dataclass(frozen=True, slots=True)
-class Beams:
-    """Grow several hypotheses for each prompt together, and return the best."""
-
-    beams: int
-    length_penalty: float = 1.0
-    early_stopping: bool | Literal["never"] = False
-    texts: int = 1
-    drawn: Sampling | None = None
-    """How hypotheses are continued by chance; None: by their likeliest tokens."""
-
-    @property
-    def rows(self) -> int:
-        """Texts that are written at a time, for each prompt."""
-        return self.beams
-
-
+Decoding = LeftToRight | MaskPredict
+"""How a text is written, from left to right or whole."""
 ChainStrategy = Gibbs | MetropolisHastings
-
-
-@dataclass(frozen=True, slots=True)
-class MarkovChains:
-    """Write over the mask tokens of texts, place by place."""
-
-    strategy: ChainStrategy
-    drawn: Sampling
-    """How a place is drawn, and how many texts of each are written."""
-
-
-LeftToRight = Greedy | Sampling | Beams
-"""How a text is written from left to right."""
-Decoding = LeftToRight | MarkovChains | MaskPredict
-"""How a text is written."""
-Strategy = Annotated[Gibbs | MetropolisHastings | MaskPredict, Field(discriminator="kind")]
+Strategy = Annotated[ChainStrategy | MaskPredict, Field(discriminator="kind")]
 """How a text is written, where not from left to right."""
-
-
-def as_options(decoding: Decoding) -> dict[str, Any]:
-    """Return the options of `generate` that ask for this way of writing."""
-    match decoding:
-        case Greedy():
-            return {"do_sample": False, "num_beams": 1}
-        case Sampling(temperature, top_k, top_p, seed, texts):
-            return {"do_sample": True, "num_beams": 1, "temperature": temperature, "top_k": top_k or 0, "top_p": top_p,
-                    "seed": seed, "num_return_sequences": texts}
-        case Beams():
-            drawn = {"do_sample": False} if decoding.drawn is None else as_options(decoding.drawn)
-            return {**drawn, "num_beams": decoding.beams, "length_penalty": decoding.length_penalty,
-                    "early_stopping": decoding.early_stopping, "num_return_sequences": decoding.texts}
-        case MarkovChains():
-            return as_options(decoding.drawn) | {"strategy": decoding.strategy}
-        case MaskPredict():
-            return {"strategy": decoding}

@@ -56,11 +56,6 @@ class State:
     encoded: Tensor | None = None
     """[R, S, D], what the encoder gave, once; None for a decoder alone."""
 
-    @classmethod
-    def before(cls, prompt: Prompt, cache: Cache) -> State:
-        """Return the state before the prompt is read."""
-        return cls(cache, prompt.mask, None if prompt.mask is None else prompt.mask.sum(1), prompt.source_mask)
-
     def spread(self, rows: Tensor) -> None:
         """Give every row its copies. Shapes: rows [R]."""
         self.cache.reorder(rows)
@@ -68,32 +63,20 @@ class State:
             None if x is None else x.index_select(0, rows)
             for x in (self.mask, self.positions, self.source_mask, self.encoded))
 
-    def follow(self, rows: Tensor) -> None:
-        """Let each row continue another one of the same prompt, so that only the cache moves. Shapes: rows [R]."""
-        self.cache.reorder(rows, same_source=True)
-
-    def grow(self) -> None:
-        """Make room in the mask for a token that is about to be read; it is real."""
-        if self.mask is not None:
-            self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.mask), 1)], dim=1)
-
 
 ReadToken = Callable[[Tensor, State], Tensor]
 """Reads one token a row: ids [R, 1] and the state (mask grown) -> scores of the next token [R, V]; the cache grows."""
 
 
-def make_reader(model: Transformer) -> ReadToken:
-    """Return the model itself as a reader of one token."""
-    def read(tokens: Tensor, state: State) -> Tensor:
-        if state.encoded is None:
-            places = None if state.positions is None else state.positions[:, None]
-            output = model(tokens, state.mask, places=places, cache=state.cache, last_only=True)
-        else:
-            output = model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens,
-                           cache=state.cache, last_only=True)
-        return output.logits[:, -1]  # type: ignore[no-any-return]
-
-    return read
+def read_token(model: Transformer, tokens: Tensor, state: State) -> Tensor:
+    """Read one token a row by the model itself. Shapes: [R, 1] -> [R, V]."""
+    if state.encoded is None:
+        places = None if state.positions is None else state.positions[:, None]
+        output = model(tokens, state.mask, places=places, cache=state.cache, last_only=True)
+    else:
+        output = model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens,
+                       cache=state.cache, last_only=True)
+    return output.logits[:, -1]  # type: ignore[no-any-return]
 
 
 class CachedFeed:
@@ -105,9 +88,24 @@ class CachedFeed:
     def __init__(self, model: Transformer, prompt: Prompt, *, read: ReadToken, copies: int, capacity: int) -> None:
         """`copies` rows for each prompt, of up to `capacity` tokens; `read` takes each token after the prompt."""
         self.model, self.prompt, self.read, self.copies = model, prompt, read, copies
-        self.state = State.before(prompt, model.new_cache(prompt.ids.shape[0], capacity))
+        self.state = State(model.new_cache(prompt.ids.shape[0], capacity), prompt.mask,
+                           None if prompt.mask is None else prompt.mask.sum(1), prompt.source_mask)
 
-    def first(self) -> Tensor:
+    def __call__(self, step: Step | None) -> Tensor:
+        """Read the prompt, or one more token a row. Shapes: -> [R, V], float32."""
+        state = self.state
+        if step is None:
+            return self.read_prompt()
+        if step.rows is not None:  # each row continues another one of the same prompt, so that only the cache moves
+            state.cache.reorder(step.rows, same_source=True)
+        if state.mask is not None:
+            state.mask = append_column(state.mask, 1)
+        logits = self.read(step.tokens[:, None], state)
+        if state.positions is not None:
+            state.positions = state.positions + 1
+        return logits.float()
+
+    def read_prompt(self) -> Tensor:
         """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
         prompt, state = self.prompt, self.state
         if prompt.source is None:
@@ -123,16 +121,6 @@ class CachedFeed:
             return logits
         state.spread(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
         return logits.repeat_interleave(self.copies, 0)
-
-    def next(self, step: Step) -> Tensor:
-        """Read one token a row. Shapes: -> [R, V], float32."""
-        if step.rows is not None:
-            self.state.follow(step.rows)
-        self.state.grow()
-        logits = self.read(step.tokens[:, None], self.state)
-        if self.state.positions is not None:
-            self.state.positions = self.state.positions + 1
-        return logits.float()
 
 
 def prediction_kind(config: c.Transformer) -> c.Predicts:
@@ -182,23 +170,17 @@ class RereadFeed:
         self.mask, self.prefix = (None if one is None else one.repeat_interleave(copies, 0)
                                   for one in (prompt.mask, prompt.prefix))
 
-    def read(self) -> Tensor:
-        """Shapes: -> [R, V], float32."""
+    def __call__(self, step: Step | None) -> Tensor:
+        """Read the prompt, or everything with one more token a row. Shapes: -> [R, V], float32."""
+        if step is not None and step.rows is not None:
+            self.ids = self.ids.index_select(0, step.rows)
+            self.mask = None if self.mask is None else self.mask.index_select(0, step.rows)
+        if step is not None:
+            self.ids = torch.cat([self.ids, step.tokens[:, None]], dim=1)
+            self.mask = None if self.mask is None else append_column(self.mask, 1)
         logits = predict_next(self.model, self.ids, self.mask, prefix=self.prefix).logits
         assert logits is not None, "read_prompt refuses a model without a language head"
         return logits[:, -1].float()
-
-    def first(self) -> Tensor:
-        """Read the prompt. Shapes: -> [R, V], float32."""
-        return self.read()
-
-    def next(self, step: Step) -> Tensor:
-        """Read everything with one more token a row. Shapes: -> [R, V], float32."""
-        ids = self.ids if step.rows is None else self.ids.index_select(0, step.rows)
-        self.ids = torch.cat([ids, step.tokens[:, None]], dim=1)
-        if self.mask is not None:
-            self.mask = append_column(self.mask if step.rows is None else self.mask.index_select(0, step.rows), 1)
-        return self.read()
 
 
 class MemoryFeed:
@@ -217,6 +199,19 @@ class MemoryFeed:
         self.again = 2 if prediction_kind(model.config).kind == "query_stream" else 1
         self.mems: list[Tensor] = []
 
+    def __call__(self, step: Step | None) -> Tensor:
+        """Read the prompt and give every row its copies, or read one more token a row. Shapes: -> [R, V], float32."""
+        if step is not None:
+            if step.rows is not None:
+                self.follow(step.rows)
+            self.ids = torch.cat([self.ids, step.tokens[:, None]], dim=1)
+            return self.read(self.ids[:, -self.again:], self.mems)
+        logits = self.read(self.ids, None)
+        if self.copies == 1:
+            return logits
+        self.follow(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
+        return logits.repeat_interleave(self.copies, 0)
+
     def read(self, ids: Tensor, mems: list[Tensor] | None) -> Tensor:
         """Read tokens next to a memory and keep the new one, without what will be read again. Shapes: -> [R, V]."""
         output = predict_next(self.model, ids, None, mems=mems)
@@ -224,21 +219,6 @@ class MemoryFeed:
         again = self.again if self.again > 1 else 0
         self.mems = [past[:max(0, len(past) - again)] for past in output.mems]
         return output.logits[:, -1].float()
-
-    def first(self) -> Tensor:
-        """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
-        logits = self.read(self.ids, None)
-        if self.copies > 1:
-            self.follow(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
-            logits = logits.repeat_interleave(self.copies, 0)
-        return logits
-
-    def next(self, step: Step) -> Tensor:
-        """Read one more token a row. Shapes: -> [R, V], float32."""
-        if step.rows is not None:
-            self.follow(step.rows)
-        self.ids = torch.cat([self.ids, step.tokens[:, None]], dim=1)
-        return self.read(self.ids[:, -self.again:], self.mems)
 
     def follow(self, rows: Tensor) -> None:
         """Let each row continue another one. Shapes: rows [R]."""

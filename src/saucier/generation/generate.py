@@ -5,6 +5,7 @@ Letters: B prompts, R rows, L length, S source length.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,10 @@ from saucier.errors import InputError
 from saucier.generation.beams import BeamSearch
 from saucier.generation.chains import run_chains
 from saucier.generation.compiled_step import make_compiled_reader
-from saucier.generation.decoding import Beams, Greedy, LeftToRight, MarkovChains, MaskPredict, Sampling
-from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, make_reader, prediction_kind
+from saucier.generation.decoding import MaskPredict
+from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, prediction_kind, read_token
 from saucier.generation.mask_predict import mask_predict
-from saucier.generation.options import resolve_options
+from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.prompt import (
     add_global_tokens,
@@ -73,27 +74,25 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)
-    match chosen.decoding:
-        case MaskPredict() as strategy:
-            return mask_predict(model, input_ids, attention_mask, chosen, strategy)
-        case MarkovChains():
-            return run_chains(model, input_ids, attention_mask, chosen).ids
-        case Beams() if listener is not None:
-            raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
-                             remedy="use num_beams=1")
-        case Greedy() | Sampling() | Beams() as decoding:
-            copies = decoding.rows
+    if isinstance(chosen.strategy, MaskPredict):
+        return mask_predict(model, input_ids, attention_mask, chosen, chosen.strategy)
+    if chosen.strategy is not None:
+        return run_chains(model, input_ids, attention_mask, chosen).ids
+    if chosen.num_beams > 1 and listener is not None:
+        raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
+                         remedy="use num_beams=1")
     with torch.inference_mode():
         check_tokens(chosen, model.config.output_embed.vocab)
-        prompt = add_global_tokens(read_prompt(model, input_ids, attention_mask, options=chosen), global_attention_mask)
+        prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
+        if global_attention_mask is not None:
+            prompt = add_global_tokens(prompt, global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
-        rules = make_search_rules(chosen, prompt, limit=limit, copies=copies, tokenizer=tokenizer)
-        feed = make_feed(model, prompt, copies=copies, capacity=limit, compiled=compile,
-                         cached=chosen.use_cache)
-        ids = decode(feed, make_search(decoding, prompt.ids, rules, ends=len(chosen.ends)), listener)
+        rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
+        feed = make_feed(model, prompt, copies=chosen.rows, capacity=limit, compiled=compile, cached=chosen.use_cache)
+        ids = decode(feed, make_search(chosen, prompt.ids, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
@@ -107,7 +106,7 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     cached = cached or config.encoder is not None
     if cached and not memory and config.decoder is not None and prediction_kind(config).kind == "next":
         view = inference_view(model if compiled else use_packed_weights(model))
-        read = make_compiled_reader(model) if compiled else make_reader(view)
+        read = make_compiled_reader(model) if compiled else partial(read_token, view)
         return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
@@ -115,13 +114,9 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     return (MemoryFeed if memory else RereadFeed)(inference_view(use_packed_weights(model)), prompt, copies=copies)
 
 
-def make_search(decoding: LeftToRight, prompt: Tensor, rules: SearchRules, *, ends: int) -> Search:
-    """Return the search at the prompts [B, L]; there are `ends` end tokens."""
-    match decoding:
-        case Greedy():
-            return RowSearch(prompt, rules, pick_likeliest)
-        case Sampling(seed=seed, texts=texts):
-            return RowSearch(prompt.repeat_interleave(texts, 0), rules, Sample.seeded(seed, prompt.device))
-        case Beams(drawn=drawn):
-            choice = pick_likeliest if drawn is None else Sample.seeded(drawn.seed, prompt.device)
-            return BeamSearch(prompt, rules, choice, beams=decoding, ends=ends)
+def make_search(options: GenerationOptions, prompt: Tensor, rules: SearchRules) -> Search:
+    """Return the search that the options ask for, at the prompts [B, L]."""
+    choice = Sample.seeded(options.seed, prompt.device) if options.do_sample else pick_likeliest
+    if options.num_beams > 1:
+        return BeamSearch(prompt, rules, choice, options)
+    return RowSearch(prompt.repeat_interleave(options.rows, 0), rules, choice)

@@ -35,13 +35,10 @@ class TargetFeed:
     token: int
     """The mask token."""
 
-    def first(self) -> Tensor:
-        """Read targets of mask tokens alone. Shapes: -> [R, T, V], float32."""
-        return self.next(Step(torch.full(self.real.shape, self.token, device=self.real.device)))
-
-    def next(self, step: Step) -> Tensor:
-        """Read targets with mask tokens in the places to be written. Shapes: -> [R, T, V], float32."""
-        logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=step.tokens,
+    def __call__(self, step: Step | None) -> Tensor:
+        """Read targets with mask tokens in the places to be written, at first everywhere. Shapes: -> [R, T, V]."""
+        ids = torch.full(self.real.shape, self.token, device=self.real.device) if step is None else step.tokens
+        logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=ids,
                             decoder_attention_mask=self.real).logits
         return logits.float()  # type: ignore[no-any-return]
 

@@ -7,23 +7,13 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
-from saucier.generation.decoding import (
-    Beams,
-    Decoding,
-    Gibbs,
-    Greedy,
-    MarkovChains,
-    MaskPredict,
-    MetropolisHastings,
-    Sampling,
-    Strategy,
-)
+from saucier.generation.decoding import Strategy
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -51,6 +41,11 @@ LEFT_TO_RIGHT_ONLY = ("num_beams", "length_penalty", "early_stopping", "repetiti
 """Options that speak of a text that grows at its end."""
 
 TokenId = int
+
+
+def wrap_single(value: Any) -> Any:
+    """Take one stop string for a list of one, as transformers does."""
+    return (value,) if isinstance(value, str) else value
 
 
 class GenerationOptions(Config):
@@ -122,24 +117,15 @@ class GenerationOptions(Config):
     """Fills rows that ended early; None: the first end token."""
     decoder_start_token_id: TokenId | None = None
     """What an encoder-decoder's text begins with; None: `bos_token_id`."""
-    stop_strings: tuple[str, ...] = ()
+    stop_strings: Annotated[tuple[str, ...], BeforeValidator(wrap_single)] = ()
     """A row ends when its new text holds one of these; needs a tokenizer."""
     strategy: Strategy | None = None
     """How the text is written where not from left to right; None: from left to right."""
 
     @property
-    def decoding(self) -> Decoding:
-        """How the text is written."""
-        drawn = Sampling(self.temperature, self.top_k or None, self.top_p, self.seed, self.num_return_sequences)
-        match self.strategy:
-            case MaskPredict():
-                return self.strategy
-            case Gibbs() | MetropolisHastings():
-                return MarkovChains(self.strategy, drawn)
-        if self.num_beams > 1:
-            return Beams(self.num_beams, self.length_penalty, self.early_stopping, self.num_return_sequences,
-                         drawn if self.do_sample else None)
-        return drawn if self.do_sample else Greedy()
+    def rows(self) -> int:
+        """Rows that are written at a time, for each prompt."""
+        return self.num_return_sequences if self.num_beams == 1 else self.num_beams
 
     @property
     def ends(self) -> tuple[TokenId, ...]:
@@ -181,9 +167,9 @@ def resolve_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ge
 
     Raises `InputError` for an unknown option, a value out of range, and for defaults of the model that we do not have.
     """
-    said = {name: wrap_single(name, value) for name, value in given.items() if value is not None}
-    own = {name: wrap_single(name, value) for name,
-           value in defaults.items() if name in GenerationOptions.model_fields and value is not None}
+    said = {name: value for name, value in given.items() if value is not None}
+    own = {name: value for name, value in defaults.items()
+           if name in GenerationOptions.model_fields and value is not None}
     if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
         own.pop("max_new_tokens", None)
     try:
@@ -192,23 +178,17 @@ def resolve_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ge
         raise describe_error(error) from error
     refuse_unknown(defaults, sampled=options.do_sample)
     check_together(options)
-    refuse_unread(options, said)
+    if options.strategy is not None:
+        refuse_unread(options, said, options.strategy.kind)
     return options
 
 
-def refuse_unread(options: GenerationOptions, said: Mapping[str, Any]) -> None:
+def refuse_unread(options: GenerationOptions, said: Mapping[str, Any], strategy: str) -> None:
     """Raise `InputError` for an option of the call that a strategy does not read."""
-    if options.strategy is None:
-        return
     for name in LEFT_TO_RIGHT_ONLY:
         if name in said and getattr(options, name) != GenerationOptions.model_fields[name].default:
-            raise InputError(f"is for texts written from left to right, and not read by {options.strategy.kind}",
+            raise InputError(f"is for texts written from left to right, and not read by {strategy}",
                              where=name, remedy="leave it out")
-
-
-def wrap_single(name: str, value: Any) -> Any:
-    """Take one stop string or one id for a list of one, as transformers does."""
-    return (value,) if name == "stop_strings" and isinstance(value, str) else value
 
 
 def refuse_unknown(defaults: Mapping[str, Any], *, sampled: bool) -> None:

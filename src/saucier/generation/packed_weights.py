@@ -36,12 +36,10 @@ def fingerprint_weights(model: nn.Module) -> Fingerprint:
 
     The sample is for writes through `parameter.data`, which leave no other trace.
     """
-    found: list[object] = []
-    sums = []
-    for parameter in model.parameters():
-        found += [parameter.data_ptr(), 0 if parameter.is_inference() else parameter._version]
-        sums.append(parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED)].sum(dtype=torch.float64))
-    return *found, *torch.stack(sums).tolist()
+    writes = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters()]
+    sums = [one.detach().flatten()[::max(1, one.numel() // SAMPLED)].sum(dtype=torch.float64)
+            for one in model.parameters()]
+    return *writes, *torch.stack(sums).tolist()
 
 
 class MadeFromWeights(Generic[Made]):

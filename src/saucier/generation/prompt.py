@@ -8,31 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.decoding import Beams, Sampling
 from saucier.generation.feeds import Prompt
 from saucier.generation.options import GenerationOptions, as_tuple
 from saucier.generation.processors import (
-    FiniteScores,
-    ForceAt,
-    NoBadWord,
-    NoRepeatedNGram,
     Processor,
-    Renormalize,
-    RepetitionPenalty,
-    Suppress,
-    SuppressAt,
-    SuppressBefore,
-    Temperature,
-    TopK,
-    TopP,
+    apply_temperature,
+    forbid_bad_word,
+    forbid_repeated_ngrams,
+    force_at,
+    keep_top_k,
+    keep_top_p,
+    make_finite,
+    penalize_repetition,
+    renormalize,
+    suppress,
 )
-from saucier.generation.search import EndStrings, EndTokens, SearchRules, Stop, TextDecoder
+from saucier.generation.search import SearchRules, Stop, TextDecoder, end_at_strings, end_at_tokens
 from saucier.model import Transformer
 from saucier.parts.input_checks import check_ids, expect_tensor
 
@@ -51,7 +49,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     if config.encoder is None or config.decoder is None:
         ids = start_prompt(ids, options).to(device)
         mask = check_mask(config.embed, ids, mask, padding=options.padding)
-        check_left_padded(mask)
+        if mask is not None:
+            check_left_padded(mask)
         return Prompt(ids, mask)
     if ids is None:
         raise InputError("an encoder-decoder needs a source", where="input_ids",
@@ -63,10 +62,8 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
     return Prompt(start, source=ids, source_mask=mask)
 
 
-def add_global_tokens(prompt: Prompt, named: Tensor | None) -> Prompt:
+def add_global_tokens(prompt: Prompt, named: Tensor) -> Prompt:
     """Return the prompt with the global tokens of its source. Raises `InputError` where there is no source."""
-    if named is None:
-        return prompt
     if prompt.source is None or prompt.source.shape != named.shape:
         raise InputError(f"global tokens of shape {list(named.shape)}, and no source of it",
                          where="global_attention_mask", remedy="give one number for each token of a source")
@@ -131,9 +128,9 @@ def check_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding:
     return None if bool(mask.all()) else mask.long()
 
 
-def check_left_padded(mask: Tensor | None) -> None:
+def check_left_padded(mask: Tensor) -> None:
     """Refuse rows that end with padding: new tokens would not come right after the text."""
-    wrong = [] if mask is None else (mask[:, -1] == 0).nonzero().flatten().tolist()
+    wrong = (mask[:, -1] == 0).nonzero().flatten().tolist()
     if wrong:
         raise InputError(f"row {wrong[0]} ends with padding", where="attention_mask",
                          remedy="pad prompts on the left; if that is no padding, give attention_mask")
@@ -156,9 +153,8 @@ def find_max_positions(config: c.Transformer) -> int | None:
     """Return how many positions the stack that writes has tables for; None where any length works."""
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses models without stacks"
-    embed = config.output_embed.positions
-    room = c.longest_input(embed)
-    return min([*([] if room is None else [room]), *c.list_length_limits(stack)], default=None)
+    limits = (c.longest_input(config.output_embed.positions), *c.list_length_limits(stack))
+    return min((one for one in limits if one is not None), default=None)
 
 
 def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: int = 0) -> None:
@@ -178,24 +174,21 @@ def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: in
         )
 
 
-def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int, copies: int,
+def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int,
                       tokenizer: TextDecoder | None) -> SearchRules:
-    """Return what a search over `copies` rows for each prompt must follow.
+    """Return what a search must follow until rows have `limit` tokens.
 
     Raises `InputError` for stop strings without a tokenizer.
     """
     length = prompt.ids.shape[1]
     processors = list(make_constraints(options, length, limit))
-    match options.decoding:
-        case Sampling() as drawn:
-            processors += make_distribution(drawn)
-        case Beams(drawn=Sampling() as drawn):  # one of the tokens that stay must be no end
-            processors += make_distribution(drawn, max(2, 1 + len(options.ends)))
+    if options.do_sample:  # beams: one of the tokens that stay must be no end
+        processors += make_distribution(options, 1 if options.num_beams == 1 else max(2, 1 + len(options.ends)))
     if options.repetition_penalty != 1:
-        padding = None if prompt.padding is None else prompt.padding.repeat_interleave(copies)
-        processors.insert(0, RepetitionPenalty(options.repetition_penalty, padding))
+        padding = None if prompt.padding is None else prompt.padding.repeat_interleave(options.rows)
+        processors.insert(0, partial(penalize_repetition, penalty=options.repetition_penalty, padding=padding))
     if options.renormalize_logits:
-        processors.append(Renormalize())
+        processors.append(renormalize)
     return SearchRules(tuple(processors), tuple(make_stops(options, length, tokenizer)), limit,
                        find_fill_token(options))
 
@@ -217,44 +210,44 @@ def check_tokens(options: GenerationOptions, vocab: int) -> None:
 def make_constraints(options: GenerationOptions, length: int, limit: int) -> Iterator[Processor]:
     """Yield what forbids and forces tokens, for a prompt of this length."""
     if options.no_repeat_ngram_size:
-        yield NoRepeatedNGram(options.no_repeat_ngram_size)
+        yield partial(forbid_repeated_ngrams, size=options.no_repeat_ngram_size)
     for word in options.bad_words_ids:
         if len(word) > 1 or word[0] not in options.ends:
-            yield NoBadWord(word)
+            yield partial(forbid_bad_word, word=word)
     least = max(options.min_length, length + options.min_new_tokens if options.min_new_tokens else 0)
     if least and options.ends:
-        yield SuppressBefore(options.ends, least)
+        yield partial(suppress, tokens=options.ends, lengths=range(least))
     if options.forced_bos_token_id is not None:
-        yield ForceAt((options.forced_bos_token_id,), 1)
+        yield partial(force_at, tokens=(options.forced_bos_token_id,), length=1)
     if options.forced_eos_token_id is not None:
-        yield ForceAt(as_tuple(options.forced_eos_token_id), limit - 1)
+        yield partial(force_at, tokens=as_tuple(options.forced_eos_token_id), length=limit - 1)
     if options.remove_invalid_values:
-        yield FiniteScores()
+        yield make_finite
     if options.suppress_tokens:
-        yield Suppress(options.suppress_tokens)
+        yield partial(suppress, tokens=options.suppress_tokens)
     if options.begin_suppress_tokens:
-        forced = options.forced_bos_token_id is not None and length == 1
-        yield SuppressAt(options.begin_suppress_tokens, length + forced)
+        first = length + (options.forced_bos_token_id is not None and length == 1)
+        yield partial(suppress, tokens=options.begin_suppress_tokens, lengths=range(first, first + 1))
 
 
-def make_distribution(drawn: Sampling, least: int = 1) -> Iterator[Processor]:
+def make_distribution(options: GenerationOptions, least: int = 1) -> Iterator[Processor]:
     """Yield what shapes the distribution that is sampled from; the `least` likeliest tokens stay in any case."""
-    if drawn.temperature != 1:
-        yield Temperature(drawn.temperature)
-    if drawn.top_k:
-        yield TopK(max(drawn.top_k, least))
-    if drawn.top_p < 1:
-        yield TopP(drawn.top_p, least)
+    if options.temperature != 1:
+        yield partial(apply_temperature, temperature=options.temperature)
+    if options.top_k:
+        yield partial(keep_top_k, count=max(options.top_k, least))
+    if options.top_p < 1:
+        yield partial(keep_top_p, share=options.top_p, least=least)
 
 
 def make_stops(options: GenerationOptions, length: int, tokenizer: TextDecoder | None) -> Iterator[Stop]:
     """Yield what ends a row, apart from the limit of its length."""
     if options.ends:
-        yield EndTokens(options.ends)
+        yield partial(end_at_tokens, tokens=options.ends)
     if options.stop_strings:
         if tokenizer is None:
             raise InputError("stop strings are looked for in text", where="stop_strings", remedy="give tokenizer= too")
-        yield EndStrings(options.stop_strings, tokenizer, length)
+        yield partial(end_at_strings, strings=options.stop_strings, tokenizer=tokenizer, start=length)
 
 
 def find_fill_token(options: GenerationOptions) -> int:

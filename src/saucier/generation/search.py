@@ -57,11 +57,8 @@ class TextDecoder(Protocol):
         """Return the text of ids."""
 
 
-class Stop(Protocol):
-    """Says which rows end with their last token."""
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Shapes: ids [R, L] -> [R], True where the row has ended."""
+Stop = Callable[[Tensor], Tensor]
+"""Says which rows end with their last token. Shapes: ids [R, L] -> [R], True where the row has ended."""
 
 
 def find_ended_rows(stops: Sequence[Stop], ids: Tensor) -> Tensor:
@@ -72,44 +69,21 @@ def find_ended_rows(stops: Sequence[Stop], ids: Tensor) -> Tensor:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class EndTokens:
-    """A row ends with one of these tokens."""
-
-    tokens: tuple[int, ...]
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Shapes: ids [R, L] -> [R]."""
-        last, found = ids[:, -1], ids[:, -1] == self.tokens[0]
-        for token in self.tokens[1:]:
-            found = found | (last == token)
-        return found
+def end_at_tokens(ids: Tensor, *, tokens: Sequence[int]) -> Tensor:
+    """End a row with one of these tokens. Shapes: ids [R, L] -> [R]."""
+    last, found = ids[:, -1], ids[:, -1] == tokens[0]
+    for token in tokens[1:]:
+        found = found | (last == token)
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class EndLength:
-    """Every row ends at this length."""
+def end_at_strings(ids: Tensor, *, strings: Sequence[str], tokenizer: TextDecoder, start: int) -> Tensor:
+    """End a row when its new text, from `start`, holds one of these strings, wherever token borders fall.
 
-    length: int
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Shapes: ids [R, L] -> [R]."""
-        return torch.full((ids.shape[0],), ids.shape[1] >= self.length, device=ids.device)
-
-
-@dataclass(frozen=True, slots=True)
-class EndStrings:
-    """A row ends when its new text holds one of these strings, wherever token borders fall."""
-
-    strings: tuple[str, ...]
-    tokenizer: TextDecoder
-    start: int
-    """Where the new text begins in a row."""
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """Shapes: ids [R, L] -> [R]."""
-        texts = (self.tokenizer.decode(row) for row in ids[:, self.start:].tolist())
-        return torch.tensor([any(string in text for string in self.strings) for text in texts], device=ids.device)
+    Shapes: ids [R, L] -> [R].
+    """
+    texts = (tokenizer.decode(row) for row in ids[:, start:].tolist())
+    return torch.tensor([any(string in text for string in strings) for text in texts], device=ids.device)
 
 
 Listener = Callable[[Tensor], None]
@@ -142,26 +116,22 @@ class Search(Protocol):
         """The rows, prompt included. Shapes: -> [rows, L]."""
 
 
-class Feed(Protocol):
-    """The model, as a search sees it: tokens in, scores of the next token out."""
-
-    def first(self) -> Tensor:
-        """Read the prompt. Shapes: -> [R, V], float32."""
-
-    def next(self, step: Step) -> Tensor:
-        """Read one more token in each row. Shapes: -> [R, V], float32."""
+Feed = Callable[[Step | None], Tensor]
+"""The model, as a search sees it: what was decided in (None: the prompt), scores of what comes next out, float32."""
 
 
-def decode(feed: Feed, search: Search, listener: Listener | None = None) -> Tensor:
-    """Write until the search is finished: the only decoding loop. Shapes: -> [rows, L]."""
-    logits = feed.first()
+def decode(feed: Feed, search: Search, listener: Listener | None = None, start: Step | None = None) -> Tensor:
+    """Write until the search is finished: the only decoding loop. Shapes: -> [rows, L].
+
+    `start`: what is read first; None: the prompt.
+    """
+    step = start
     while True:
-        step = search.advance(logits)
+        step = search.advance(feed(step))
         if listener is not None:
             listener(step.tokens)
         if search.finished:
             return search.result()
-        logits = feed.next(step)
 
 
 @dataclass(frozen=True, slots=True)

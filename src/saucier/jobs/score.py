@@ -21,7 +21,7 @@ from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
 from saucier.tasks.metrics.labels import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
-from saucier.tasks.prediction_files import Golds, read_golds, read_predictions
+from saucier.tasks.prediction_files import read_golds, read_predictions
 from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored
 
 LEVEL = 0.05
@@ -29,22 +29,6 @@ TOGETHER = {"tokens": " ", "texts": " ‖ "}
 """Columns that hold a list of texts, and what is between them."""
 MOST_DIFFERENT = 5
 """Rows shown on either side where two methods differ most."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreRequest:
-    """What to score, as a person says it."""
-
-    files: tuple[str, ...]
-    """One file of predictions, or two to compare."""
-    gold: str | None = None
-    column: str | None = None
-    """Of the golds."""
-    kind: str | None = None
-    metrics: tuple[str, ...] = ()
-    group: str | None = None
-    """A column: rows with the same value in it are one ranking."""
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +81,31 @@ class ScoreReport:
     """Rows on which the two files say something else."""
 
 
-def score_files(asked: ScoreRequest) -> ScoreReport:
-    """Read, match, score and compare.
+def score_files(files: Sequence[str], gold: str | None = None, *, column: str | None = None, kind: str | None = None,
+                metrics: Sequence[str] = (), group: str | None = None, seed: int = 0) -> ScoreReport:
+    """Read, match and score one file of predictions, or two and compare them.
 
-    Errors: `InputError` as told in `predictions`, `golds` and `matching`, and for a metric or kind that is none.
+    `column` holds the golds; rows with the same value in the column `group` are one ranking; `metrics` instead of the
+    usual ones. Errors: `InputError` as told in `predictions`, `golds` and `matching`, and for a metric or kind that is
+    none.
     """
-    golds = read_golds(asked.gold, asked.column) if asked.gold else None
-    found = [match(read_predictions(name), golds) for name in asked.files]
-    check_same_rows(asked.files, found)
-    if asked.group:
-        found = [group_rows(one, asked.group) for one in found]
-    kind = asked.kind or ("rankings" if asked.group else guess_kind(found[0]))
-    if kind not in KINDS:
-        raise InputError(f"no kind of task {kind!r}", where="--kind", remedy=suggest_name(kind, list(KINDS)))
-    found = [replace(one, rows=tuple(convert_row(row, kind) for row in one.rows)) for one in found]
-    return build_report(asked, kind, found, golds)
+    golds = read_golds(gold, column) if gold else None
+    found = [match(read_predictions(name), golds) for name in files]
+    check_same_rows(files, found)
+    if group:
+        found = [group_rows(one, group) for one in found]
+    what = kind or ("rankings" if group else guess_kind(found[0]))
+    if what not in KINDS:
+        raise InputError(f"no kind of task {what!r}", where="--kind", remedy=suggest_name(what, list(KINDS)))
+    found = [replace(one, rows=tuple(convert_row(row, what) for row in one.rows)) for one in found]
+    truth, answers = found[0].golds, [one.predictions for one in found]
+    chosen = choose_metrics(metrics, what, truth, answers)
+    classes = per_class(what, truth, answers[0]) if len(found) == 1 else ()
+    scores = tuple(scored(chosen, truth, one, seed) for one in answers)
+    head = ScoreReport(what, kind is None, len(truth),
+                       f"{gold}, {golds.read_as}" if golds else "in the predictions", found[0].how, short_names(files),
+                       tuple(one.missing for one in found), scores, classes)
+    return head if len(found) == 1 else add_comparison(head, chosen, found, seed)
 
 
 def check_same_rows(names: Sequence[str], found: Sequence[MatchedRows]) -> None:
@@ -127,18 +121,6 @@ def check_same_rows(names: Sequence[str], found: Sequence[MatchedRows]) -> None:
                     f"gold {two.gold!r} for {two.name!r}"
                 raise InputError(f"has {what}, but {names[0]} has {one.name!r} with {one.gold!r} there",
                                  where=two.where, remedy="compare predictions for the same rows, in the same order")
-
-
-def build_report(asked: ScoreRequest, kind: str, found: Sequence[MatchedRows], golds: Golds | None) -> ScoreReport:
-    """Score what was matched."""
-    truth, answers = found[0].golds, [one.predictions for one in found]
-    metrics = choose_metrics(asked.metrics, kind, truth, answers)
-    classes = per_class(kind, truth, answers[0]) if len(found) == 1 else ()
-    scores = tuple(scored(metrics, truth, one, asked.seed) for one in answers)
-    read_as = f"{asked.gold}, {golds.read_as}" if golds else "in the predictions"
-    head = ScoreReport(kind, asked.kind is None, len(truth), read_as, found[0].how, short_names(asked.files),
-                       tuple(one.missing for one in found), scores, classes)
-    return head if len(found) == 1 else add_comparison(head, metrics, found, asked.seed)
 
 
 def short_names(files: Sequence[str]) -> tuple[str, ...]:

@@ -35,15 +35,10 @@ class GrowthPoint:
     length: int
     seconds: float
     """Of the whole model, one text."""
-    attention: float
+    attention_seconds: float
     """Of all its self-attentions, their maps included."""
-    memory: int
-    """Bytes, the most that was held on top of the model."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"length": self.length, "seconds": self.seconds, "attention_seconds": self.attention,
-                "memory_bytes": self.memory}
+    memory_bytes: int
+    """The most that was held on top of the model."""
 
 
 def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: bool = False,
@@ -131,25 +126,21 @@ class AttentionClock:
             hook.remove()
 
 
-def fit_exponent(lengths: Sequence[int], costs: Sequence[float]) -> float | None:
-    """Return x where the cost grows as length to the x, fitted by least squares of logarithms; None for one length."""
-    if len(lengths) < 2 or min(costs) <= 0:
-        return None
-    return float(np.polyfit(np.log(lengths), np.log(costs), 1)[0])
-
-
 def fit_exponents(points: Sequence[GrowthPoint]) -> dict[str, float | None]:
-    """Return with which power of the length each cost grows."""
-    lengths = [one.length for one in points]
-    return {"seconds": fit_exponent(lengths, [one.seconds for one in points]),
-            "attention_seconds": fit_exponent(lengths, [one.attention for one in points]),
-            "memory_bytes": fit_exponent(lengths, [float(one.memory) for one in points])}
+    """Return for each cost the x where it grows as length to the x, by least squares of logarithms; None of one length.
+    """
+    lengths = np.log([one.length for one in points])
+    costs = {name: [float(getattr(one, name)) for one in points]
+             for name in ("seconds", "attention_seconds", "memory_bytes")}
+    return {name: float(np.polyfit(lengths, np.log(values), 1)[0]) if len(points) > 1 and min(values) > 0 else None
+            for name, values in costs.items()}
 
 
 def growth_table(points: Sequence[GrowthPoint]) -> Table:
     """Return a line for each length, and the exponents below."""
-    rows = [(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention:,.1f}",
-             f"{one.length / one.seconds:,.0f}", f"{one.memory / 1e6:,.0f}" if one.memory else "") for one in points]
+    rows = [(f"{one.length:,}", f"{1e3 * one.seconds:,.1f}", f"{1e3 * one.attention_seconds:,.1f}",
+             f"{one.length / one.seconds:,.0f}", f"{one.memory_bytes / 1e6:,.0f}" if one.memory_bytes else "")
+            for one in points]
     powers = {name: "" if power is None else f"L^{power:.2f}" for name, power in fit_exponents(points).items()}
     rows.append(("grows as", powers["seconds"], powers["attention_seconds"], "", powers["memory_bytes"]))
     return Table(("tokens", "model, ms", "attention, ms", "tokens/s", "memory, MB"), rows, numbers=range(5),
@@ -163,8 +154,8 @@ def save_growth(points: Sequence[GrowthPoint], name: str, path: Path) -> None:
     """
     lengths, powers = [one.length for one in points], fit_exponents(points)
     drawn = (("seconds", {"model": ("seconds", [one.seconds for one in points]),
-                          "self-attentions": ("attention_seconds", [one.attention for one in points])}),
-             ("MB on top of the model", {"memory": ("memory_bytes", [one.memory / 1e6 for one in points])}))
+                          "self-attentions": ("attention_seconds", [one.attention_seconds for one in points])}),
+             ("MB on top of the model", {"memory": ("memory_bytes", [one.memory_bytes / 1e6 for one in points])}))
     with figure_file(path, (9.0, 3.6)) as figure:
         figure.suptitle(name)
         for axes, (unit, curves) in zip(figure.subplots(1, 2), drawn, strict=True):

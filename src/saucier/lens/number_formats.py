@@ -40,7 +40,7 @@ class Format:
     @property
     def largest(self) -> float:
         """The largest number."""
-        return decode_bits(self.infinity - 1, self)
+        return StoredNumber(self, self.infinity - 1).value
 
     @property
     def smallest_normal(self) -> float:
@@ -81,8 +81,13 @@ class StoredNumber:
 
     @property
     def value(self) -> float:
-        """The number that is stored, exactly."""
-        return decode_bits(self.bits, self.format)
+        """The number that the bits mean, exactly (every one fits into a float64)."""
+        sign = -1.0 if self.sign else 1.0
+        if self.kind in ("infinity", "not a number"):
+            return sign * math.inf if self.kind == "infinity" else math.nan
+        lead = 1 << self.format.fraction_bits if self.exponent else 0
+        return sign * math.ldexp(lead + self.fraction,
+                                 max(self.exponent, 1) - self.format.bias - self.format.fraction_bits)
 
     @property
     def kind(self) -> Kind:
@@ -104,16 +109,6 @@ class StoredNumber:
         return ("−" * self.sign + parts).replace("^-", "^−")
 
 
-def decode_bits(bits: int, form: Format) -> float:
-    """Read the bits of a format: the number that they mean, exactly (every one fits into a float64)."""
-    stored = StoredNumber(form, bits)
-    sign = -1.0 if stored.sign else 1.0
-    if stored.exponent == (1 << form.exponent_bits) - 1:
-        return math.nan if stored.fraction else sign * math.inf
-    lead = 1 << form.fraction_bits if stored.exponent else 0
-    return sign * math.ldexp(lead + stored.fraction, max(stored.exponent, 1) - form.bias - form.fraction_bits)
-
-
 def encode_value(value: float, form: Format) -> int:
     """Give the bits of the nearest number of a format; of two equally near ones the one with an even last bit.
 
@@ -132,8 +127,8 @@ def encode_value(value: float, form: Format) -> int:
 
 def round_to_format(value: float, form: Format) -> StoredNumber:
     """Store a Python number as torch does: rounded to float32 first, and from there to a shorter format."""
-    single = decode_bits(encode_value(value, FLOAT32), FLOAT32)
-    return StoredNumber(form, encode_value(single, form))
+    single = StoredNumber(FLOAT32, encode_value(value, FLOAT32))
+    return StoredNumber(form, encode_value(single.value, form))
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,16 +33,12 @@ def find_subject(text: str, overrides: Sequence[str] = ()) -> Subject:
     """
     path = Path(text)
     if is_file(path / "recipe.yaml"):
-        return subject_of_recipe(recipe(path / "recipe.yaml", overrides), text)
+        found = recipe(path / "recipe.yaml", overrides)
+        return Subject(text, found.model, found)
     if is_file(path / "config.json"):
         return read_saved_model(path, overrides)
     found = recipe(text, overrides)
-    return subject_of_recipe(found, found.name)
-
-
-def subject_of_recipe(found: Recipe, name: str) -> Subject:
-    """Wrap a recipe."""
-    return Subject(name, found.model, found)
+    return Subject(found.name, found.model, found)
 
 
 def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:

@@ -67,6 +67,12 @@ class TokenIds:
         """The id at padding: pad, or 0, which the mask hides anyway."""
         return 0 if self.pad is None else self.pad
 
+    @property
+    def generation_options(self) -> dict[str, Any]:
+        """The special ids under the names that `saucier.generate` knows."""
+        found = {"eos_token_id": self.eos, "pad_token_id": self.filler, "decoder_start_token_id": self.decoder_start}
+        return {name: number for name, number in found.items() if number is not None}
+
     def extra_id(self, name: str) -> int:
         """Return the id of a special token that an objective names. Raises `InputError` when there is none."""
         if name not in self.extra:

@@ -224,7 +224,8 @@ class ReplacedTokens(Objective):
         originals = torch.where(chosen, labels, batch["input_ids"])
         with torch.no_grad():
             drawn = draw_tokens(self.generator, features.detach(), batch["draws"][chosen])
-        filled, count = FilledBatch(inputs, originals.masked_scatter(chosen, drawn), originals, labels), float(len(targets))
+        filled = FilledBatch(inputs, originals.masked_scatter(chosen, drawn), originals, labels)
+        count = float(len(targets))
         figures = {"generator_loss": LossPart(sums.nll, count),
                    "replaced_share": LossPart(filled.replaced.sum().float(), float(filled.real.sum()))}
         if not torch.is_grad_enabled():

@@ -1,4 +1,4 @@
-"""How a text is written: flat options say it as transformers does, and one sum type says it inside."""
+"""How a text is written: one sum type says it, as flat options that transformers has too."""
 
 from __future__ import annotations
 
@@ -6,36 +6,29 @@ from typing import Any
 
 import pytest
 
-from saucier.generation.decoding import (
-    Beams,
-    Decoding,
-    Gibbs,
-    Greedy,
-    LeftToRight,
-    MarkovChains,
-    MaskPredict,
-    MetropolisHastings,
-    Sampling,
-    as_options,
-)
+from saucier.generation.decoding import Beams, Decoding, Greedy, MaskPredict, Sampling
 from saucier.generation.options import resolve_options
 
-DRAWN = Sampling(temperature=0.7, top_k=5, top_p=0.9, seed=3, texts=2)
-DECODINGS: list[Decoding] = [
-    Greedy(), Sampling(), DRAWN, Beams(3), Beams(4, 0.5, "never", 2), Beams(2, 1.0, True, 2, DRAWN),
-    MarkovChains(Gibbs(mask=4, burn_in=2), DRAWN), MarkovChains(MetropolisHastings(mask=4, steps=7), Sampling()),
-    MaskPredict(iterations=3)]
 DEFAULTS: dict[str, Any] = {"do_sample": True, "num_beams": 5, "temperature": 3.0, "top_k": 50, "length_penalty": 2.0}
+DECODINGS: list[tuple[Decoding, dict[str, Any]]] = [
+    (Greedy(), {"do_sample": False, "num_beams": 1, "rows": 1}),
+    (Sampling(), {"do_sample": True, "num_beams": 1, "temperature": 1, "top_k": 0, "top_p": 1, "seed": 0}),
+    (Sampling(temperature=0.7, top_k=5, top_p=0.9, seed=3),
+     {"do_sample": True, "num_beams": 1, "temperature": 0.7, "top_k": 5, "top_p": 0.9, "seed": 3}),
+    (Beams(beams=3), {"do_sample": False, "num_beams": 3, "length_penalty": 1, "early_stopping": True, "rows": 3}),
+    (Beams(beams=4, length_penalty=0.5), {"num_beams": 4, "length_penalty": 0.5, "rows": 4}),
+    (MaskPredict(iterations=3), {"strategy": MaskPredict(iterations=3)})]
 
 
-@pytest.mark.parametrize("decoding", DECODINGS, ids=repr)
-def test_options_say_what_the_type_says(decoding: Decoding) -> None:
-    """There and back, and the rows that are written at a time are those of the type."""
-    assert resolve_options(as_options(decoding), {}).decoding == decoding
+@pytest.mark.parametrize("defaults", [{}, DEFAULTS], ids=["alone", "over defaults"])
+@pytest.mark.parametrize(("decoding", "wanted"), DECODINGS, ids=str)
+def test_a_way_of_writing_goes_before_the_defaults_of_a_model(
+        decoding: Decoding, wanted: dict[str, Any], defaults: dict[str, Any]) -> None:
+    found = resolve_options(decoding.options(), defaults)
+    assert {name: getattr(found, name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(("decoding", "rows"),
-                         [(Greedy(), 1), (Sampling(), 1), (DRAWN, 2), (Beams(4, 0.5, texts=2), 4)], ids=str)
-def test_a_way_of_writing_goes_before_the_defaults_of_a_model(decoding: LeftToRight, rows: int) -> None:
-    assert resolve_options(as_options(decoding), DEFAULTS).decoding == decoding
-    assert decoding.rows == rows
+@pytest.mark.parametrize(("options", "rows"), [({}, 1), ({"do_sample": True, "num_return_sequences": 3}, 3),
+                                               ({"num_beams": 4, "num_return_sequences": 2}, 4)])
+def test_rows_that_are_written_at_a_time(options: dict[str, Any], rows: int) -> None:
+    assert resolve_options(options, {}).rows == rows

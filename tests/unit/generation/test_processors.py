@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ def forbidden(before: Tensor, after: Tensor) -> set[int]:
 @given(IDS, st.sampled_from([0.5, 1.3, 2.0]))
 def test_repetition_penalty(ids: list[int], penalty: float) -> None:
     before = scores(1)
-    after = p.RepetitionPenalty(penalty)(torch.tensor([ids]), before)
+    after = p.penalize_repetition(torch.tensor([ids]), before, penalty=penalty)
     for token, (old, new) in enumerate(zip(before[0].tolist(), after[0].tolist(), strict=True)):
         worse = old * penalty if old < 0 else old / penalty
         assert new == pytest.approx(worse if token in ids else old)
@@ -40,14 +41,15 @@ def test_repetition_penalty(ids: list[int], penalty: float) -> None:
 
 def test_repetition_penalty_does_not_count_padding() -> None:
     before = torch.ones(2, VOCAB)
-    after = p.RepetitionPenalty(2.0, torch.tensor([2, 0]))(torch.tensor([[0, 0, 3], [0, 0, 3]]), before)
+    after = p.penalize_repetition(torch.tensor([[0, 0, 3], [0, 0, 3]]), before, penalty=2.0,
+                                  padding=torch.tensor([2, 0]))
     assert after.tolist() == [[1, 1, 1, 0.5, 1, 1], [0.5, 1, 1, 0.5, 1, 1]]
 
 
 @given(IDS, st.integers(1, 4))
 def test_no_ngram_twice(ids: list[int], size: int) -> None:
     before = scores(2)
-    gone = forbidden(before, p.NoRepeatedNGram(size)(torch.tensor([ids]), before))
+    gone = forbidden(before, p.forbid_repeated_ngrams(torch.tensor([ids]), before, size=size))
     seen = {tuple(ids[i : i + size]) for i in range(len(ids) - size + 1)}
     begin = ids[len(ids) - size + 1 :] if size <= len(ids) + 1 else None
     assert gone == {token for token in range(VOCAB) if begin is not None and (*begin, token) in seen}
@@ -56,26 +58,27 @@ def test_no_ngram_twice(ids: list[int], size: int) -> None:
 @given(IDS, st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=3))
 def test_bad_word(ids: list[int], word: list[int]) -> None:
     before = scores(3)
-    gone = forbidden(before, p.NoBadWord(tuple(word))(torch.tensor([ids]), before))
+    gone = forbidden(before, p.forbid_bad_word(torch.tensor([ids]), before, word=word))
     *begin, last = word
     assert gone == ({last} if ids[len(ids) - len(begin) :] == begin and len(ids) >= len(begin) else set())
 
 
 def test_tokens_at_lengths() -> None:
     before, four = scores(4), torch.zeros(1, 4, dtype=torch.long)
-    assert forbidden(before, p.Suppress((1, 3))(four, before)) == {1, 3}
-    assert forbidden(before, p.SuppressAt((1, 3), 4)(four, before)) == {1, 3}
-    assert forbidden(before, p.SuppressAt((1, 3), 5)(four, before)) == set()
-    assert forbidden(before, p.SuppressBefore((2,), 5)(four, before)) == {2}
-    assert forbidden(before, p.SuppressBefore((2,), 4)(four, before)) == set()
-    assert p.ForceAt((2, 5), 4)(four, before).tolist() == [[-math.inf, -math.inf, 0, -math.inf, -math.inf, 0]]
-    assert p.ForceAt((2, 5), 3)(four, before) is before
+    assert forbidden(before, p.suppress(four, before, tokens=(1, 3))) == {1, 3}
+    assert forbidden(before, p.suppress(four, before, tokens=(1, 3), lengths=range(4, 5))) == {1, 3}
+    assert forbidden(before, p.suppress(four, before, tokens=(1, 3), lengths=range(5, 6))) == set()
+    assert forbidden(before, p.suppress(four, before, tokens=(2,), lengths=range(5))) == {2}
+    assert forbidden(before, p.suppress(four, before, tokens=(2,), lengths=range(4))) == set()
+    assert p.force_at(four, before, tokens=(2, 5), length=4).tolist() == [
+        [-math.inf, -math.inf, 0, -math.inf, -math.inf, 0]]
+    assert p.force_at(four, before, tokens=(2, 5), length=3) is before
 
 
 @given(st.integers(1, 2 * VOCAB), st.integers(0, 50))
 def test_top_k(count: int, seed: int) -> None:
     before = scores(seed)
-    gone = forbidden(before, p.TopK(count)(torch.zeros(1, 1, dtype=torch.long), before))
+    gone = forbidden(before, p.keep_top_k(torch.zeros(1, 1, dtype=torch.long), before, count=count))
     best = sorted(range(VOCAB), key=lambda token: -before[0, token])[:count]
     assert gone == set(range(VOCAB)) - set(best)
 
@@ -83,7 +86,7 @@ def test_top_k(count: int, seed: int) -> None:
 @given(st.floats(0.01, 0.999), st.integers(0, 50))
 def test_top_p_is_the_smallest_set_that_holds_the_share(share: float, seed: int) -> None:
     before = scores(seed)
-    gone = forbidden(before, p.TopP(share)(torch.zeros(1, 1, dtype=torch.long), before))
+    gone = forbidden(before, p.keep_top_p(torch.zeros(1, 1, dtype=torch.long), before, share=share))
     chances, kept, held = before[0].softmax(0).tolist(), [], 0.0
     for token in sorted(range(VOCAB), key=lambda token: -chances[token]):
         kept.append(token)
@@ -95,7 +98,7 @@ def test_top_p_is_the_smallest_set_that_holds_the_share(share: float, seed: int)
 
 def test_temperature_sharpens() -> None:
     before = scores(5)
-    after = p.Temperature(0.5)(torch.zeros(1, 1, dtype=torch.long), before)
+    after = p.apply_temperature(torch.zeros(1, 1, dtype=torch.long), before, temperature=0.5)
     torch.testing.assert_close(after.softmax(1), before.softmax(1) ** 2 / (before.softmax(1) ** 2).sum())
 
 
@@ -104,14 +107,14 @@ def test_inputs_are_left_alone(seed: int) -> None:
     ids, before = torch.tensor([[1, 2, 1, 2, 1]]), scores(seed)
     kept = before.clone()
     for processor in (
-        p.RepetitionPenalty(2.0),
-        p.NoRepeatedNGram(2),
-        p.NoBadWord((1, 3)),
-        p.Suppress((0,)),
-        p.ForceAt((1,), 5),
-        p.Temperature(2.0),
-        p.TopK(2),
-        p.TopP(0.5),
+        partial(p.penalize_repetition, penalty=2.0),
+        partial(p.forbid_repeated_ngrams, size=2),
+        partial(p.forbid_bad_word, word=(1, 3)),
+        partial(p.suppress, tokens=(0,)),
+        partial(p.force_at, tokens=(1,), length=5),
+        partial(p.apply_temperature, temperature=2.0),
+        partial(p.keep_top_k, count=2),
+        partial(p.keep_top_p, share=0.5),
     ):
         assert not torch.equal(processor(ids, before), before), processor
         assert torch.equal(before, kept), processor

@@ -6,21 +6,23 @@ import pytest
 
 import saucier
 from saucier.errors import InputError
-from saucier.lens.growth import GrowthPoint, fit_exponent, fit_exponents, measure_growth, read_lengths
+from saucier.lens.growth import GrowthPoint, fit_exponents, measure_growth, read_lengths
 
 
 def test_the_exponent_of_a_power_is_found() -> None:
     """A cost of 3 L^1.5 grows as L^1.5; one point says nothing."""
     lengths = [512, 1024, 2048]
-    assert fit_exponent(lengths, [3 * one**1.5 for one in lengths]) == pytest.approx(1.5)
-    assert fit_exponent([512], [1.0]) is None
+    points = [GrowthPoint(one, 3 * one**1.5, 1.0, 0) for one in lengths]
+    assert fit_exponents(points) == {"seconds": pytest.approx(1.5), "attention_seconds": pytest.approx(0.0),
+                                     "memory_bytes": None}
+    assert set(fit_exponents(points[:1]).values()) == {None}
 
 
 def test_lengths_beyond_the_table_of_positions_are_measured() -> None:
     """The nano BERT has 128 of them; attention is a part of the whole."""
     found = list(measure_growth(saucier.recipe("bert-nano").model, [256, 32]))
     assert [one.length for one in found] == [32, 256]
-    assert all(0 < one.attention < one.seconds for one in found)
+    assert all(0 < one.attention_seconds < one.seconds for one in found)
     assert set(fit_exponents(found)) == {"seconds", "attention_seconds", "memory_bytes"}
 
 

@@ -22,7 +22,6 @@ from saucier.lens.number_formats import (
     FORMATS,
     Format,
     StoredNumber,
-    decode_bits,
     encode_value,
     format_bits,
     number_as_json,
@@ -73,7 +72,7 @@ def test_formats_are_those_of_torch(form: Format) -> None:
 @pytest.mark.parametrize("form", [BFLOAT16, FLOAT16])
 def test_all_short_numbers_come_back(form: Format) -> None:
     for bits in range(1 << 16):
-        value = decode_bits(bits, form)
+        value = StoredNumber(form, bits).value
         assert math.isnan(value) or encode_value(value, form) == bits
 
 
@@ -81,13 +80,13 @@ def test_all_short_numbers_come_back(form: Format) -> None:
 @given(value=st.floats(-1e6, 1e6), form=st.sampled_from(FORMATS))
 def test_encoding_takes_the_nearest_and_of_two_the_even(value: float, form: Format) -> None:
     bits = encode_value(value, form)
-    if math.isinf(decode_bits(bits, form)):
+    if math.isinf(StoredNumber(form, bits).value):
         assert abs(value) >= form.largest
         return
-    distance = abs(Fraction(decode_bits(bits, form)) - Fraction(value))
+    distance = abs(Fraction(StoredNumber(form, bits).value) - Fraction(value))
     for other in (bits - 1, bits + 1):
-        near = decode_bits(other, form) if other >= 0 else math.nan
-        if math.isfinite(near) and (near < 0) == (decode_bits(bits, form) < 0):
+        near = StoredNumber(form, other).value if other >= 0 else math.nan
+        if math.isfinite(near) and (near < 0) == (StoredNumber(form, bits).value < 0):
             further = abs(Fraction(near) - Fraction(value))
             assert distance < further or (distance == further and bits % 2 == 0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.score import ScoreReport, ScoreRequest, score_files
+from saucier.jobs.score import ScoreReport, score_files
 from saucier.tasks.matching import TAKES
 from saucier.tasks.prediction_files import PredictionRow, read_golds, read_predictions, write_predictions
 from saucier.tasks.scores import KINDS
@@ -38,10 +38,10 @@ def test_rows_are_matched_by_id_in_any_order(tmp_path: Path) -> None:
     gold = labelled(tmp_path, TABLE)
     rows = [{"id": "dev.tsv:4", "prediction": "1"}, {"id": "dev.tsv:2", "prediction": "1"},
             {"id": "dev.tsv:3", "prediction": 0}]
-    found = score_files(ScoreRequest((predictions(tmp_path, rows),), gold))
+    found = score_files((predictions(tmp_path, rows),), gold)
     assert (found.kind, found.matched, values(found)["accuracy"]) == ("classes", "by id", 1.0)
     assert found.read_as == f"{gold}, column 'label'"
-    by_order = score_files(ScoreRequest((predictions(tmp_path, ["1", "1", None]),), gold))
+    by_order = score_files((predictions(tmp_path, ["1", "1", None]),), gold)
     assert (by_order.matched, by_order.missing) == ("by order", (1,))
     assert values(by_order)["accuracy"] == pytest.approx(1 / 3)
 
@@ -61,13 +61,13 @@ def test_conll_and_squad_files_are_golds(tmp_path: Path) -> None:
     golds = read_golds(conll)
     assert [gold.gold for gold in golds.rows] == [["B-ORG", "O"], ["B-LOC"]]
     assert [gold.ids[0] for gold in golds.rows] == ["dev.tsv:1", "dev.tsv:4"]
-    found = score_files(ScoreRequest((predictions(tmp_path, [["B-ORG", "O"], ["O"]]),), conll))
+    found = score_files((predictions(tmp_path, [["B-ORG", "O"], ["O"]]),), conll)
     assert (found.kind, values(found)["entity F1"]) == ("tags", pytest.approx(2 / 3))
     questions = [{"id": "q1", "question": "?", "answers": [{"text": "a cat", "answer_start": 0}]},
                  {"id": "q2", "question": "!", "answers": []}]
     squad = labelled(tmp_path, json.dumps({"context": "x", "qas": questions}) + "\n", "squad.jsonl")
     rows = [{"id": "q2", "prediction": ""}, {"id": "q1", "prediction": "the cat"}]
-    found = score_files(ScoreRequest((predictions(tmp_path, rows),), squad))
+    found = score_files((predictions(tmp_path, rows),), squad)
     assert (found.kind, values(found)["exact match"]) == ("spans", 1.0)
 
 
@@ -96,7 +96,7 @@ def test_a_squad_file_of_another_form_is_named(tmp_path: Path, qas: Any, message
 def test_the_kind_of_task_is_guessed(tmp_path: Path, golds: list[Any], answers: list[Any], kind: str) -> None:
     pytest.importorskip("sacrebleu")
     rows = [{"prediction": answer, "gold": gold} for gold, answer in zip(golds, answers, strict=True)]
-    found = score_files(ScoreRequest((predictions(tmp_path, rows),)))
+    found = score_files((predictions(tmp_path, rows),))
     assert (found.kind, found.guessed, found.read_as) == (kind, True, "in the predictions")
 
 
@@ -106,18 +106,19 @@ def test_every_kind_of_task_can_be_read_from_files() -> None:
 
 def test_rows_become_rankings(tmp_path: Path) -> None:
     gold = labelled(tmp_path, "label\tquestion\n0\ta\n1\ta\n1\tb\n0\tb\n")
-    found = score_files(ScoreRequest((predictions(tmp_path, [1, 2, 3, 4]),), gold, group="question"))
+    found = score_files((predictions(tmp_path, [1, 2, 3, 4]),), gold, group="question")
     assert values(found) == {"MAP": 0.75, "MRR": 0.75}
     with pytest.raises(InputError, match=r"no column 'query'; there are question; group by"):
-        score_files(ScoreRequest((predictions(tmp_path, [1, 2, 3, 4]),), gold, group="query"))
+        score_files((predictions(tmp_path, [1, 2, 3, 4]),), gold, group="query")
 
 
 def test_metrics_can_be_chosen(tmp_path: Path) -> None:
     rows = [{"prediction": ["I-X", "I-X"], "gold": ["B-X", "I-X"]}]
-    asked = ScoreRequest((predictions(tmp_path, rows),), metrics=("Entity-F1", "entity-f1-iob2"))
-    assert values(score_files(asked)) == {"entity F1": 1.0, "entity F1 (iob2)": 0.0}
+    files = (predictions(tmp_path, rows),)
+    found = score_files(files, metrics=("Entity-F1", "entity-f1-iob2"))
+    assert values(found) == {"entity F1": 1.0, "entity F1 (iob2)": 0.0}
     with pytest.raises(InputError, match="no metric 'entity-f2' of tags; did you mean 'entity-f1'"):
-        score_files(ScoreRequest(asked.files, metrics=("entity-f2",)))
+        score_files(files, metrics=("entity-f2",))
 
 
 def test_two_files_are_compared(tmp_path: Path) -> None:
@@ -125,15 +126,15 @@ def test_two_files_are_compared(tmp_path: Path) -> None:
     right = [str(n % 2) for n in range(40)]
     wrong = ["1" if n < 12 else one for n, one in enumerate(right)]
     first, second = predictions(tmp_path, right, "good.jsonl"), predictions(tmp_path, wrong, "bad.jsonl")
-    found = score_files(ScoreRequest((first, second), gold))
+    found = score_files((first, second), gold)
     [accuracy] = [one for one in found.compared if one.name == "accuracy"]
     assert accuracy.difference == pytest.approx(6 / 40) and accuracy.verdict == "good is better"
     assert accuracy.p == pytest.approx(2 / 2**6, abs=0.01), "of 2⁶ exchanges two are as far apart"
     assert found.disagreeing == 6 and {one.id for one in found.apart} <= {f"dev.tsv:{n + 2}" for n in range(0, 12, 2)}
     assert all(one.worth == pytest.approx(1 / 40) and one.text.startswith("text ") for one in found.apart)
-    back = score_files(ScoreRequest((second, first), gold))
+    back = score_files((second, first), gold)
     assert back.compared[0].difference == -accuracy.difference and back.compared[0].verdict == "good is better"
-    same = score_files(ScoreRequest((first, first), gold))
+    same = score_files((first, first), gold)
     assert {one.verdict for one in same.compared} == {"not told apart by these rows"} and same.apart == ()
 
 
@@ -154,15 +155,15 @@ def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, rows: list[Any], me
     gold = labelled(tmp_path, TABLE)
     rows = ["one", *rows[1:]] if 0.5 in rows else rows
     with pytest.raises(InputError) as error:
-        score_files(ScoreRequest((predictions(tmp_path, rows),), gold))
+        score_files((predictions(tmp_path, rows),), gold)
     assert message in str(error.value).replace(f"{tmp_path}/", "")
 
 
 def test_other_faults(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 1: has no 'gold'; name the labelled file with --gold"):
-        score_files(ScoreRequest((predictions(tmp_path, ["a"]),)))
+        score_files((predictions(tmp_path, ["a"]),))
     with pytest.raises(InputError, match=r"line 1: 1 tags for the 2 of its gold"):
-        score_files(ScoreRequest((predictions(tmp_path, [{"prediction": ["O"], "gold": ["O", "O"]}]),), kind="tags"))
+        score_files((predictions(tmp_path, [{"prediction": ["O"], "gold": ["O", "O"]}]),), kind="tags")
     with pytest.raises(InputError, match=r"which column holds the golds\? There are en, de; say which"):
         read_golds(labelled(tmp_path, "en\tde\nA\tEin\n", "pairs.tsv"))
     with pytest.raises(InputError, match="no column 'fr'"):
@@ -171,6 +172,6 @@ def test_other_faults(tmp_path: Path) -> None:
         read_golds(labelled(tmp_path, "a O\nb\n\n", "x.conll"))
     first, second = (predictions(tmp_path, [{"prediction": "x", "gold": gold}], f"{gold}.jsonl") for gold in "xy")
     with pytest.raises(InputError, match=r"y.jsonl, line 1: has gold 'y' for 'row 1', but .* has 'row 1' with 'x'"):
-        score_files(ScoreRequest((first, second)))
+        score_files((first, second))
     with pytest.raises(InputError, match="no kind of task 'class'"):
-        score_files(ScoreRequest((first,), kind="class"))
+        score_files((first,), kind="class")

@@ -41,7 +41,8 @@ POOLER, DENSE = "pooler.dense.", "head.transform.dense."
 def move_pooler_to_head(shape: ModelState) -> ModelState:
     """Move the pooler of a head that labels texts into the head, where RoBERTa and Longformer have it."""
     match shape.config.head:
-        case c.ClassificationHead(transform=None, pick=c.PickVector(kind="pooled"), dropout=rate) if shape.config.pooler == c.Pooler():
+        case c.ClassificationHead(transform=None, pick=c.PickVector(kind="pooled"), dropout=rate) \
+                if shape.config.pooler == c.Pooler():
             weights = {name.replace(POOLER, DENSE) if name.startswith(POOLER) else name: weight
                        for name, weight in shape.weights.items()}
             return shape.put(put(shape.config, {

@@ -28,7 +28,6 @@ from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.predict import read_task_labels
 from saucier.jobs.finetuning.settings import Finetuning
-from saucier.jobs.writing.writer import special_token_options
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.parts.provenance import Origin, Provenance
@@ -110,7 +109,7 @@ class RecipeStart:
         """Build it."""
         model = build(self.body(tokenizer), seed=self.seed)
         set_token_spellings(model, tokenizer)
-        model.provenance = Provenance(generation=special_token_options(TokenIds.of(tokenizer.target)))
+        model.provenance = Provenance(generation=TokenIds.of(tokenizer.target).generation_options)
         return model
 
 

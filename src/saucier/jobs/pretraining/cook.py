@@ -62,7 +62,6 @@ from saucier.jobs.run.passport import (
     read_passport,
     start_origin,
 )
-from saucier.jobs.writing.writer import special_token_options
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
 from saucier.objectives.build import BuiltObjective
@@ -206,7 +205,7 @@ def build_job_model(job: PretrainingJob) -> Transformer:
     if job.recipe.tuning is not None:
         for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
             job.run.console.say(line)
-    model.generation = dict(special_token_options(written_token_ids(job.recipe, job.data.tokenizer)))
+    model.generation = dict(written_token_ids(job.recipe, job.data.tokenizer).generation_options)
     return model
 
 

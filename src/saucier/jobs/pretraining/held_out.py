@@ -5,7 +5,7 @@ mean; at the end of a run, or again, on its own held-out text or on any other fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from saucier.config.model import set_memory_length
 from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choose_device
 from saucier.errors import InputError, suggest_name
 from saucier.folders.kinds import find_model_folder
-from saucier.generation.decoding import MaskPredict
+from saucier.generation.decoding import Beams, Decoding, Greedy, MaskPredict
 from saucier.jobs.pretraining.batching import RowCutter, build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.data import (
     COLLOCATIONS_FILE,
@@ -209,36 +209,24 @@ def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding)
     """Translate the sources of pairs of one direction, and score what is written."""
     references, way = [pair.target for pair in pairs], pairs[0].way
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
-    about = f"{len(pairs):,} held-out pairs, {decoding.words}; "
-    first, second = (Score(name=name + (f" {way}" if way else "") + decoding.suffix, value=score.score,
-                           note=about + score.signature)
+    how, suffix = f"beam {found.own_recipe.evaluation.beams}", ""
+    if isinstance(decoding, MaskPredict):
+        how = f"{decoding.length_candidates} lengths"
+        suffix = f", {decoding.iterations} iteration{'s' * (decoding.iterations > 1)}"
+    first, second = (Score(name=name + (f" {way}" if way else "") + suffix, value=score.score,
+                           note=f"{len(pairs):,} held-out pairs, {how}; {score.signature}")
                      for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
     return first, second
-
-
-@dataclass(frozen=True, slots=True)
-class Decoding:
-    """A way to translate."""
-
-    options: Mapping[str, Any]
-    """Those of generation."""
-    words: str
-    """What a report says of it."""
-    suffix: str = ""
-    """What tells its scores from those of others."""
 
 
 def list_decodings(recipe: Recipe) -> tuple[Decoding, ...]:
     """Return the ways in which translations are scored; samples are written in the last of them."""
     evaluation = recipe.evaluation
     if isinstance(recipe.objective, ConditionalMasked):
-        lengths = evaluation.length_candidates
-        return tuple(Decoding({"strategy": MaskPredict(iterations=count, length_candidates=lengths)},
-                              f"{lengths} lengths", f", {count} iteration{'s' * (count > 1)}")
+        return tuple(MaskPredict(iterations=count, length_candidates=evaluation.length_candidates)
                      for count in evaluation.iterations)
-    beams = evaluation.beams
-    return (Decoding({"num_beams": beams, "length_penalty": evaluation.length_penalty, "early_stopping": beams > 1},
-                     f"beam {beams}"),)
+    return (Greedy() if evaluation.beams == 1 else
+            Beams(beams=evaluation.beams, length_penalty=evaluation.length_penalty),)
 
 
 def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding | None = None,
@@ -248,7 +236,7 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
     Raises `InputError` for languages that the tokenizer has not.
     """
     recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
-    writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options
+    writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options()
     return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))
 
 

@@ -14,7 +14,7 @@ from saucier.generation.generate import generate
 from saucier.jobs.pretraining.data import PreparedData, iterate_held_out
 from saucier.jobs.pretraining.held_out import translate_texts
 from saucier.jobs.run.language_pairs import group_by_direction
-from saucier.jobs.writing.writer import Writer, special_token_options
+from saucier.jobs.writing.writer import Writer, choose_decoding
 from saucier.objectives.base import Batch, TokenIds
 from saucier.objectives.config import (
     Bidirectional,
@@ -108,8 +108,10 @@ def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> It
     """Write on from each prompt."""
     writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
     for number, (prompt, source) in enumerate(prompts):
-        text = writer.continue_text(prompt, sampling, seed=sampling.seed + number)
-        yield Sample(prompt=prompt, text=text, source=source)
+        decoding = choose_decoding(temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p,
+                                   seed=sampling.seed + number)
+        options = decoding | {"max_new_tokens": sampling.tokens, "repetition_penalty": sampling.repetition_penalty}
+        yield Sample(prompt=prompt, text=writer.write(prompt, options)[0], source=source)
 
 
 def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
@@ -236,7 +238,7 @@ def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterat
         most = min(found.own_recipe.sampling.tokens, 2 * len(learned), room)
         start = {} if given_before else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
         written = generate(found.model, given, max_new_tokens=max(1, most),
-                           **special_token_options(ids) | start)[0, given_before:]
+                           **ids.generation_options | start)[0, given_before:]
         yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
                      text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
                      reference=decode_spans(tokenizer, labels[learned].tolist()))

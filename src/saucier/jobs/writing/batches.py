@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction
-from saucier.jobs.writing.writer import GenerationSettings, Writer
+from saucier.jobs.writing.writer import Writer
 from saucier.opened import OpenModel, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.sources import find_sources, read_lines
@@ -63,21 +64,21 @@ def make_batch_writer(opened: OpenModel, direction: Direction | None = None) -> 
     return Writer(opened, min(longest, opened.trained_length(longest)), direction)
 
 
-def write_in_batches(writer: Writer, sources: Sequence[str], how: GenerationSettings, *,
+def write_in_batches(writer: Writer, sources: Sequence[str], options: Mapping[str, Any], *,
                      batch: int = 32) -> WrittenTexts:
-    """Write for each source; nothing for an empty one. Raises `InputError` for several samples."""
-    if how.samples > 1:
+    """Write for each source by options of generation, nothing for an empty one. Raises `InputError` for several texts.
+    """
+    if options.get("num_return_sequences", 1) > 1:
         raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
-    options = how.for_model(writer.opened.model.config)
     full = [number for number, source in enumerate(sources) if source.strip()]
     done, cut = 0, 0
 
     def write_some(texts: list[str]) -> list[str]:
         nonlocal done, cut
         cut += sum(len(writer.start(text)) > writer.longest for text in texts)
-        drawn = {"seed": how.seed + done} if how.seed is not None and options.get("do_sample") else {}
+        drawn = {} if options.get("seed") is None else {"seed": options["seed"] + done}
         done += len(texts)
-        return writer.translate(texts, options | drawn)
+        return writer.translate(texts, {**options, **drawn})
 
     texts = [""] * len(sources)
     for number, text in zip(full, map_in_batches([sources[number] for number in full], batch, write_some), strict=True):
@@ -111,7 +112,7 @@ class SyntheticPairs:
         return f"{len(self.pairs):,} pairs{rest}"
 
 
-def back_translate(writer: Writer, texts: Sequence[str], how: GenerationSettings, *, limit: int | None = None,
+def back_translate(writer: Writer, texts: Sequence[str], options: Mapping[str, Any], *, limit: int | None = None,
                    batch: int = 32) -> SyntheticPairs:
     """Write a source for each text of the target language, by a model of the other direction.
 
@@ -119,7 +120,7 @@ def back_translate(writer: Writer, texts: Sequence[str], how: GenerationSettings
     arXiv:1808.09381.
     """
     chosen = list(texts)[:limit]
-    written = write_in_batches(writer, chosen, how, batch=batch)
+    written = write_in_batches(writer, chosen, options, batch=batch)
     lines = ((" ".join(source.split()), " ".join(target.split()))  # that a cell can hold
              for source, target in zip(written.texts, chosen, strict=True))
     pairs = [(source, target) for source, target in lines if source and target]

@@ -15,11 +15,10 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from saucier import config as c
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
-from saucier.generation.chains import walk
-from saucier.generation.decoding import ChainStrategy, MaskPredict, Strategy
+from saucier.generation.chains import Chains, walk
+from saucier.generation.decoding import Beams, Greedy, Strategy
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener, TextStream
 from saucier.jobs.run.language_pairs import Direction
@@ -27,7 +26,6 @@ from saucier.lens.heat_map import HeatMap, clean_labels
 from saucier.objectives.base import TokenIds
 from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single, list_single_objectives
 from saucier.opened import OpenModel, room
-from saucier.recipes.recipe import Sampling
 from saucier.tasks.written.task import pad_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -50,32 +48,54 @@ class Writer:
     def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
-        ids, mask = (one.to(self.opened.device) for one in pad_rows(rows, self.opened.tokenizer.pad_id or 0,
-                                                                    left=not self.opened.is_encoder_decoder))
-        written = generate(self.opened.model, ids, mask, prefix_length=self.prefix(ids),
-                           max_new_tokens=self.remaining(self.before(ids), min(self.longest, 2 * ids.shape[1] + 10)),
-                           **self.special_tokens | {"do_sample": False} | dict(options) | self.target_start)
-        return [self.opened.tokenizer.target.decode(row) for row in written[:, self.before(ids):].tolist()]
+        ids, mask = pad_rows(rows, self.opened.tokenizer.pad_id or 0, left=not self.opened.is_encoder_decoder)
+        most = min(self.longest, 2 * ids.shape[1] + 10)
+        return self.generate(ids, mask, {"do_sample": False, **options, "max_new_tokens": most})
+
+    def write(self, prompt: str, options: Mapping[str, Any], listener: Listener | None = None) -> list[str]:
+        """Write on from a prompt, or translate it; only what is new is returned.
+
+        `options` are those of `saucier.generate`, with `max_new_tokens`.
+        """
+        ids = self.start(prompt)
+        if not ids:
+            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
+                             remedy="give some text")
+        given = torch.tensor([ids])
+        return self.generate(given, torch.ones_like(given), options, listener)
+
+    def generate(self, ids: Tensor, mask: Tensor, options: Mapping[str, Any],
+                 listener: Listener | None = None) -> list[str]:
+        """Write for each row, in the language that is wanted, as far as there is room; return the text of what is new.
+
+        Shapes: ids and mask [B, L]. A language model sees no part of a prompt as a prefix, any other all of it.
+        """
+        config, device = self.opened.model.config, self.opened.device
+        prefix = ids.new_zeros(len(ids)) if sees_prefix(config.decoder) and isinstance(self.objective, Causal) else None
+        used = 1 if self.opened.is_encoder_decoder else ids.shape[1]
+        most = max(1, room(config, options["max_new_tokens"], ahead=used))
+        if self.writes_whole:  # nothing is drawn, and there are no beams
+            options = {name: options.get(name) for name in ("strategy", "num_return_sequences")} | {"do_sample": False}
+        written = generate(self.opened.model, ids.to(device), mask.to(device), prefix_length=prefix, listener=listener,
+                           tokenizer=self.opened.tokenizer.target,
+                           **{**self.special_tokens, **options, **self.target_start, "max_new_tokens": most})
+        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
 
     @property
     def special_tokens(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
         return {name: self.opened.model.provenance.generation.get(name, number)
-                for name, number in special_token_options(self.ids).items()}
+                for name, number in self.ids.generation_options.items()}
 
     @property
-    def target_start(self) -> dict[str, Any]:
+    def target_start(self) -> Mapping[str, Any]:
         """The options that begin a target in its language."""
-        return {} if self.direction is None else dict(self.direction.options)
+        return {} if self.direction is None else self.direction.options
 
     @property
     def writes_whole(self) -> bool:
         """Whether a target is written whole at once."""
         return isinstance(self.opened.model.config.head, LengthHead)
-
-    def before(self, ids: Tensor) -> int:
-        """Return how many tokens of what is written were there before: a start token, or all that was given."""
-        return 1 if self.opened.is_encoder_decoder else ids.shape[1]
 
     def start(self, prompt: str) -> list[int]:
         """Return the ids of what is given: a source in its frame, or a text to go on with, after what begins a text.
@@ -101,101 +121,33 @@ class Writer:
         known = () if recipe is None else list_single_objectives(recipe.objective)
         return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
 
-    def prefix(self, ids: Tensor) -> Tensor | None:
-        """Return the prefix that a prompt gets: none of it for a language model, and else all of it."""
-        stack = self.opened.model.config.decoder
-        language = sees_prefix(stack) and isinstance(self.objective, Causal)
-        return ids.new_zeros(len(ids)) if language else None
 
-    def remaining(self, used: int, wanted: int) -> int:
-        """Return how many tokens can still be written."""
-        return max(1, room(self.opened.model.config, wanted, ahead=used))
+def choose_decoding(*, beams: int = 1, length_penalty: float = 1.0, temperature: float = 0.8, top_k: int | None = None,
+                    top_p: float | None = None, seed: int | None = None) -> dict[str, Any]:
+    """Return the options of generation for how tokens are chosen: with beams, the likeliest at temperature 0, or drawn.
 
-    def continue_text(self, prompt: str, sampling: Sampling, *, seed: int) -> str:
-        """Write on from a prompt; only what is new is returned."""
-        generation_settings = GenerationSettings(tokens=sampling.tokens, temperature=sampling.temperature,
-                                                 top_k=sampling.top_k, top_p=sampling.top_p,
-                                                 repetition_penalty=sampling.repetition_penalty, seed=seed)
-        return self.write(prompt, generation_settings)[0]
-
-    def write(self, prompt: str, generation_settings: GenerationSettings,
-              listener: Listener | None = None) -> list[str]:
-        """Write on from a prompt, or translate it; only what is new is returned."""
-        ids = self.start(prompt)
-        if not ids:
-            raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
-                             remedy="give some text")
-        given = torch.tensor([ids], device=self.opened.device)
-        used = self.before(given)
-        written = generate(self.opened.model, given, torch.ones_like(given), tokenizer=self.opened.tokenizer.target,
-                           listener=listener, compile=generation_settings.compile, prefix_length=self.prefix(given),
-                           max_new_tokens=self.remaining(used, generation_settings.tokens),
-                           **self.special_tokens | generation_settings.for_model(self.opened.model.config)
-                           | self.target_start)
-        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
+    What is None stays as the model's own defaults have it; one text is written, without further constraints.
+    """
+    plain = {"num_return_sequences": 1, "stop_strings": (), "repetition_penalty": 1.0, "no_repeat_ngram_size": 0}
+    if beams > 1:
+        return plain | Beams(beams=beams, length_penalty=length_penalty).options()
+    if temperature == 0:
+        return plain | Greedy().options()
+    return plain | {"num_beams": 1, "do_sample": True, "temperature": temperature, "top_k": top_k, "top_p": top_p,
+                    "seed": seed}
 
 
-def special_token_options(ids: TokenIds) -> dict[str, Any]:
-    """Return the special ids under the names that generation knows."""
-    found = {"eos_token_id": ids.eos, "pad_token_id": ids.filler, "decoder_start_token_id": ids.decoder_start}
-    return {name: number for name, number in found.items() if number is not None}
+def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
+                 speak: Callable[[str], None] | None = None) -> list[str]:
+    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written.
 
-
-@dataclass(frozen=True, slots=True)
-class GenerationSettings:
-    """How to write, as a person says it."""
-
-    tokens: int = 200
-    temperature: float = 0.8
-    """0 takes the likeliest token every time."""
-    top_k: int | None = None
-    top_p: float | None = None
-    beams: int = 1
-    length_penalty: float = 1.0
-    repetition_penalty: float = 1.0
-    no_repeat_ngram: int = 0
-    stop: tuple[str, ...] = ()
-    samples: int = 1
-    seed: int | None = None
-    compile: bool = False
-    strategy: MaskPredict | None = None
-    """How a text is written whole, by a model that does."""
-
-    @property
-    def streams(self) -> bool:
-        """Whether the text is final while it is written, and only one."""
-        return self.beams == 1 and self.samples == 1
-
-    def for_model(self, config: c.Transformer) -> dict[str, Any]:
-        """Return what a model reads of all this, under the names that generation knows.
-
-        Where a text is written whole, nothing is drawn, and there are no beams.
-        """
-        if isinstance(config.head, LengthHead):
-            return {"strategy": self.strategy, "num_return_sequences": self.samples}
-        return self.options()
-
-    def options(self) -> dict[str, Any]:
-        """Return all this under the names that generation knows."""
-        drawn = self.beams == 1 and self.temperature > 0
-        found: dict[str, Any] = {
-            "do_sample": drawn, "num_beams": self.beams, "num_return_sequences": self.samples,
-            "stop_strings": self.stop,
-            "repetition_penalty": self.repetition_penalty, "no_repeat_ngram_size": self.no_repeat_ngram}
-        if self.beams > 1:
-            found |= {"length_penalty": self.length_penalty, "early_stopping": True}
-        return found | ({"temperature": self.temperature, "top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
-                        if drawn else {})
-
-
-def write_freely(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *,
-                 direction: Direction | None = None, speak: Callable[[str], None] | None = None) -> list[str]:
-    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written."""
-    writer = Writer(opened, opened.trained_length(generation_settings.tokens), direction)
+    `options` are those of `Writer.write`.
+    """
+    writer = Writer(opened, opened.trained_length(options["max_new_tokens"]), direction)
     if speak is None:
-        return writer.write(prompt, generation_settings)
+        return writer.write(prompt, options)
     if writer.writes_whole:
-        speak("".join(writer.write(prompt, generation_settings)))
+        speak("".join(writer.write(prompt, options)))
         return []
     before = [prompt] if opened.model.config.encoder is None else []
 
@@ -204,7 +156,7 @@ def write_freely(opened: OpenModel, prompt: str, generation_settings: Generation
         before.clear()
 
     stream = TextStream(opened.tokenizer.target, aloud)
-    written = writer.write(prompt, generation_settings, stream)
+    written = writer.write(prompt, options, stream)
     stream.close()
     aloud("")
     return written
@@ -212,22 +164,6 @@ def write_freely(opened: OpenModel, prompt: str, generation_settings: Generation
 
 CHAINS = ("gibbs", "metropolis_hastings")
 """Strategies that fill in the mask tokens of a text."""
-
-
-@dataclass(frozen=True, slots=True)
-class FilledTexts:
-    """Texts, and how the chains went."""
-
-    texts: list[str]
-    proposed: int
-    accepted: int
-
-    @property
-    def words(self) -> str | None:
-        """Say how many proposals were taken; None where the strategy proposes nothing."""
-        if not self.proposed:
-            return None
-        return f"took {self.accepted:,} of {self.proposed:,} proposals ({self.accepted / self.proposed:.0%})"
 
 
 def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
@@ -265,16 +201,12 @@ def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[in
     return ids
 
 
-def fill_masks(opened: OpenModel, prompt: str, generation_settings: GenerationSettings, *, strategy: ChainStrategy,
-               masks: int = 0) -> FilledTexts:
-    """Let an opened model write where the prompt has mask tokens. Raises `InputError`."""
+def fill_masks(opened: OpenModel, prompt: str, masks: int, options: Mapping[str, Any]) -> tuple[list[str], Chains]:
+    """Let an opened model write where the prompt has mask tokens, and say how the chains went. Raises `InputError`."""
     tokenizer = opened.tokenizer
     ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=opened.device)
-    done = walk(opened.model, ids, torch.ones_like(ids), strategy=strategy,
-                num_return_sequences=generation_settings.samples, seed=generation_settings.seed,
-                top_k=generation_settings.top_k, top_p=generation_settings.top_p,
-                temperature=generation_settings.temperature or None, suppress_tokens=tuple(tokenizer.special_ids))
-    return FilledTexts([tokenizer.decode(row) for row in done.ids.tolist()], done.proposed, done.accepted)
+    done = walk(opened.model, ids, torch.ones_like(ids), suppress_tokens=tuple(tokenizer.special_ids), **options)
+    return [tokenizer.decode(row) for row in done.ids.tolist()], done
 
 
 BEAMS, LONGEST_TARGET = 4, 128
@@ -308,7 +240,7 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
 
 def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
-    read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
+    read = [{**writer.special_tokens, **writer.target_start}["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
         ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
         output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)

@@ -4,64 +4,21 @@ mixtures of several such tasks. No torch.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from saucier.config.base import Config
+from saucier.generation.decoding import Greedy, LeftToRight
 
 ColumnName = str | None
 """A column of the file; None: found by the names that such columns usually have."""
 
 
-class Greedy(Config):
-    """Always the likeliest token."""
-
-    kind: Literal["greedy"] = "greedy"
-
-    def options(self) -> dict[str, Any]:
-        """Return the same under the names of `saucier.generate`; so in every way to choose tokens."""
-        return {"num_beams": 1, "do_sample": False}
-
-
-class Beams(Config):
-    """The likeliest of several texts that are written side by side."""
-
-    kind: Literal["beams"] = "beams"
-    beams: int = Field(default=4, gt=1)
-    """Texts that are kept."""
-    length_penalty: float = 1.0
-    """A text scores its log probability divided by its tokens to this power."""
-
-    def options(self) -> dict[str, Any]:
-        """Return the same under the names of `saucier.generate`."""
-        return {"num_beams": self.beams, "length_penalty": self.length_penalty, "early_stopping": True,
-                "do_sample": False}
-
-
-class Sampling(Config):
-    """Tokens are drawn from the model's distribution."""
-
-    kind: Literal["sampling"] = "sampling"
-    temperature: float = Field(default=1.0, gt=0)
-    """Scores are divided by it."""
-    top_k: int | None = Field(default=None, gt=0)
-    """From the k likeliest tokens only; None: from all."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """From the smallest set of tokens that holds this probability."""
-    seed: int = Field(default=0, ge=0)
-    """Draws them."""
-
-    def options(self) -> dict[str, Any]:
-        """Return the same under the names of `saucier.generate`."""
-        return {"num_beams": 1, "do_sample": True, "temperature": self.temperature, "top_k": self.top_k or 0,
-                "top_p": self.top_p, "seed": self.seed}
-
-
 class Writing(Config):
     """How long a text may be, and how it is written."""
 
-    search: Annotated[Greedy | Beams | Sampling, Field(discriminator="kind")] = Greedy()
+    search: LeftToRight = Greedy()
     """How the next token is chosen."""
     tokens: int | None = Field(default=None, gt=0)
     """The most tokens of what is written, in training too; None: as many as the longest of the training file has."""

@@ -7,7 +7,6 @@ Axes: B rows of a batch, L positions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -31,7 +30,6 @@ from saucier.tasks.written.prompts import (
     encode_responses,
     is_encoder_decoder,
     pack_pairs,
-    start_token,
 )
 from saucier.text.rows.batch import make_generator, pad_ids
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens
@@ -138,14 +136,16 @@ def longest_response(encoded: EncodedExamples) -> int:
 
 def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
-    target = replace(encoding, tokenizer=encoding.tokenizer.target)
-    ids = TokenIds.of(target.tokenizer)
+    ids, start = TokenIds.of(encoding.tokenizer.target), None
+    match encoding.body.default_target:
+        case c.ShiftedSource():
+            start = encoding.body.default_target.start
+        case None if encoding.body.encoder is not None:
+            start = encoding.decoder_start(ids.decoder_start)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
                              "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options(),
-                             "eos_token_id": ids.eos}
-    if encoding.body.encoder is not None and not isinstance(encoding.body.default_target, c.RotatedSource):
-        found["decoder_start_token_id"] = start_token(target, ())
+                             **ids.generation_options, "decoder_start_token_id": start}
     return {name: value for name, value in found.items() if value is not None}
 
 

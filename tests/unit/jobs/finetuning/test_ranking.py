@@ -15,7 +15,7 @@ from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
-from saucier.jobs.score import ScoreRequest, score_files
+from saucier.jobs.score import score_files
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import Ranking
 
@@ -55,7 +55,7 @@ def test_rankings_are_learned_and_scored_by_query(tiny_bert: Path, table: Table,
     assert told["MAP"]["value"] > 0.95
     [baseline] = found["baselines"]
     assert baseline == "words shared with the query"
-    again = score_files(ScoreRequest((str(folder.predictions("held-out")),), group="query"))
+    again = score_files((str(folder.predictions("held-out")),), group="query")
     assert {one.name: one.value for one in again.scores[0]} == pytest.approx(
         {name: one["value"] for name, one in told.items()})
     asked = "is the soup of table 3 fine ?"

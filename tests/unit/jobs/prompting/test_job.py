@@ -15,7 +15,7 @@ from saucier.errors import InputError
 from saucier.jobs.prompting.evaluation import PromptPlan, first_number, run_prompting
 from saucier.jobs.prompting.prompted_model import AnswerLikelihoods
 from saucier.jobs.prompting.questions import PromptTask, Writing, draw_shots, read_questions, read_task
-from saucier.jobs.score import ScoreRequest, score_files
+from saucier.jobs.score import score_files
 
 TRAIN = "label\ttext\n" + "".join(f"{n % 2}\tsoup {n}\n" for n in range(9))
 TASK = """
@@ -80,7 +80,7 @@ def test_scores_are_over_questions_and_baselines_stand_beside(task: PromptTask, 
     right = [row["prediction"] == row["gold"] for row in rows if row["shots"] == 3]
     assert three.scores[0].value == pytest.approx(sum(right) / 16)
     assert [(one.name, one.value) for one in found.baselines] == [("chance", 0.5), ("always '0'", 0.25)]
-    again = score_files(ScoreRequest((str(tmp_path / "out/results.jsonl"),), kind="classes"))
+    again = score_files((str(tmp_path / "out/results.jsonl"),), kind="classes")
     assert again.scores[0][0].value == pytest.approx((1 + sum(right)) / 20)
 
 

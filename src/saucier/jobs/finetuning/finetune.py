@@ -26,8 +26,8 @@ from saucier.jobs.finetuning.results import (
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, open_start
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import Job, open_or_create, start_job, write_settings
-from saucier.jobs.run.passport import file_digest
+from saucier.jobs.run.folder import Job, open_or_create, write_settings
+from saucier.jobs.run.passport import file_digest, start_passport
 from saucier.model import Transformer
 from saucier.opened import room
 from saucier.plain import format_duration
@@ -79,8 +79,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
         start = open_start(settings)
-        run = start_job(out, FINETUNING, console, processes, name=settings.name,
-                        seeds={"training": settings.training.seed}, start=start.place)
+        run = Job(out, FINETUNING, console, processes,
+                  start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
             read_data(job)

@@ -50,7 +50,6 @@ from saucier.jobs.run.folder import (
     essential_settings,
     is_standard_input,
     open_run,
-    start_job,
     with_copied_input,
 )
 from saucier.jobs.run.language_pairs import written_token_ids
@@ -61,6 +60,7 @@ from saucier.jobs.run.passport import (
     file_digest,
     read_passport,
     start_origin,
+    start_passport,
 )
 from saucier.jobs.writing.writer import special_token_options
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
@@ -69,7 +69,7 @@ from saucier.objectives.build import BuiltObjective
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
-from saucier.report.results import DataCounts, LanguageCounts, Results, RunCost, Sample
+from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import REPORT_FILE as REPORT
 from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources
@@ -133,7 +133,7 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
                 recover_all(out)
             return folder
         seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
-        run = start_job(out, PRETRAINING, console, processes, name=recipe.name, seeds=seeds, start=options.start)
+        run = Job(out, PRETRAINING, console, processes, start_passport(out, recipe.name, seeds, options.start))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         read_data(job)
         build_objectives_and_model(job)
@@ -219,11 +219,11 @@ def train_model(job: PretrainingJob) -> TrainingResult:
         identity = essential_settings(job.recipe) | {"data": job.data.digests}
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
                        reporters=job.run.reporters(job.recipe.training), recipe=identity)
+        job.run.passport = job.run.passport.in_environment(dtype=result.dtype,
+                                                           device=next(job.model.parameters()).device.type)
         speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
-        device = next(job.model.parameters()).device.type
-        job.run.passport = job.run.passport.in_environment(dtype=result.dtype, device=device)
-        read = format_quantity(result.tokens_read)
-        job.run.console.say(f"{result.steps:,} steps, {read} tokens in {format_duration(result.seconds)}{speed}")
+        job.run.console.say(f"{result.steps:,} steps, {format_quantity(result.tokens_read)} tokens in "
+                            f"{format_duration(result.seconds)}{speed}")
     return result
 
 
@@ -253,10 +253,9 @@ def print_plan(job: PretrainingJob) -> None:
     job.run.console.say(f"{parameters(job.model.config):,} parameters; "
                         f"{plan.steps:,} steps, {format_quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
     rows = job.training_data.batches.counts
-    lost = {name: rows.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
-    if any(lost.values()):
-        cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
-        job.run.console.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if any(rows.get(name) for name in ("truncated", "dropped", "tokens_cut")):
+        job.run.console.say(f"too long: {rows.get('truncated', 0):,} cut by {rows.get('tokens_cut', 0):,} tokens, "
+                            f"{rows.get('dropped', 0):,} dropped")
     if "divided" in rows:
         job.run.console.say(f"rows of whole documents: {compute_padding_share(rows):.1%} of their places are padding; "
                             f"{rows['divided']:,} documents are longer than a row and divided")
@@ -310,21 +309,17 @@ def count_training_data(job: PretrainingJob) -> DataCounts:
     """Say what was read, with what the rows could not hold."""
     counts, training, batches = job.data.counts, job.recipe.training, job.training_data.batches
     rows = batches.counts
-
-    def count_language(one: LanguageCounts) -> LanguageCounts:
-        return one.model_copy(update={"seen": round(one.drawn * training.steps * training.batch * training.length)})
-
-    def count_direction(one: LanguageCounts) -> LanguageCounts:  # about: its pairs are taken to be of its mean length
-        pairs = one.drawn * rows["rows"] * training.steps / batches.steps_per_epoch
-        return one.model_copy(update={"seen": round(pairs * (one.train.tokens / max(1, one.train.documents)))})
-
+    languages = tuple(one.model_copy(update={"seen": round(
+        one.drawn * training.steps * training.batch * training.length)}) for one in counts.languages)
+    directions = tuple(one.model_copy(update={"seen": round(  # about: its pairs are taken to be of its mean length
+        one.drawn * rows["rows"] * training.steps / batches.steps_per_epoch
+        * (one.train.tokens / max(1, one.train.documents)))}) for one in counts.directions)
     dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
     return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
                                      "truncated_tokens": rows.get("tokens_cut", 0),
                                      "divided_documents": rows.get("divided", 0),
                                      "padding": compute_padding_share(rows),
-                                     "languages": tuple(map(count_language, counts.languages)),
-                                     "directions": tuple(map(count_direction, counts.directions))})
+                                     "languages": languages, "directions": directions})
 
 
 def measure_cost(job: PretrainingJob, trained: TrainingResult, peak: int) -> RunCost:
@@ -337,8 +332,7 @@ def measure_cost(job: PretrainingJob, trained: TrainingResult, peak: int) -> Run
 
 def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
     """Seal the passport, write evaluation.json (which makes the run a finished one) and the report."""
-    weights = file_digest(weights_file(checkpoint))
-    outcome = RunOutcome(step=results.step, weights=weights, loss=results.held_out.loss,
+    outcome = RunOutcome(step=results.step, weights=file_digest(weights_file(checkpoint)), loss=results.held_out.loss,
                          samples=file_digest(job.folder.samples))
     job.run.close(outcome=outcome)
     seconds = job.run.passport.seconds

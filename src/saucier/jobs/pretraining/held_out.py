@@ -24,7 +24,7 @@ from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choo
 from saucier.errors import InputError, suggest_name
 from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import MaskPredict
-from saucier.jobs.pretraining.batching import RowCutter, build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.batching import EvaluatorBuilder, RowCutter, build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.data import (
     COLLOCATIONS_FILE,
     Store,
@@ -51,14 +51,13 @@ from saucier.objectives.config import (
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
-from saucier.tasks.language_baselines import KINDS, Baseline, measure_baselines
+from saucier.tasks.language_baselines import Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
 from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.reading.corpus import add_reverse_pair
 from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
 from saucier.text.rows.store import PairStore, TokenStore, write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
 from saucier.training.resume import load_modules
 
@@ -111,9 +110,8 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
         epoch = (built.corruption(batches[step], seed=recipe.training.seed, step=step)
                  for step in range(batches.steps_per_epoch))
         surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
-        evaluator = make_evaluator(recipe, tokenizer, held_out, (built,), whole=True, processes=Processes())
-        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one objective"
-        for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
+        evaluator = EvaluatorBuilder(RowCutter(recipe, tokenizer, built), True, Processes()).build(held_out)
+        for ids in target_ids(evaluator.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)
 
@@ -135,15 +133,6 @@ def target_ids(batches: Iterable[Batch]) -> Iterator[NDArray[np.int64]]:
     for batch in batches:
         labels: Tensor = batch["labels"]
         yield labels[labels != IGNORED].numpy()
-
-
-def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator]:
-    """Yield what measures each part."""
-    if isinstance(evaluator, Evaluator):
-        yield evaluator
-    else:
-        for part in evaluator.parts:
-            yield from leaf_evaluators(part)
 
 
 def load_objectives(opened: OpenModel) -> OpenModel:
@@ -253,27 +242,6 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationRequest:
-    """What a person wants to know."""
-
-    run: Path
-    files: tuple[str, ...] = ()
-    """None: the run's own held-out text."""
-    baselines: bool = False
-    beams: int | None = None
-    limit: int | None = None
-    dtype: str = "auto"
-    stride: int | None = None
-    """Rows that overlap, each this number of tokens after the last."""
-    rows: int | None = None
-    """Rows in one forward pass."""
-    memory: int | None = None
-    """Tokens that a model with a memory remembers; None: as many as in training."""
-    base: str | None = None
-    """Of an adapter, instead of the one that it names."""
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """What was measured."""
 
@@ -296,17 +264,24 @@ class Evaluation:
                 "tokens_per_second": round(self.tokens_per_second, 1)}
 
 
-def evaluate_again(question: EvaluationRequest) -> Evaluation:
-    """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
-    opened = open_model(question.run, dtype="float32", base=question.base)
-    recipe, model = override_recipe(opened.own_recipe, question), opened.model
-    if question.memory is not None:
-        model = rebuild_model(model, set_memory_length(model.config, question.memory))
+def evaluate_again(run: Path, files: tuple[str, ...] = (), *, changes: Mapping[str, Any] | None = None,
+                   dtype: str = "auto", memory: int | None = None, base: str | None = None) -> Evaluation:
+    """Measure on files, or on the run's own held-out text.
+
+    `changes`: what is otherwise in the recipe's section `evaluation`, None for what is not; with `baselines` simpler
+    methods are measured too. `memory`: tokens that a model with a memory remembers; None: as many as in training.
+    `base`: of an adapter, instead of the one that it names.
+    Raises `InputError` for a folder that is no run, and for files that cannot be read.
+    """
+    opened = open_model(run, dtype="float32", base=base)
+    changes = {name: value for name, value in (changes or {}).items() if value is not None}
+    recipe, model = override_evaluation(opened.own_recipe, changes), opened.model
+    if memory is not None:
+        model = rebuild_model(model, set_memory_length(model.config, memory))
         recipe = recipe.model_copy(update={"blueprint": model.config})
-    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype)))
-    folder = RunFolder(run_folder_of(question.run))
-    with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
-        compared = question.baselines and folder.train_store.is_dir()
+    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(dtype)))
+    folder = RunFolder(run_folder_of(run))
+    with open_evaluation_data(recipe, files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
         begin = time.perf_counter()
@@ -315,20 +290,17 @@ def evaluate_again(question: EvaluationRequest) -> Evaluation:
         return Evaluation(
             held_out=held_out, seconds=seconds,
             baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
-            if compared else (),
+            if "baselines" in changes and folder.train_store.is_dir() else (),
             scores=others + translation_scores(found, pairs))
 
 
-def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
-    """Return the recipe with what the person wants otherwise."""
-    wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
-    wanted |= {"stride": question.stride, "batch": question.rows}
-    if question.stride is not None and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
-                                               for one in list_single_objectives(recipe.objective)):
+def override_evaluation(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with another section `evaluation`. Raises `InputError` for rows that cannot overlap."""
+    if "stride" in changes and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
+                                       for one in list_single_objectives(recipe.objective)):
         raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
                          remedy="leave it out; a model with a memory takes --memory")
-    changed = {name: value for name, value in wanted.items() if value is not None}
-    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changes)})
 
 
 def read_dtype(asked: str) -> AutocastDtype:

@@ -25,6 +25,7 @@ from saucier.files import read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.jobs.run.console import Console
+from saucier.jobs.run.passport import start_origin
 from saucier.lens.subject import find_subject
 from saucier.model import Transformer
 from saucier.opened import RunFolder, room, run_folder_of
@@ -188,9 +189,9 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
-    warm = {"tokenizer": absolute_or_hub_id(given[0]), "encoder": absolute_or_hub_id(encoder),
-            "decoder": absolute_or_hub_id(decoder),
-            "target_tokenizer": absolute_or_hub_id(given[-1]) if tokenizer.has_own_target else None}
+    warm = {"tokenizer": start_origin(given[0]), "encoder": encoder and start_origin(encoder),
+            "decoder": decoder and start_origin(decoder),
+            "target_tokenizer": start_origin(given[-1]) if tokenizer.has_own_target else None}
     values: dict[str, Any] = {
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
@@ -199,11 +200,6 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return build_recipe(source)
-
-
-def absolute_or_hub_id(folder: Path | None) -> str | None:
-    """Return a path that means the same from everywhere, or a hub id as it is."""
-    return None if folder is None else str(folder.absolute() if folder.exists() else folder)
 
 
 def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:

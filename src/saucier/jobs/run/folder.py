@@ -19,7 +19,7 @@ import yaml
 from saucier.errors import InputError
 from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.passport import Passport, start_passport, utc_now
+from saucier.jobs.run.passport import Passport, utc_now
 from saucier.lens.subject import DESCRIPTIVE
 from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
@@ -196,6 +196,10 @@ class Job:
     processes: Processes
     passport: Passport
 
+    def __post_init__(self) -> None:
+        """Let the passport hear how long each stage took."""
+        self.console.on_stage_end = self.record_seconds
+
     def note(self, **found: Any) -> None:
         """Put something into the passport, in memory."""
         self.passport = self.passport.model_copy(update=found)
@@ -215,11 +219,3 @@ class Job:
         """Return what shows the training: the first process's screen, and in silence only a bar on a terminal."""
         shown = self.processes.first and (sys.stderr.isatty() or not self.console.silent)
         return [choose_screen(training.steps, training.log_every)] if shown else []
-
-
-def start_job(path: Path, kind: JobKind[Any], console: Console, processes: Processes, *, name: str,
-              seeds: dict[str, int], start: Path | None) -> Job:
-    """Begin a job, or go on with the one in the folder: its passport counts another part."""
-    job = Job(path, kind, console, processes, start_passport(path, name, seeds, start))
-    console.on_stage_end = job.record_seconds
-    return job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -22,7 +22,6 @@ from saucier.opened import PASSPORT_FILE
 from saucier.plain import first_difference
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
-BLOCK = 1 << 20
 
 
 class Code(Config):
@@ -184,21 +183,10 @@ class RerunComparison:
             yield f"{name:<8} {old:{form}} and {new:{form}}: {'equal' if old == new else 'different'}"
 
 
-class Digest:
-    """The SHA-256 of texts that stream by; filled while the iterator is read."""
-
-    def __init__(self) -> None:
-        """Nothing was read yet."""
-        self.sum = hashlib.sha256()
-
-    def over(self, items: Iterable[Any], *fields: str) -> Iterator[Any]:
-        """Pass items on, adding their fields."""
-        for item in items:
-            for name in fields:
-                text = str(getattr(item, name)).encode()
-                self.sum.update(len(text).to_bytes(8, "little") + text)
-            yield item
-
-    def text(self) -> str:
-        """Return the digest as it is in a passport."""
-        return self.sum.hexdigest()
+def add_to_digest(update: Callable[[bytes], object], items: Iterable[Any], *fields: str) -> Iterator[Any]:
+    """Pass items on as they stream by, giving their fields to `update` of a digest."""
+    for item in items:
+        for name in fields:
+            text = str(getattr(item, name)).encode()
+            update(len(text).to_bytes(8, "little") + text)
+        yield item

@@ -184,7 +184,8 @@ def of_judge(name: str, place: Path, seed: int) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of the texts that `saucier compare` judges representations by."""
     judge = Judge(train=str(place / "one.tsv"), dev=str(place / "one.tsv"))
     texts = read_labelled(judge.train)
-    tokenizer = train_tokenizer(WordPiece(vocab=150), list(texts.texts))
-    task = encode_labelled_texts(texts, sorted(set(texts.labels)), place / f"judge-{seed}", tokenizer)
+    tokenizer = train_tokenizer(WordPiece(vocab=150), [document.text for document, _ in texts])
+    store, labels = encode_labelled_texts(texts, sorted({label for _, label in texts}), place / f"judge-{seed}",
+                                          tokenizer)
     limits = BatchLimits(batch=5, length=16, ends=TextEnds(tokenizer.sep_id, tokenizer.pad_id or 0))
-    yield from of_batches(name, BucketedTexts(task.store, limits, seed=seed), task.labelling)
+    yield from of_batches(name, BucketedTexts(store, limits, seed=seed), labels)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,6 +158,19 @@ COMMAND_LINE = "command line"
 def is_override(text: str) -> bool:
     """Tell an override from the name of a file; `./a=b.txt` is a file."""
     return OVERRIDE.match(text) is not None
+
+
+def split_overrides(words: Sequence[str], files: Sequence[str], *, wrong: str, remedy: str) -> tuple[list[str],
+                                                                                                   list[str]]:
+    """Tell `key.sub=value` from more of the files that an option was given, as a shell unfolds `--data *.txt`.
+
+    Returns (overrides, files). Raises `InputError` for a word that is neither; `wrong` says what it is not.
+    """
+    overrides = [word for word in words if is_override(word)]
+    others = [word for word in words if not is_override(word)]
+    if others and not files:
+        raise InputError(f"{others[0]!r} is {wrong}", where=COMMAND_LINE, remedy=remedy)
+    return overrides, [*files, *others]
 
 
 def format_overrides(changes: dict[str, Any], before: str = "") -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -72,22 +71,12 @@ NEAR = 0.25
 """A model must come so near to the parameters that it is to have."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepCost:
-    """What one update of a recipe costs."""
-
-    tokens: float
-    """Tokens of text that are read."""
-    flops: float
-
-
-def step_cost(recipe: Recipe, work: Workload) -> StepCost:
-    """Count one update, on batches as the recipe will see them."""
+def count_step_tokens(recipe: Recipe, work: Workload) -> float:
+    """Count the tokens of text that one update reads, on batches as the recipe will see them."""
     # a language model's last token of each row is there again in the next rows
     longer = recipe.training.length + 1
     again = sum(len(one) for one in work.batches if isinstance(one, Rows) and one.tokens.shape[1] == longer)
-    read = (sum(map(count_batch_tokens, work.batches)) - again) / len(work.batches)
-    return StepCost(read, training_flops(recipe, work.ids["vocab"], tokens_per_step(recipe, work)))
+    return (sum(map(count_batch_tokens, work.batches)) - again) / len(work.batches)
 
 
 def spend_budget(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) -> Changes:
@@ -99,9 +88,10 @@ def spend_budget(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) 
         case Parameters(amount=amount):
             return choose_widths(recipe, amount, work.ids["vocab"])
         case Tokens(amount=amount):
-            return count_steps(recipe, amount, step_cost(recipe, work).tokens, "tokens")
+            return count_steps(recipe, amount, count_step_tokens(recipe, work), "tokens")
         case Flops(amount=amount):
-            return count_steps(recipe, amount, step_cost(recipe, work).flops, "FLOPs")
+            flops = training_flops(recipe, work.ids["vocab"], tokens_per_step(recipe, work))
+            return count_steps(recipe, amount, flops, "FLOPs")
         case Seconds(amount=amount):
             found = count_steps(recipe, amount, pace(recipe, work), "seconds")
             return found | {"training.steps": ceil(SPARE * found["training.steps"]), "training.seconds": amount}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -174,14 +174,13 @@ class ComparisonWords:
     """The words of the command line, sorted."""
 
     recipes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
     changes: dict[str, Any] = field(default_factory=dict)
-    """For all arms."""
+    """For all arms; files of text are among them, as paths that mean the same from everywhere."""
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
     """For one arm: NAME:key=value."""
 
 
-def sort_words(words: Iterable[str], data: Sequence[str]) -> ComparisonWords:
+def sort_words(words: Iterable[str], data: Sequence[str], held_out: Sequence[str] = ()) -> ComparisonWords:
     """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other."""
     recipes: list[str] = []
     changes: dict[str, Any] = {}
@@ -198,7 +197,11 @@ def sort_words(words: Iterable[str], data: Sequence[str]) -> ComparisonWords:
             recipes.append(word)
         else:
             files.append(word)
-    return ComparisonWords(tuple(recipes), tuple(files), changes, own)
+    if files:
+        changes["data.files"] = [str(Path(name).absolute()) for name in files]
+    if held_out:
+        changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
+    return ComparisonWords(tuple(recipes), changes, own)
 
 
 def is_misspelt(word: str) -> bool:
@@ -306,13 +309,3 @@ def read_judge(text: str) -> Judge:
         case _:
             raise InputError(f"no judge is called {text!r}", where="--judge",
                              remedy="write loss, classify:TRAIN.tsv,DEV.tsv or tag:TRAIN.tsv,DEV.tsv")
-
-
-def add_data_files(words: ComparisonWords, held_out: Sequence[str]) -> ComparisonWords:
-    """Put the files of text among the changes for all arms, as paths that mean the same from everywhere."""
-    changes = dict(words.changes)
-    if words.files:
-        changes["data.files"] = [str(Path(name).absolute()) for name in words.files]
-    if held_out:
-        changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
-    return replace(words, changes=changes)

@@ -119,10 +119,8 @@ def read_data(job: FinetuningJob) -> None:
     job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
     job.data_lines = [*describe_splits(job.splits, job.encoded, job.encoding.length),
                       *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
-    for line in job.data_lines:
-        job.run.console.say(line)
-    for line in show_examples(job.splits, job.encoded["train"], job.tokenizer):
-        job.run.console.note(line)
+    job.run.console.say(*job.data_lines)
+    job.run.console.note(*show_examples(job.splits, job.encoded["train"], job.tokenizer))
     files = (*settings.data.train, *settings.data.held_out, *settings.data.test)
     digests = {source.name: file_digest(source.path) for source in find_sources(list(files))}
     job.run.note(data=digests)
@@ -139,20 +137,18 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
 def prepare_model(job: FinetuningJob) -> None:
     """Build the model, and say what of it is new."""
     settings = job.settings
-    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer,
-                             start=job.start.place, seed=settings.training.seed, fresh_head=settings.fresh_head,
-                             mix=settings.mix, device=choose_device("auto"))
-    job.model = found.model
+    job.model, adopted = build_task_model(
+        job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer, start=job.start.place,
+        seed=settings.training.seed, fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
     job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
     job.run.console.say(f"{parameters(job.model.config):,} parameters")
     grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
-    for what, names in (("new", found.adopted.new), (grown, found.adopted.wider), ("left behind", found.adopted.left)):
+    for what, names in (("new", adopted.new), (grown, adopted.wider), ("left behind", adopted.left)):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             job.run.console.say(f"{what}: {', '.join(names[:3])}{more}")
     if settings.tuning is not None:
-        for line in rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed):
-            job.run.console.say(line)
+        job.run.console.say(*rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed))
 
 
 def train_task(job: FinetuningJob) -> TrainingResult:
@@ -199,11 +195,8 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.lines()
-    job.run.console.say(f"{name}: {first}")
-    for line in others:
-        job.run.console.say(line)
+    job.run.console.say(f"{name}: {first}", *others)
     if (missing := missing_extra(splits.task)) is not None:
         job.run.console.note(f"  {missing}")
-    for line in hardest_errors(splits.task, found):
-        job.run.console.note(f"  {line}")
+    job.run.console.note(*(f"  {line}" for line in hardest_errors(splits.task, found)))
     return found

@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from saucier.adaptation.tuning import RATES, Tuning
-from saucier.checkpoints.hub import TUNED
+from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
 from saucier.config.stack import Activations, KeepActivations
 from saucier.errors import InputError, suggest_name
-from saucier.files import is_file, is_folder, path_exists
+from saucier.files import is_file, is_folder
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
-from saucier.recipes.source import Source, apply_overrides, format_overrides, is_override, read_yaml
+from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, TaskConfig
 from saucier.text.reading.sources import make_absolute
@@ -208,14 +208,16 @@ class DataFiles:
         return {key: [make_absolute(name) for name in names] for key, names in named.items() if names}
 
 
-def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
+def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
                           files: DataFiles) -> tuple[Finetuning, Path | None]:
     """Return the settings that a person means, and the folder where they gave one.
 
     `what` is a kind of task, a file of settings, or the folder of a fine-tuning; of the words those that are no
     `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. Raises `InputError`.
     """
-    overrides, files = sort_finetuning_words(words, files)
+    overrides, train = split_overrides(words, files.train, wrong="no setting",
+                                       remedy="write key.sub=value, or --data FILE for labelled rows")
+    files = replace(files, train=tuple(train))
     place = Path(what)
     if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
         given = [] if model is None else [f"model={locate_model(model)!r}"]
@@ -234,25 +236,6 @@ def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
     values: dict[str, Any] = {"name": name, "model": locate_model(model),
                               "task": {"kind": what}, "data": files.as_dict()}
     return make_finetuning(values, overrides), None
-
-
-def sort_finetuning_words(words: Iterable[str], files: DataFiles) -> tuple[list[str], DataFiles]:
-    """Tell settings from further training files. Raises `InputError` for a word that is neither."""
-    overrides, more = [], list(files.train)
-    for word in words:
-        if is_override(word):
-            overrides.append(word)
-        elif files.train:
-            more.append(word)
-        else:
-            raise InputError(f"{word!r} is no setting", where="command line",
-                             remedy="write key.sub=value, or --data FILE for labelled rows")
-    return overrides, DataFiles(tuple(more), files.held_out, files.test)
-
-
-def locate_model(model: str) -> str:
-    """Return a model's path, so that it means the same from everywhere; a hub id as it is."""
-    return make_absolute(model) if path_exists(model) else model
 
 
 def task_kinds() -> list[str]:

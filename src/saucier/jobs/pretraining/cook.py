@@ -15,7 +15,7 @@ import torch
 
 from saucier.adaptation.rewrite import rewrite_and_report
 from saucier.adaptation.starting_weights import warm_start
-from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
 from saucier.cost.planning import make_plan, read_plan
@@ -59,7 +59,6 @@ from saucier.jobs.run.passport import (
     RunOutcome,
     file_digest,
     read_passport,
-    start_origin,
     start_passport,
 )
 from saucier.jobs.writing.writer import special_token_options
@@ -165,7 +164,7 @@ def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple
 def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
     """Return the options with the model that the run began with. Raises `InputError` where another is wanted now."""
     then = passport.start
-    if options.start is not None and start_origin(options.start) != then:
+    if options.start is not None and locate_model(options.start) != then:
         raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),
                          remedy="give the same model with --from, or a new folder with --out")
     return replace(options, start=None if then is None else Path(then))
@@ -204,8 +203,7 @@ def build_job_model(job: PretrainingJob) -> Transformer:
         total = len(found.taken) + len(found.new)
         job.run.console.say(f"{len(found.taken)} of {total} tensors begin with loaded weights")
     if job.recipe.tuning is not None:
-        for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
-            job.run.console.say(line)
+        job.run.console.say(*rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed))
     model.generation = dict(special_token_options(written_token_ids(job.recipe, job.data.tokenizer)))
     return model
 
@@ -288,8 +286,7 @@ def evaluate_run(job: PretrainingJob, best: OpenModel, trained: TrainingResult, 
             data=count_training_data(job), cost=measure_cost(job, trained, peak),
             scores=others + translation_scores(best, held_out_pairs(data)),
             baselines=baseline_scores(job.recipe, data.train, data.held_out, texts, vocab))
-        for line in describe_measurements(results.held_out, results.baselines, results.scores):
-            job.run.console.say(line)
+        job.run.console.say(*describe_measurements(results.held_out, results.baselines, results.scores))
     return results
 
 

@@ -152,8 +152,7 @@ def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Pat
         except ValidationError as error:
             raise InputError("does not say what was read", where=str(folder.data_file),
                              remedy="remove the folder store; it is made again from the text") from error
-        for line in describe_data(counts, recipe):
-            console.say(line)
+        console.say(*describe_data(counts, recipe))
     found = prepare_collocations(recipe, folder, tokenizer, train, console)
     return PreparedData(corpus, tokenizer, train, held_out, counts, digests, found)
 

@@ -17,7 +17,7 @@ from torch import nn
 from saucier import config as c
 from saucier.adaptation.starting_weights import AddedTokens, initialize_from
 from saucier.adaptation.tuning import RATES
-from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.errors import InputError
 from saucier.families.bart import with_source_encoder
 from saucier.families.encoder_decoder import joined
@@ -25,7 +25,6 @@ from saucier.files import read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.passport import start_origin
 from saucier.lens.subject import find_subject
 from saucier.model import Transformer
 from saucier.opened import RunFolder, room, run_folder_of
@@ -189,9 +188,9 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
-    warm = {"tokenizer": start_origin(given[0]), "encoder": encoder and start_origin(encoder),
-            "decoder": decoder and start_origin(decoder),
-            "target_tokenizer": start_origin(given[-1]) if tokenizer.has_own_target else None}
+    warm = {"tokenizer": locate_model(given[0]), "encoder": encoder and locate_model(encoder),
+            "decoder": decoder and locate_model(decoder),
+            "target_tokenizer": locate_model(given[-1]) if tokenizer.has_own_target else None}
     values: dict[str, Any] = {
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},

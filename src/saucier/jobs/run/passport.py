@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 import saucier
+from saucier.checkpoints.hub import locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, write_text
@@ -91,12 +92,7 @@ def start_passport(folder: Path, name: str, seeds: dict[str, int], start: Path |
         found = read_passport(folder)
         return found.model_copy(update={"parts": found.parts + 1})
     return Passport(recipe=name, code=code_version(), environment=describe_environment(), seeds=seeds,
-                    start=None if start is None else start_origin(start), begun=utc_now())
-
-
-def start_origin(start: Path) -> str:
-    """Say which model a run begins with, from everywhere alike: a folder by its whole path, a hub id as it is."""
-    return str(start.absolute() if start.exists() else start)
+                    start=None if start is None else locate_model(start), begun=utc_now())
 
 
 def read_passport(folder: Path) -> Passport:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from saucier.config import parameters
-from saucier.cost.workload import Workload, make_workload
+from saucier.cost.workload import Workload, make_workload, tokens_per_step, training_flops
 from saucier.errors import InputError
-from saucier.jobs.comparison.budget import spend_budget, step_cost
+from saucier.jobs.comparison.budget import count_step_tokens, spend_budget
 from saucier.jobs.comparison.experiment import Flops, Parameters, Seconds, Tokens
 from saucier.recipes import Recipe, recipe
 
@@ -26,7 +26,7 @@ def gpt(*changes: str) -> Recipe:
 def test_tokens_of_a_step_are_those_of_the_rows(name: str) -> None:
     """A language model's overlapping token is not counted twice."""
     one = recipe(name, SMALL)
-    assert step_cost(one, make_workload(one, one.vocab)).tokens == 4 * 32
+    assert count_step_tokens(one, make_workload(one, one.vocab)) == 4 * 32
     changes = spend_budget(one, Tokens(amount=4 * 32 * 25 + 100), work=make_workload(one, one.vocab), pace=never)
     assert changes["training.steps"] == 25
 
@@ -34,7 +34,7 @@ def test_tokens_of_a_step_are_those_of_the_rows(name: str) -> None:
 def test_flops_buy_fewer_steps_of_a_larger_model() -> None:
     """Steps times our count of a step never exceed the budget, by less than one step."""
     for one in (gpt("model.dim=32", "model.heads=2"), gpt("model.dim=64", "model.heads=2")):
-        each = step_cost(one, make_workload(one, one.vocab)).flops
+        each = training_flops(one, one.vocab, tokens_per_step(one, make_workload(one, one.vocab)))
         steps = spend_budget(one, Flops(amount=1e10), work=make_workload(one, one.vocab), pace=never)["training.steps"]
         assert steps * each <= 1e10 < (steps + 1) * each
 

@@ -6,6 +6,7 @@ Letters: B texts, L tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -102,10 +103,8 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
 def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:
     """Return the tokenizer of an adapter or of its base; None where neither has one."""
     for place in (folder, base):
-        try:
+        with suppress(InputError):
             return load_tokenizer(place)
-        except InputError:
-            continue
     return None
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
@@ -40,6 +39,10 @@ from saucier.jobs.comparison.outcome import (
 )
 from saucier.jobs.comparison.scaling import (
     SYMBOLS,
+    ByData,
+    BySize,
+    BySizeAndData,
+    ByWork,
     Fit,
     Law,
     format_exponents,
@@ -78,22 +81,12 @@ PICTURE_HEIGHT = 3.4
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One arm's held-out loss. Shapes: P points, S seeds; steps, seconds [P]; losses [S, P]."""
+    """One arm's held-out loss. Shapes: P points, S seeds; panels [P] each; losses [S, P]."""
 
-    arm: ArmResult
-    steps: Floats
-    seconds: Floats
+    name: str
+    panels: dict[str, Floats]
+    """The horizontal places of the points in each panel."""
     losses: Floats
-
-    def along(self, panel: str) -> Floats:
-        """Return the horizontal places of the points in a panel."""
-        match panel:
-            case "tokens":
-                return self.steps * (self.arm.tokens / self.arm.steps)
-            case "FLOPs":
-                return self.steps * (self.arm.flops / self.arm.steps)
-            case _:
-                return self.seconds
 
 
 def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
@@ -103,7 +96,9 @@ def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
     common = sorted(set.intersection(*(set(look) for look in looks)))
     timed = [[(line["step"], line["seconds"]) for line in run if "seconds" in line] for run in runs]
     seconds = [np.interp(common, *np.array(pairs).T) for pairs in timed if pairs]
-    return Curve(arm, np.array(common, dtype=float), np.mean(seconds, axis=0) if seconds else np.zeros(len(common)),
+    steps = np.array(common, dtype=float)
+    return Curve(arm.name, {"tokens": steps * (arm.tokens / arm.steps), "FLOPs": steps * (arm.flops / arm.steps),
+                            "seconds": np.mean(seconds, axis=0) if seconds else np.zeros(len(common))},
                  np.array([[look[step] for step in common] for look in looks]))
 
 
@@ -123,8 +118,8 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], panel: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     for number, one in enumerate(curves):
-        colour, places, mean = PALETTE[number % len(PALETTE)], one.along(panel), one.losses.mean(axis=0)
-        axes.plot(places, mean, color=colour, linewidth=1.5, label=one.arm.name)
+        colour, places, mean = PALETTE[number % len(PALETTE)], one.panels[panel], one.losses.mean(axis=0)
+        axes.plot(places, mean, color=colour, linewidth=1.5, label=one.name)
         if len(one.losses) > 1:
             axes.fill_between(places, one.losses.min(axis=0), one.losses.max(axis=0), color=colour, alpha=0.18,
                               linewidth=0)
@@ -174,14 +169,14 @@ def draw_law(figure: Figure, found: Fit) -> None:
         axes.legend(frameon=False)
 
 
+LAWS: dict[str, Law] = {law.kind: law for law in (BySizeAndData(), BySize(), ByData(), ByWork())}
+
+
 def named_law(name: str) -> Law:
     """Return the law of a name. Raises `InputError` for an unknown one."""
-    try:
-        found: Law = TypeAdapter(Law).validate_python({"kind": name})
-    except ValidationError:
-        known = ["both", "parameters", "tokens", "flops"]
-        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, known)) from None
-    return found
+    if name not in LAWS:
+        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, list(LAWS)))
+    return LAWS[name]
 
 
 CLOSING_HEADING = "## What it says"

@@ -52,7 +52,6 @@ class FinetuningJob:
     settings: Finetuning
     folder: TaskFolder
     start: Start
-    tokenizer: Tokenizer = field(init=False)
     splits: Splits = field(init=False)
     encoded: dict[str, EncodedExamples] = field(init=False)
     encoding: Encoding = field(init=False)
@@ -112,18 +111,17 @@ def read_data(job: FinetuningJob) -> None:
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
-    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
-    job.encoding = choose_encoding(settings, job.start, job.tokenizer)
+    tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
+    job.encoding = choose_encoding(settings, job.start, tokenizer)
     job.encoded = {name: job.splits.task.encode(examples, job.encoding)
                    for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
     job.data_lines = [*describe_splits(job.splits, job.encoded, job.encoding.length),
-                      *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
+                      *describe_unknown_tokens(job.splits, job.encoded["train"], tokenizer)]
     job.run.console.say(*job.data_lines)
-    job.run.console.note(*show_examples(job.splits, job.encoded["train"], job.tokenizer))
-    files = (*settings.data.train, *settings.data.held_out, *settings.data.test)
-    digests = {source.name: file_digest(source.path) for source in find_sources(list(files))}
-    job.run.note(data=digests)
+    job.run.console.note(*show_examples(job.splits, job.encoded["train"], tokenizer))
+    sources = find_sources([*settings.data.train, *settings.data.held_out, *settings.data.test])
+    job.run.note(data={source.name: file_digest(source.path) for source in sources})
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
@@ -136,13 +134,13 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
 
 def prepare_model(job: FinetuningJob) -> None:
     """Build the model, and say what of it is new."""
-    settings = job.settings
+    settings, tokenizer = job.settings, job.encoding.tokenizer
     job.model, adopted = build_task_model(
-        job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer, start=job.start.place,
+        job.start.model(tokenizer), job.splits.task.required_head, tokenizer, start=job.start.place,
         seed=settings.training.seed, fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
     job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
     job.run.console.say(f"{parameters(job.model.config):,} parameters")
-    grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
+    grown = f"the tokenizer has {tokenizer.vocab_size:,} ids, so there are new rows in"
     for what, names in (("new", adopted.new), (grown, adopted.wider), ("left behind", adopted.left)):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
@@ -181,7 +179,7 @@ def finish_finetuning(job: FinetuningJob, found: Sequence[SplitScores], trained:
 def save_task_model(job: FinetuningJob, folder: Path) -> None:
     """Save the model with its tokenizer and its task."""
     layout = save_bare(job.model, folder)
-    job.tokenizer.save(folder)
+    job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 

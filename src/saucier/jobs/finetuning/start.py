@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -83,14 +83,10 @@ class RecipeStart:
     recipe: Recipe
     seed: int
 
-    @property
-    def place(self) -> None:
-        """There is none."""
-
-    @property
-    def generation_defaults(self) -> dict[str, Any]:
-        """Nothing yet."""
-        return {}
+    place: ClassVar[None] = None
+    """There is none."""
+    generation_defaults: ClassVar[dict[str, Any]] = {}
+    """Nothing yet."""
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
         """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give, or two."""

@@ -48,7 +48,6 @@ from saucier.jobs.run.folder import (
     copy_input,
     copy_path,
     essential_settings,
-    is_standard_input,
     open_run,
     with_copied_input,
 )
@@ -71,7 +70,7 @@ from saucier.recipes import Recipe
 from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import REPORT_FILE as REPORT
 from saucier.report.run_page import write_report
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train

@@ -25,7 +25,7 @@ from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.training.hyperparameters import Training
 from saucier.training.processes import Processes
 from saucier.training.progress import Reporter, choose_screen
@@ -155,11 +155,6 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, RunState]:
 
 
 COPY_NAME = "input"
-
-
-def is_standard_input(name: str) -> bool:
-    """Whether a name among the data means standard input: `-`, or `-.jsonl` and the like."""
-    return name == "-" or name.startswith("-.")
 
 
 def copy_path(name: str, out: Path) -> Path:

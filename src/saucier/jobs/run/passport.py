@@ -130,17 +130,9 @@ def describe_environment() -> dict[str, str]:
 
     from saucier.machine import count_cores, processor_name
 
-    found = {"python": platform.python_version(), "system": platform.system(), "processor": processor_name(),
-             "cores": str(count_cores()), "threads": str(torch.get_num_threads())}
-    return found | {name: library_version(name) for name in LIBRARIES}
-
-
-def library_version(library: str) -> str:
-    """Return the installed version of a library."""
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    return {"python": platform.python_version(), "system": platform.system(), "processor": processor_name(),
+            "cores": str(count_cores()), "threads": str(torch.get_num_threads()),
+            **{name: metadata.version(name) for name in LIBRARIES}}
 
 
 def file_digest(path: Path) -> str:

@@ -75,8 +75,7 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
     refuse_unmergeable(model)
     origin = model.provenance.path
     assert origin is not None, "an opened adapter knows its base"
-    tokenizer = load_adapter_tokenizer(folder, Path(origin))
-    batch = batch_inputs(model, tokenizer, text)
+    batch = batch_inputs(model, load_adapter_tokenizer(folder, Path(origin)), text)
     apart = compare_outputs(model, batch)
     pairs = len(list_named_pairs(model))
     merge_weights(model)

@@ -205,8 +205,7 @@ def check_column(source: SourceFile, column: str | None) -> None:
 
 def cleaning_fingerprint(sources: Sequence[SourceFile], cleaning: Cleaning, wishes: CleaningOptions) -> dict[str, Any]:
     """Return what must be the same when a run goes on: the rules, and the files with their sizes and dates."""
-    lists = [name for rule in cleaning.rules for name in _files_of(rule)]
-    read = [*sources, *find_sources(lists)]
+    read = [*sources, *find_sources([name for rule in cleaning.rules for name in _files_of(rule)])]
     stats = [(source.name, source.path.stat()) for source in read]
     return {"cleaning": cleaning.model_dump(mode="json"), "keep_rejected": wishes.keep_rejected,
             "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}

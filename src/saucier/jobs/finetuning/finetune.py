@@ -101,8 +101,8 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
         found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
     with job.run.console.stage("save"):
         write_atomically(job.folder.model, partial(save_task_model, job))
-        report = write_finetuning_report(job.folder.path, job.settings, job.splits.task, found, job.data_lines)
-        job.run.console.say(str(report))
+        job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
+                                                        job.data_lines)))
     finish_finetuning(job, found, trained)
 
 

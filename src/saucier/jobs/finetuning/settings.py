@@ -177,8 +177,7 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     """Read a file of this form. Raises `InputError` with file and line."""
     if not is_file(path):
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
-    source = read_yaml(file_text(path), str(path))
-    return resolve_overrides(source, list(overrides))
+    return resolve_overrides(read_yaml(file_text(path), str(path)), list(overrides))
 
 
 def check_finetuning(source: Source) -> Finetuning:
@@ -240,5 +239,4 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
 
 def task_kinds() -> list[str]:
     """Name the kinds of task."""
-    union = get_args(TaskConfig)[0]
-    return [str(one.model_fields["kind"].default) for one in get_args(union)]
+    return [str(one.model_fields["kind"].default) for one in get_args(get_args(TaskConfig)[0])]

@@ -215,8 +215,7 @@ def name_labels(model: Transformer, folder: Path) -> None:
     """Give a model the names of its outputs that its folder has, where there are as many."""
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
-        document = with_labels(model.provenance.document, labels)
-        model.provenance = replace(model.provenance, document=document)
+        model.provenance = replace(model.provenance, document=with_labels(model.provenance.document, labels))
 
 
 def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:

@@ -130,8 +130,8 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
                     write_report(out)
                 recover_all(out)
             return folder
-        seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
-        run = Job(out, PRETRAINING, console, processes, start_passport(out, recipe.name, seeds, options.start))
+        run = Job(out, PRETRAINING, console, processes, start_passport(
+            out, recipe.name, {"training": recipe.training.seed, "sampling": recipe.sampling.seed}, options.start))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         read_data(job)
         build_objectives_and_model(job)
@@ -190,8 +190,8 @@ def build_objectives_and_model(job: PretrainingJob) -> None:
 
 def build_job_model(job: PretrainingJob) -> Transformer:
     """Build the model with random weights, or with those of the model to start from."""
-    config = job.recipe.model_for(job.data.tokenizer.vocab_size)
-    model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
+    model = build(job.recipe.model_for(job.data.tokenizer.vocab_size), seed=job.recipe.training.seed,
+                  device=choose_device("auto"))
     set_token_spellings(model, job.data.tokenizer)
     if job.options.start is not None:
         load_start_weights(model, job.options.start, job.data.tokenizer, job.run.console)
@@ -199,8 +199,8 @@ def build_job_model(job: PretrainingJob) -> Transformer:
         encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
                             for folder in (job.recipe.warm_start.encoder, job.recipe.warm_start.decoder))
         found = warm_start(model, encoder=encoder, decoder=decoder)
-        total = len(found.taken) + len(found.new)
-        job.run.console.say(f"{len(found.taken)} of {total} tensors begin with loaded weights")
+        job.run.console.say(f"{len(found.taken)} of {len(found.taken) + len(found.new)} tensors begin with loaded "
+                            "weights")
     if job.recipe.tuning is not None:
         job.run.console.say(*rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed))
     model.generation = dict(special_token_options(written_token_ids(job.recipe, job.data.tokenizer)))
@@ -351,12 +351,11 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False, quiet
         raise InputError("this run is not finished", where=str(path),
                          remedy="finish it first: `saucier cook` on its folder")
     target = out or free_rerun_folder(path.resolve())
-    start = Path(first.start) if first.start else None
     # what the first run chose by itself decides the last bits: the number format, and how many threads
     torch.set_num_threads(int(first.environment.get("threads", torch.get_num_threads())))
     training = recipe.training.model_copy(update={"dtype": first.environment.get("dtype", recipe.training.dtype)})
     cook(recipe.model_copy(update={"training": training}), target,
-         JobOptions(calibrate=calibrate, quiet=quiet, start=start))
+         JobOptions(calibrate=calibrate, quiet=quiet, start=Path(first.start) if first.start else None))
     return RerunComparison(first, read_passport(target))
 
 

@@ -53,9 +53,9 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
     path = folder.path / COLLOCATIONS_FILE
     with console.stage("n-grams"):
         if not path.is_file():
-            counted = count_collocations(how, tokenizer, store).kept
             write_json(path, {"n_grams": [{"text": tokenizer.decode(one.ids), "ids": list(one.ids), "words": one.words,
-                                           "count": one.count, "pmi": round(one.measure, 4)} for one in counted]})
+                                           "count": one.count, "pmi": round(one.measure, 4)}
+                                          for one in count_collocations(how, tokenizer, store).kept]})
         found = read_collocations(path)
         lengths = [one.words for one in found.kept]
         each = ", ".join(f"{lengths.count(words):,} of {words} words" for words in sorted(set(lengths)))
@@ -153,8 +153,8 @@ def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Pat
             raise InputError("does not say what was read", where=str(folder.data_file),
                              remedy="remove the folder store; it is made again from the text") from error
         console.say(*describe_data(counts, recipe))
-    found = prepare_collocations(recipe, folder, tokenizer, train, console)
-    return PreparedData(corpus, tokenizer, train, held_out, counts, digests, found)
+    return PreparedData(corpus, tokenizer, train, held_out, counts, digests,
+                        prepare_collocations(recipe, folder, tokenizer, train, console))
 
 
 def describe_source(recipe: Recipe) -> str:

@@ -68,8 +68,8 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
     if held_out.bits_per_byte is not None:
         yield from describe_bits_per_byte(held_out.bits_per_byte, baselines)
     accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
-    perplexed = perplexity(held_out.loss, 1)
-    yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
+    yield (f"loss {held_out.loss:.4f} nats, perplexity {perplexity(held_out.loss, 1):,.2f}{accuracy} "
+           f"({held_out.tokens:,} tokens)")
     if held_out.by_frequency is not None:
         frequent, own = held_out.by_frequency, held_out.loss
         known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
@@ -154,10 +154,10 @@ def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score,
     with autocast(found.dtype, found.device):
         scores = evaluate(found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
-    likelihood = scores_whole_texts(found.own_recipe.objective)
     tokens = int(scores["targets"])
+    bits = bits_per_byte(scores["nats"], size) if scores_whole_texts(found.own_recipe.objective) else None
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
-                       bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+                       bits_per_byte=bits)
     figures = {name: words for built in found.objectives for name, words in built.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)

@@ -99,8 +99,8 @@ def language_model_config(folder: Path) -> c.Transformer:
     if layout is None:
         raise InputError("this model gives no tokens, so it cannot go on with text", where=where,
                          remedy="give a model with a language head")
-    spelled = layout.choose_layout(layout, document)
-    return published_tree(spelled, document, class_of(layout, document, "language", where), where)
+    return published_tree(layout.choose_layout(layout, document), document,
+                          class_of(layout, document, "language", where), where)
 
 
 def ready_tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -234,12 +234,11 @@ def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
 
 def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:
     """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
-    other = load(start, dtype="float32", device="cpu")
     known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
                      for one in (load_tokenizer(start), tokenizer))
-    found = initialize_from(model, other, AddedTokens(known.next_id, spell_new_tokens(known, wanted)))
-    origin = Origin.of(start, model, (*found.new, *found.wider))
-    model.provenance = replace(model.provenance, origin=origin)
+    found = initialize_from(model, load(start, dtype="float32", device="cpu"),
+                            AddedTokens(known.next_id, spell_new_tokens(known, wanted)))
+    model.provenance = replace(model.provenance, origin=Origin.of(start, model, (*found.new, *found.wider)))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:
             console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
@@ -250,8 +249,8 @@ def load_start_modules(modules: Mapping[str, nn.Module], start: Path, recipe: Re
     """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
     """
     folder = find_model_folder(start)
-    same = read_learned_objective(start) == recipe.objective.model_dump(mode="json")
-    fits = same and load_tokenizer(start).vocab_size == tokenizer.vocab_size
+    fits = read_learned_objective(start) == recipe.objective.model_dump(mode="json") \
+        and load_tokenizer(start).vocab_size == tokenizer.vocab_size
     for name, module in modules.items():
         weights = (folder / f"{name}.safetensors", folder / name / "model.safetensors")
         if fits and any(path.is_file() for path in weights):

@@ -56,7 +56,7 @@ def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
     sample: Callable[[OpenModel, Document, int], Sample]
     match found.objectives[0].config:
         case Causal():
-            return tuple(sample_continuations(found, sample_prompts(found, data)))
+            return tuple(sample_continuations(found, data))
         case SequenceToSequence() | ConditionalMasked():
             groups = group_by_direction(held_out_pairs(data), wanted).values()  # pairs of each in turns
             turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
@@ -96,20 +96,12 @@ def spread_documents(data: PreparedData, count: int) -> list[Document]:
     return list(islice(whole, every // 2, None, every))[:count]
 
 
-def sample_prompts(found: OpenModel, data: PreparedData) -> list[tuple[str, str]]:
-    """Return (prompt, where it comes from)."""
-    sampling = found.own_recipe.sampling
-    if sampling.prompts:
-        return [(prompt, "the recipe") for prompt in sampling.prompts]
-    documents = spread_documents(data, sampling.samples)
-    tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
-    return [(tokenizer.decode(encode_first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
-            for document in documents]
-
-
-def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
-    """Write on from each prompt."""
+def sample_continuations(found: OpenModel, data: PreparedData) -> Iterator[Sample]:
+    """Write on from each prompt of the recipe, or else from the beginnings of held-out texts."""
     writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
+    prompts = [(prompt, "the recipe") for prompt in sampling.prompts] or [
+        (found.tokenizer.decode(encode_first_tokens(document.text, found.tokenizer, sampling.prompt_tokens)),
+         Path(document.source).name) for document in spread_documents(data, sampling.samples)]
     for number, (prompt, source) in enumerate(prompts):
         text = writer.continue_text(prompt, sampling, seed=sampling.seed + number)
         yield Sample(prompt=prompt, text=text, source=source)
@@ -241,8 +233,8 @@ def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Seque
     languages = list_languages(found.own_recipe.data)
     if languages and found.objectives[0].config.needs_language_ids(found.model.config):
         rows = set_language(rows, number % len(languages))
-    batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
-    return move_batch(batch, found.device)
+    return move_batch(found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP),
+                      found.device)
 
 
 def decode_spans(tokenizer: Tokenizer, ids: list[int]) -> str:

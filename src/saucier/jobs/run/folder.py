@@ -110,8 +110,8 @@ def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunStat
 
 def write_settings(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> None:
     """Write the settings of a job into its folder."""
-    values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
-    write_text(path / kind.settings, kind.header + values)
+    write_text(path / kind.settings, kind.header + yaml.safe_dump(wanted.as_dict(), sort_keys=False,
+                                                                  allow_unicode=True, width=120))
 
 
 def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("runs")) -> Path:

@@ -15,7 +15,7 @@ from saucier.jobs.comparison.experiment import Classification as Judge
 from saucier.jobs.comparison.transfer import encode_labelled_texts, read_labelled
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import choose_encoding
-from saucier.jobs.finetuning.settings import DataFiles, Finetuning, make_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, make_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.start import open_start
 from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import CollateExamples
@@ -140,7 +140,7 @@ def settings(case: str, place: Path, seed: int) -> Finetuning:
     """Return the settings of a case."""
     kind, file, (model, *words) = CASES[case]
     return read_finetuning_words(kind, [f"training.seed={seed}", "training.batch=5", *words], model,
-                                 DataFiles((str(place / file),)))[0]
+                                 {"train": [str(place / file)]})[0]
 
 
 def tasks(place: Path, cases: Sequence[str] = tuple(CASES), seeds: Sequence[int] = SEEDS) -> Iterator[tuple[str, Item]]:

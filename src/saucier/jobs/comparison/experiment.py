@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -169,22 +168,19 @@ JUDGE_KINDS = ("flops", "tokens", "seconds", "parameters")
 FILE_WORDS = (".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonWords:
-    """The words of the command line, sorted."""
-
-    recipes: tuple[str, ...] = ()
-    changes: dict[str, Any] = field(default_factory=dict)
-    """For all arms; files of text are among them, as paths that mean the same from everywhere."""
-    own: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For one arm: NAME:key=value."""
+Changes = dict[str, Any]
 
 
-def sort_words(words: Iterable[str], data: Sequence[str], held_out: Sequence[str] = ()) -> ComparisonWords:
-    """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other."""
+def sort_words(words: Iterable[str], data: Sequence[str],
+               held_out: Sequence[str]) -> tuple[list[str], Changes, dict[str, Changes]]:
+    """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other.
+
+    Returns (recipes, changes for all arms, changes for one arm by its name). Files of text are among the changes, as
+    paths that mean the same from everywhere.
+    """
     recipes: list[str] = []
-    changes: dict[str, Any] = {}
-    own: dict[str, dict[str, Any]] = {}
+    changes: Changes = {}
+    own: dict[str, Changes] = {}
     files = list(data)
     for word in words:
         arm, colon, change = word.partition(":")
@@ -201,7 +197,7 @@ def sort_words(words: Iterable[str], data: Sequence[str], held_out: Sequence[str
         changes["data.files"] = [str(Path(name).absolute()) for name in files]
     if held_out:
         changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
-    return ComparisonWords(tuple(recipes), changes, own)
+    return recipes, changes, own
 
 
 def is_misspelt(word: str) -> bool:
@@ -216,37 +212,40 @@ def assignment(text: str) -> tuple[str, Any]:
     return found[1], read_value(found[2], where=f"command line: {found[1]}")
 
 
-def read_experiment(words: ComparisonWords, options: dict[str, Any]) -> Experiment:
-    """Return what is to be compared; `options` are fields of the experiment that the command line gives.
+def read_experiment(words: Iterable[str], options: dict[str, Any], data: Sequence[str] = (),
+                    held_out: Sequence[str] = ()) -> Experiment:
+    """Return what is to be compared: recipes or a study, and changes to them, by the words of a command line.
 
+    `options` are fields of the experiment that the command line gives; `data`, `held_out`: files of text.
     Raises `InputError` for a study with a fault, for a name that is no arm's, and for fewer than two recipes.
     """
-    source = read_comparison_file(words) or Source("command line", {"arms": name_arms(words.recipes)})
+    recipes, changes, own_changes = sort_words(words, data, held_out)
+    source = read_comparison_file(recipes) or Source("command line", {"arms": name_arms(recipes)})
     values = source.values | {key: value for key, value in options.items() if value is not None}
     if "budget" not in values:
         raise InputError("there is no budget", where="--budget", remedy="give one, such as tokens=2e6 or seconds=120")
     own = values.get("changes") or {}
-    values["changes"] = own | words.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
+    values["changes"] = own | changes if isinstance(own, dict) else own  # the check refuses what is no mapping
     if options.get("judge"):
         own, given = source.values.get("judge"), options["judge"]
         values["judge"] = {"kind": given.kind} | given.model_dump(exclude_unset=True)
         if isinstance(own, dict) and own.get("kind") == given.kind:  # a comparison's `epochs` or `limit` stay
             values["judge"] = own | values["judge"]
     source.values = values
-    return add_arm_changes(validate_config(source, Experiment), words.own)
+    return add_arm_changes(validate_config(source, Experiment), own_changes)
 
 
-def read_comparison_file(words: ComparisonWords) -> Source | None:
+def read_comparison_file(recipes: Sequence[str]) -> Source | None:
     """Read the study file where one was named, alone; a file with `arms:` is a study."""
-    if not words.recipes or not words.recipes[0].endswith(FILE_WORDS):
+    if not recipes or not recipes[0].endswith(FILE_WORDS):
         return None
-    source = read_yaml(file_text(Path(words.recipes[0])), words.recipes[0])
+    source = read_yaml(file_text(Path(recipes[0])), recipes[0])
     if "arms" not in source.values:
         return None
-    if len(words.recipes) > 1:
-        raise InputError(f"{words.recipes[1]!r} stands beside a study, which names all that it compares",
+    if len(recipes) > 1:
+        raise InputError(f"{recipes[1]!r} stands beside a study, which names all that it compares",
                          where="command line", remedy="add it to the study's arms, or leave one out")
-    folder = Path(words.recipes[0]).parent
+    folder = Path(recipes[0]).parent
     for arm in source.values["arms"] if isinstance(source.values["arms"], list) else ():
         if isinstance(arm, dict) and str(arm.get("recipe", "")).endswith(FILE_WORDS):
             arm["recipe"] = str(folder / arm["recipe"])

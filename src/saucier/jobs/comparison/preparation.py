@@ -12,8 +12,8 @@ from typing import Any
 from saucier.cost.workload import Workload
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.jobs.comparison.budget import Changes, Pace, rehearse_batches, scale_schedule, spend_budget
-from saucier.jobs.comparison.experiment import Adaptation, Arm, Experiment, FineTuned, Judge
+from saucier.jobs.comparison.budget import Pace, rehearse_batches, scale_schedule, spend_budget
+from saucier.jobs.comparison.experiment import Adaptation, Arm, Changes, Experiment, FineTuned, Judge
 from saucier.jobs.pretraining.data import open_corpus
 from saucier.jobs.run.language_pairs import with_language_tokens
 from saucier.objectives.config import Causal

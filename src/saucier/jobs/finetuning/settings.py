@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -90,13 +89,9 @@ class FineTraining(Config):
     seed: int = Field(default=0, ge=0)
     """Feeds new weights, the order of the rows, the dropout."""
 
-    def steps(self, per_epoch: int) -> int:
-        """Return the number of updates."""
-        return max(1, round(self.epochs * per_epoch))
-
     def training(self, per_epoch: int, length: int) -> Training:
         """Return the settings of the loop."""
-        steps = self.steps(per_epoch)
+        steps = max(1, round(self.epochs * per_epoch))
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
@@ -193,47 +188,34 @@ LONGEST_ROW = 512
 """Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFiles:
-    """The files that were named."""
-
-    train: tuple[str, ...] = ()
-    held_out: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """Return those that are there, so that they mean the same from everywhere."""
-        named = {"train": self.train, "held_out": self.held_out, "test": self.test}
-        return {key: [make_absolute(name) for name in names] for key, names in named.items() if names}
-
-
 def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
-                          files: DataFiles) -> tuple[Finetuning, Path | None]:
+                          files: Mapping[str, Sequence[str]]) -> tuple[Finetuning, Path | None]:
     """Return the settings that a person means, and the folder where they gave one.
 
     `what` is a kind of task, a file of settings, or the folder of a fine-tuning; of the words those that are no
-    `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. Raises `InputError`.
+    `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. `files`: by the names of the fields of
+    `LabelledFiles`. Raises `InputError`.
     """
-    overrides, train = split_overrides(words, files.train, wrong="no setting",
+    overrides, train = split_overrides(words, files.get("train", ()), wrong="no setting",
                                        remedy="write key.sub=value, or --data FILE for labelled rows")
-    files = replace(files, train=tuple(train))
+    data = {key: [make_absolute(name) for name in names] for key, names in {**files, "train": train}.items() if names}
     place = Path(what)
     if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
         given = [] if model is None else [f"model={locate_model(model)!r}"]
-        given += [f"data.{key}={names}" for key, names in files.as_dict().items()]
+        given += [f"data.{key}={names}" for key, names in data.items()]
         settings = read_finetuning(place / TUNED if is_folder(place) else place, [*given, *overrides])
         return settings, place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
-    for value, option, example in ((model, "--model", "FOLDER"), (files.train, "--data", "train.tsv")):
+    for value, option, example in ((model, "--model", "FOLDER"), (train, "--data", "train.tsv")):
         if not value:
             raise InputError(f"{option} is missing", where="command line", remedy=f"add {option} {example}")
     assert model is not None, "looked at above"
-    path = Path(files.train[0]).absolute()
+    path = Path(train[0]).absolute()
     named = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
     name = re.sub(r"[^a-z0-9._-]+", "-", named).strip("-._") or what
     values: dict[str, Any] = {"name": name, "model": locate_model(model),
-                              "task": {"kind": what}, "data": files.as_dict()}
+                              "task": {"kind": what}, "data": data}
     return make_finetuning(values, overrides), None
 
 

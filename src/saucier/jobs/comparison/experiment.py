@@ -18,7 +18,7 @@ from saucier.files import is_file, path_exists
 from saucier.objectives.config import ObjectiveConfig
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import OVERRIDE, Source, is_override, read_value, read_yaml
+from saucier.recipes.source import Source, is_override, read_override, read_yaml
 from saucier.recipes.validation import validate_config
 
 Positive = Annotated[float, Field(gt=0)]
@@ -185,11 +185,11 @@ def sort_words(words: Iterable[str], data: Sequence[str],
     for word in words:
         arm, colon, change = word.partition(":")
         if is_override(word):
-            changes.update([assignment(word)])
+            changes.update([read_override(word)])
         elif colon and is_override(change) and "=" not in arm:
-            own.setdefault(arm, {}).update([assignment(change)])
-        elif word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") or not data \
-                or is_misspelt(word):
+            own.setdefault(arm, {}).update([read_override(change)])
+        elif not data or word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") \
+                or (re.fullmatch(r"[\w-]+", word) and not path_exists(word)):  # no file, and like a recipe's name
             recipes.append(word)
         else:
             files.append(word)
@@ -198,18 +198,6 @@ def sort_words(words: Iterable[str], data: Sequence[str],
     if held_out:
         changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
     return recipes, changes, own
-
-
-def is_misspelt(word: str) -> bool:
-    """Whether a word among the files is none, and looks like the name of a recipe."""
-    return not path_exists(word) and re.fullmatch(r"[\w-]+", word) is not None
-
-
-def assignment(text: str) -> tuple[str, Any]:
-    """Read `key.sub=value`."""
-    found = OVERRIDE.match(text)
-    assert found is not None, "is_override has looked"
-    return found[1], read_value(found[2], where=f"command line: {found[1]}")
 
 
 def read_experiment(words: Iterable[str], options: dict[str, Any], data: Sequence[str] = (),

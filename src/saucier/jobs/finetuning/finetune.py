@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -103,7 +102,11 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
         write_atomically(job.folder.model, partial(save_task_model, job))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
                                                         job.data_lines)))
-    finish_finetuning(job, found, trained)
+    job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
+    job.run.close()
+    # with scores.json it is a finished one; the checkpoints have done their work
+    write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
+    remove_path(job.folder.path / FOLDER)
 
 
 def read_data(job: FinetuningJob) -> None:
@@ -165,15 +168,6 @@ def train_task(job: FinetuningJob) -> TrainingResult:
     job.run.console.say(f"{result.steps:,} steps in {format_duration(result.seconds)}{speed}, in {result.dtype}")
     load_weights_into(job.model, usable_checkpoint(job.folder.path))
     return result
-
-
-def finish_finetuning(job: FinetuningJob, found: Sequence[SplitScores], trained: TrainingResult) -> None:
-    """Close the passport, and write scores.json, which makes it a finished one; the checkpoints have done their work.
-    """
-    job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
-    job.run.close()
-    write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
-    remove_path(job.folder.path / FOLDER)
 
 
 def save_task_model(job: FinetuningJob, folder: Path) -> None:

@@ -141,7 +141,11 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
     fill_optimizer(source.values, asked.values)  # a word may have set the section again
-    return check_finetuning(source)
+    found = validate_config(source, Finetuning)
+    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
+        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
+                         where=source.where(("training", "micro_batch")), remedy="leave it out")
+    return found
 
 
 def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
@@ -173,15 +177,6 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     if not is_file(path):
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
     return resolve_overrides(read_yaml(file_text(path), str(path)), list(overrides))
-
-
-def check_finetuning(source: Source) -> Finetuning:
-    """Check values. Raises `InputError`, a line for each fault."""
-    found = validate_config(source, Finetuning)
-    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
-        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
-                         where=source.where(("training", "micro_batch")), remedy="leave it out")
-    return found
 
 
 LONGEST_ROW = 512

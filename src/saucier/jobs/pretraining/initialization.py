@@ -118,13 +118,19 @@ def tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def choose_objective_and_data(model: c.Transformer, tokenizer: Tokenizer, start: Path) -> tuple[dict[str, Any],
                                                                                                 dict[str, Any]]:
-    """Choose what is learned, and of which data. Raises `InputError` where the tokenizer has no token for it."""
+    """Choose what is learned, and of which data; with the settings that the model's own run has for it, if it has one.
+
+    Raises `InputError` where the tokenizer has no token for it.
+    """
     if tokenizer.has_own_target:
         return PAIRS, {"kind": "pairs"}
     hides = tokenizer.mask_id is not None or tokenizer.sentinel_ids
-    if model.encoder is not None and model.decoder is not None and not hides and frames_with_language(tokenizer):
-        return keep_learned_settings(PAIRS, start), {"kind": "pairs", "languages": {}}
-    return keep_learned_settings(choose_objective(model, tokenizer), start), {"kind": "text"}
+    translates = model.encoder is not None and model.decoder is not None and not hides \
+        and frames_with_language(tokenizer)
+    chosen = PAIRS if translates else choose_objective(model, tokenizer)
+    own = read_learned_objective(start)
+    return own if own is not None and own["kind"] == chosen["kind"] else chosen, \
+        {"kind": "pairs", "languages": {}} if translates else {"kind": "text"}
 
 
 def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -139,12 +145,6 @@ def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, An
     if isinstance(model.head, c.ReplacedTokenHead):
         return {"kind": "replaced"}
     return {"kind": "masked" if model.decoder is None else "denoising"}
-
-
-def keep_learned_settings(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
-    """Return the objective with the settings that the model's own run has for it, where it is in a run."""
-    own = read_learned_objective(start)
-    return own if own is not None and own["kind"] == chosen["kind"] else chosen
 
 
 def read_learned_objective(start: Path) -> dict[str, Any] | None:

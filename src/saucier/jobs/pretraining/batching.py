@@ -134,22 +134,14 @@ class RowCutter:
         """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""
         size = batch or self.recipe.training.batch
         if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
-            return ROWS[self._check_store(store)][0](self, store, size)
+            return ROWS[self.built.config.rows_read.kind][0](self, store, size)
         members = [LanguageMember(self.cut_training(one, 1), number if self.language_ids else None)
                    for number, one in enumerate(store.members.values())]
         return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed)
 
     def cut_held_out(self, store: Store, *, whole: bool) -> Countable:
         """Return the held-out batches of text or pairs; `whole`: as slowly as the recipe says."""
-        return ROWS[self._check_store(store)][1](self, store, whole)
-
-    def _check_store(self, store: Store) -> RowKind:
-        """Return the kind of the rows. Raises `InputError` for a store that they cannot be cut from."""
-        kind = self.built.config.rows_read.kind
-        if not isinstance(store, PairStore if kind == "text_pairs" else TokenStore):
-            raise InputError(f"{self.built.config.kind} learns from other data", where="data.kind",
-                             remedy=f"use kind: {'pairs' if kind == 'text_pairs' else 'text'}")
-        return kind
+        return ROWS[self.built.config.rows_read.kind][1](self, store, whole)
 
     def compute_shares(self, store: LanguageStore) -> NDArray[np.float64]:
         """Return how often each language comes. Shapes: -> [N]."""

@@ -133,7 +133,9 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
         run = Job(out, PRETRAINING, console, processes, start_passport(
             out, recipe.name, {"training": recipe.training.seed, "sampling": recipe.sampling.seed}, options.start))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
-        read_data(job)
+        with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
+            job.data = prepare_data(recipe, folder, console, job.options.start)
+        run.note(data=job.data.digests)
         build_objectives_and_model(job)
         if processes.first:
             with console.stage("plan"):
@@ -167,13 +169,6 @@ def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> Jo
         raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),
                          remedy="give the same model with --from, or a new folder with --out")
     return replace(options, start=None if then is None else Path(then))
-
-
-def read_data(job: PretrainingJob) -> None:
-    """Read the text, train the tokenizer, pack; the first process writes, the others open what it wrote."""
-    with job.run.processes.first_goes_ahead():
-        job.data = prepare_data(job.recipe, job.folder, job.run.console, job.options.start)
-    job.run.note(data=job.data.digests)
 
 
 def build_objectives_and_model(job: PretrainingJob) -> None:

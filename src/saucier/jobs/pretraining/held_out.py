@@ -66,25 +66,20 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
                           scores: Sequence[Score] = ()) -> Iterator[str]:
     """Yield what was measured."""
     if held_out.bits_per_byte is not None:
-        yield from describe_bits_per_byte(held_out.bits_per_byte, baselines)
+        own, others = held_out.bits_per_byte, ", ".join(f"{one.name} {one.bits_per_byte:.3f}" for one in baselines)
+        yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
+        if baselines:
+            better = " and ".join(one.name for one in baselines if one.bits_per_byte <= own)
+            yield f"not yet better than {better}" if better else "better than all of them"
     accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
     yield (f"loss {held_out.loss:.4f} nats, perplexity {perplexity(held_out.loss, 1):,.2f}{accuracy} "
            f"({held_out.tokens:,} tokens)")
     if held_out.by_frequency is not None:
-        frequent, own = held_out.by_frequency, held_out.loss
-        known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+        frequent = held_out.by_frequency
+        known = f"{frequent - held_out.loss:.4f} better" if held_out.loss < frequent else "not better yet"
         yield f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
     for score in scores:
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
-
-
-def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
-    """Yield bits per byte next to simpler methods."""
-    others = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
-    yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
-    if baselines:
-        better = [baseline.name for baseline in baselines if baseline.bits_per_byte <= own]
-        yield f"not yet better than {' and '.join(better)}" if better else "better than all of them"
 
 
 MOST_TARGETS = 200_000

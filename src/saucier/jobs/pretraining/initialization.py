@@ -177,13 +177,11 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
                       overrides: Iterable[str] = ()) -> Recipe:
     """Return the recipe for learning from pairs with an encoder-decoder whose sides begin with two models' weights.
 
-    A side without a model has the shape of the other one, and random weights; `warm_start.encoder=null` makes a side's
-    weights random where a model gives the shape. Raises `InputError` for models that do not fit together.
+    One of both is given. A side without a model has the shape of the other one, and random weights;
+    `warm_start.encoder=null` makes a side's weights random where a model gives the shape.
+    Raises `InputError` for models that do not fit together.
     """
     given = [one for one in (encoder, decoder) if one is not None]
-    if not given:
-        raise InputError("neither side has a model to begin with", where="command line",
-                         remedy="give --encoder or --decoder, or both")
     folders = [resolve_folder(one) for one in given]
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)

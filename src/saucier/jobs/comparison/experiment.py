@@ -233,10 +233,9 @@ def read_comparison_file(recipes: Sequence[str]) -> Source | None:
     if len(recipes) > 1:
         raise InputError(f"{recipes[1]!r} stands beside a study, which names all that it compares",
                          where="command line", remedy="add it to the study's arms, or leave one out")
-    folder = Path(recipes[0]).parent
     for arm in source.values["arms"] if isinstance(source.values["arms"], list) else ():
         if isinstance(arm, dict) and str(arm.get("recipe", "")).endswith(FILE_WORDS):
-            arm["recipe"] = str(folder / arm["recipe"])
+            arm["recipe"] = str(Path(recipes[0]).parent / arm["recipe"])
     return source
 
 

@@ -105,11 +105,11 @@ def shared_tokenizer(recipes: list[Recipe]) -> dict[str, Any]:
     """Return the first recipe's tokenizer, with the special tokens that the others need."""
     config = recipes[0].tokenizer
     all_special = [one.tokenizer.special for one in recipes]
-    found: dict[str, Any] = {role: next((name for special in all_special if (name := getattr(special, role))), None)
-                             for role in ROLES}
-    found["extra"] = tuple(dict.fromkeys(name for special in all_special for name in special.extra))
-    found["sentinels"] = max(special.sentinels for special in all_special)
-    special = SpecialTokens.model_validate(config.special.model_dump() | found)
+    special = SpecialTokens.model_validate({
+        **config.special.model_dump(),
+        **{role: next((name for special in all_special if (name := getattr(special, role))), None) for role in ROLES},
+        "extra": tuple(dict.fromkeys(name for special in all_special for name in special.extra)),
+        "sentinels": max(special.sentinels for special in all_special)})
     return config.model_copy(update={"special": special}).model_dump(mode="json")
 
 

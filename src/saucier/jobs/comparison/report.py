@@ -220,20 +220,15 @@ def _write_markdown_page(page: Path, drawn: str, name: str, lead: Sequence[str],
 
 
 def repeat_command(asked: Experiment) -> str:
-    """Return the command that does it again, files by their names alone."""
+    """Return the command that does it again, files by their names alone: a page says nothing of the machine."""
     words = ["saucier compare", f"{asked.name}.yaml"]
     files, held_out = asked.changes.get("data.files"), asked.changes.get("data.held_out")
-    words += ["--data", *map(last_path_part, files)] if files else []
-    words += ["--held-out", *map(last_path_part, held_out["files"])] if isinstance(held_out, dict) else []
+    words += ["--data", *(Path(name).name for name in files)] if files else []
+    words += ["--held-out", *(Path(name).name for name in held_out["files"])] if isinstance(held_out, dict) else []
     if isinstance(asked.judge, FineTuned):
         words += ["--judge",
-                  f"{asked.judge.kind}:{last_path_part(asked.judge.train)},{last_path_part(asked.judge.dev)}"]
+                  f"{asked.judge.kind}:{Path(asked.judge.train).name},{Path(asked.judge.dev).name}"]
     return " ".join(words)
-
-
-def last_path_part(path: str) -> str:
-    """Return a path's last part: a page says nothing of the machine that made it."""
-    return Path(path).name
 
 
 def describe_settings(asked: Experiment) -> list[list[str]]:
@@ -274,8 +269,8 @@ def judge_text(judge: Judge) -> str:
         case Classification() | Tagging():
             rows, measure = ("texts", "") if isinstance(judge, Classification) else ("sentences", "tag ")
             texts = f"the {rows}" if judge.limit is None else f"the first {judge.limit:,} {rows}"
-            return (f"{measure}accuracy on all of {last_path_part(judge.dev)} after {judge.epochs} epochs on {texts} "
-                    f"of {last_path_part(judge.train)}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
+            return (f"{measure}accuracy on all of {Path(judge.dev).name} after {judge.epochs} epochs on {texts} "
+                    f"of {Path(judge.train).name}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
 
 
 def pairs_section(found: Outcome) -> list[str]:

@@ -189,15 +189,14 @@ def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, 
               for name, values in kinds.items()), *scores)
 
 
-def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> list[Score]:
     """Translate the sources of pairs of one direction, and score what is written."""
     references, way = [pair.target for pair in pairs], pairs[0].way
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
     about = f"{len(pairs):,} held-out pairs, {decoding.words}; "
-    first, second = (Score(name=name + (f" {way}" if way else "") + decoding.suffix, value=score.score,
-                           note=about + score.signature)
-                     for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
-    return first, second
+    return [Score(name=name + (f" {way}" if way else "") + decoding.suffix, value=score.score,
+                  note=about + score.signature)
+            for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     from saucier.devices import choose_autocast_dtype, keep_freed_memory
     from saucier.jobs.finetuning.data import read_splits
     from saucier.jobs.finetuning.finetune import choose_encoding
-    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.settings import read_finetuning_words
     from saucier.jobs.finetuning.start import build_task_model, open_start
     from saucier.tasks.build import build_task
     from saucier.tasks.encoded_examples import CollateExamples, EncodedBatches
@@ -46,7 +46,8 @@ def saucier(settings: dict[str, Any]) -> Turn:
 
     keep_freed_memory()
     words = [f"data.limit={settings['rows']}", f"training.batch={settings['batch']}"]
-    wanted, _ = read_finetuning_words("classification", words, weights(), DataFiles((str(DATA),), (str(DATA),)))
+    wanted, _ = read_finetuning_words("classification", words, weights(),
+                                      {"train": [str(DATA)], "held_out": [str(DATA)]})
     splits, start = read_splits(build_task(wanted.task), wanted.data), open_start(wanted)
     tokenizer = start.tokenizer(splits)
     sheet = splits.task.encode(splits.train, choose_encoding(wanted, start, tokenizer))

@@ -92,12 +92,12 @@ def case_rows(case: Case, quick: bool) -> list[Row]:
 def finetuned(case: Case, seed: int, quick: bool) -> Row:
     """Fine-tune once, or read what stands there, and return its line."""
     from saucier.jobs.finetuning.finetune import finetune
-    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.settings import read_finetuning_words
 
     words = [RATE, f"training.seed={seed}", *case.words, *(["data.limit=64"] if quick else [])]
     place = needed(case.folder)
     settings, _ = read_finetuning_words(case.task, words, case.model or weights(),
-                                        DataFiles((str(place / case.train),), (str(place / case.held_out),)))
+                                        {"train": [str(place / case.train)], "held_out": [str(place / case.held_out)]})
     folder = RUNS / ("quick-" * quick + f"{case.run or Path(case.folder).name}-{seed}")
     begin = time.perf_counter()
     done = finetune(settings, folder, quiet=True)

@@ -11,10 +11,10 @@ from typing import Any
 def finetuned(folder: Path, task: str, model: str, files: tuple[Path, Path], words: Iterable[str]) -> Path:
     """Learn a task from its rows, measure it on others, unless that is done, and return the folder."""
     from saucier.jobs.finetuning.finetune import finetune
-    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.settings import read_finetuning_words
 
     train, held_out = (str(path) for path in files)
-    settings, _ = read_finetuning_words(task, words, model, DataFiles((train,), (held_out,)))
+    settings, _ = read_finetuning_words(task, words, model, {"train": [train], "held_out": [held_out]})
     finetune(settings, folder)
     return folder
 

@@ -9,8 +9,8 @@ import pytest
 
 import saucier
 from saucier.errors import InputError
-from saucier.jobs.comparison.experiment import read_experiment, sort_words
-from saucier.jobs.finetuning.settings import DataFiles, make_finetuning, read_finetuning, read_finetuning_words
+from saucier.jobs.comparison.experiment import read_experiment
+from saucier.jobs.finetuning.settings import make_finetuning, read_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.start import open_start
 from saucier.lens.subject import find_subject
 from saucier.opened import find_run
@@ -19,9 +19,9 @@ from saucier.text.reading.sources import find_sources
 TASK = {"kind": "classification", "labels": ["bad", "good"]}
 ASK: dict[str, Callable[[str], object]] = {
     "recipe": saucier.recipe, "load": saucier.load, "load_tokenizer": saucier.load_tokenizer, "subject": find_subject,
-    "compare": lambda name: read_experiment(sort_words([name, name], ()), {}), "run": lambda name: find_run(Path(name)),
+    "compare": lambda name: read_experiment([name, name], {}), "run": lambda name: find_run(Path(name)),
     "text": lambda name: find_sources([name]), "settings": lambda name: read_finetuning(Path(name)),
-    "task": lambda name: read_finetuning_words(name, (), "bert-nano", DataFiles(("rows.tsv",), ())),
+    "task": lambda name: read_finetuning_words(name, (), "bert-nano", {"train": ["rows.tsv"]}),
     "start": lambda name: open_start(make_finetuning({"model": name, "task": TASK, "data": {"train": ["rows.tsv"]}})),
 }
 

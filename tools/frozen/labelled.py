@@ -15,7 +15,7 @@ from saucier.jobs.comparison.experiment import Classification as Judge
 from saucier.jobs.comparison.transfer import encode_labelled_texts, read_labelled
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import choose_encoding
-from saucier.jobs.finetuning.settings import DataFiles, Finetuning, make_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, make_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.start import open_start
 from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import CollateExamples
@@ -140,7 +140,7 @@ def settings(case: str, place: Path, seed: int) -> Finetuning:
     """Return the settings of a case."""
     kind, file, (model, *words) = CASES[case]
     return read_finetuning_words(kind, [f"training.seed={seed}", "training.batch=5", *words], model,
-                                 DataFiles((str(place / file),)))[0]
+                                 {"train": [str(place / file)]})[0]
 
 
 def tasks(place: Path, cases: Sequence[str] = tuple(CASES), seeds: Sequence[int] = SEEDS) -> Iterator[tuple[str, Item]]:
@@ -184,7 +184,8 @@ def of_judge(name: str, place: Path, seed: int) -> Iterator[tuple[str, Item]]:
     """Yield the hashes of the texts that `saucier compare` judges representations by."""
     judge = Judge(train=str(place / "one.tsv"), dev=str(place / "one.tsv"))
     texts = read_labelled(judge.train)
-    tokenizer = train_tokenizer(WordPiece(vocab=150), list(texts.texts))
-    task = encode_labelled_texts(texts, sorted(set(texts.labels)), place / f"judge-{seed}", tokenizer)
+    tokenizer = train_tokenizer(WordPiece(vocab=150), [document.text for document, _ in texts])
+    store, labels = encode_labelled_texts(texts, sorted({label for _, label in texts}), place / f"judge-{seed}",
+                                          tokenizer)
     limits = BatchLimits(batch=5, length=16, ends=TextEnds(tokenizer.sep_id, tokenizer.pad_id or 0))
-    yield from of_batches(name, BucketedTexts(task.store, limits, seed=seed), task.labelling)
+    yield from of_batches(name, BucketedTexts(store, limits, seed=seed), labels)

@@ -17,7 +17,7 @@ import yaml
 
 from saucier.cost import planning as planning
 from saucier.jobs.cleaning.clean import CleaningOptions, clean, cleaning, rules_to_yaml
-from saucier.jobs.comparison.experiment import read_experiment, sort_words
+from saucier.jobs.comparison.experiment import read_experiment
 from saucier.jobs.finetuning.settings import read_finetuning
 from saucier.jobs.prompting.questions import read_questions, read_task
 from saucier.lens import anatomy
@@ -94,7 +94,7 @@ def of_kind(kind: str, path: Path, drawn: Random) -> tuple[str, tuple[Reader, ..
         case "finetune":
             return FINETUNING, (read_finetuning,)
         case "study":
-            return STUDY, (lambda path, changes: read_experiment(sort_words([str(path), *changes], ()), {}),)
+            return STUDY, (lambda path, changes: read_experiment([str(path), *changes], {}),)
         case "prompt":
             return PROMPT, (asked,)
         case "cleaning":

@@ -12,13 +12,14 @@ import pyarrow
 import pyarrow.parquet
 
 import saucier
+from saucier.checkpoints.hub import TUNED
 from saucier.families import FAMILIES
 from saucier.folders.save import save
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, open_task, predict_answers
+from saucier.jobs.finetuning.predict import open_task, predict_answers
 from saucier.jobs.finetuning.results import prediction_row
-from saucier.jobs.finetuning.settings import DataFiles, LabelledFiles, read_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import LabelledFiles, read_finetuning, read_finetuning_words
 from saucier.tasks.build import build_task
 from saucier.tasks.prediction_files import as_line
 from saucier.tasks.task import Encoding
@@ -81,7 +82,8 @@ def whole(kind: str, stock: Path) -> Path:
         family, rows = ROWS[kind]
         path = stock / f"{kind}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        wanted, _ = read_finetuning_words(kind, WORDS, str(base(family, stock)), DataFiles((str(path),), (str(path),)))
+        wanted, _ = read_finetuning_words(kind, WORDS, str(base(family, stock)),
+                                          {"train": [str(path)], "held_out": [str(path)]})
         finetune(wanted, stock / "begun", quiet=True)
         (stock / "begun").rename(target)
     return target
@@ -167,7 +169,7 @@ def answered(folder: Path, rows: Path) -> None:
 
 def again(folder: Path) -> None:
     """Open the folder as one who goes on with it, and as one who asks for a text."""
-    settings = read_finetuning(TaskFolder(folder).settings)
+    settings = read_finetuning(folder / TUNED)
     if (folder / "scores.json").is_file():
         finetune(settings, folder, quiet=True)
     predict_answers(folder, (), ["the cook stirs ||| the sauce"])

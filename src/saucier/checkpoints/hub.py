@@ -25,6 +25,11 @@ def is_hub_id(text: str) -> bool:
     return REPOSITORY.fullmatch(text) is not None and not path_exists(text) and not path_exists(Path(text).parent)
 
 
+def locate_model(model: str | Path) -> str:
+    """Return a path that means the same from everywhere, or a hub id as it is."""
+    return str(Path(model).absolute() if path_exists(model) else model)
+
+
 def resolve_folder(path: str | Path, *, weights: bool = True) -> Path:
     """Return a folder that exists, or the copy of a repository; `weights`: whether its weights are wanted too.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,26 +98,6 @@ def print_found(values: Callable[[], Any], shown: Callable[[], RenderableType], 
         print_table(made)
 
 
-def sort_words(words: Iterable[str], data: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Tell `key.sub=value` from the files that follow `--data`, as a shell unfolds `--data *.txt`.
-
-    Returns (overrides, files). Raises `InputError` for a word that is neither.
-    """
-    from saucier.errors import InputError
-    from saucier.recipes.source import is_override
-
-    overrides, files = [], list(data or ())
-    for word in words:
-        if is_override(word):
-            overrides.append(word)
-        elif data:
-            files.append(word)
-        else:
-            raise InputError(f"{word!r} is not a change to the recipe", where="command line",
-                             remedy="write key.sub=value, or --data FILE for text")
-    return overrides, files
-
-
 def synthetic_override(files: Sequence[str] | None) -> list[str]:
     """Return the change to the recipe that names synthetic pairs; none without files."""
     import json
@@ -157,7 +137,7 @@ def read_recipe_words(what: str | None, words: Sequence[str] | None, data: Seque
 
     from saucier.errors import InputError
     from saucier.recipes import recipe
-    from saucier.recipes.source import is_override
+    from saucier.recipes.source import is_override, split_overrides
     from saucier.text.reading.sources import make_absolute
 
     words = list(words or ())
@@ -173,7 +153,8 @@ def read_recipe_words(what: str | None, words: Sequence[str] | None, data: Seque
                          remedy="give --from MODEL, and no recipe")
     if what is None and not free:
         raise InputError("which recipe?", where="command line", remedy="`saucier recipes` lists them; or give --from")
-    overrides, files = sort_words(words, data)
+    overrides, files = split_overrides(words, data or (), wrong="not a change to the recipe",
+                                       remedy="write key.sub=value, or --data FILE for text")
     if files:
         overrides.append(f"data.files={json.dumps([make_absolute(name) for name in files])}")
     if held_out:

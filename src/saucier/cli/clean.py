@@ -65,7 +65,7 @@ def clean(
 def require_files(files: list[str]) -> list[str]:
     """Return the files; there must be one. Raises `InputError`."""
     from saucier.errors import InputError
-    from saucier.jobs.run.folder import is_standard_input
+    from saucier.text.reading.sources import is_standard_input
 
     if wrong := [word for word in files if word.startswith("-") and not is_standard_input(word)]:
         raise InputError(f"there is no option {wrong[0]}", where="saucier clean", remedy="`--help` shows what there is")

@@ -39,13 +39,12 @@ def compare(
     A comparison that was stopped goes on where it was, also with more seeds.
     """
     from saucier.jobs.comparison.compare import compare as work
-    from saucier.jobs.comparison.experiment import add_data_files, read_budget, read_experiment, read_judge, sort_words
+    from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
     from saucier.jobs.comparison.outcome import render_outcome
 
-    sorted_words = sort_words(what, data or [])
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    wanted = read_experiment(add_data_files(sorted_words, held_out or []), options)
+    wanted = read_experiment(what, options, data or (), held_out or ())
     found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
     if page is not None:
         from saucier.jobs.comparison.report import write_comparison_page

@@ -26,11 +26,13 @@ def evaluate(
     base: Base = None, as_json: AsJson = False,
 ) -> None:
     """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
-    from saucier.jobs.pretraining.held_out import EvaluationRequest, describe_measurements, evaluate_again
+    from saucier.jobs.pretraining.held_out import describe_measurements, evaluate_again
     from saucier.plain import format_quantity
+    from saucier.tasks.language_baselines import KINDS
 
-    found = evaluate_again(EvaluationRequest(run, tuple(files or ()), baselines=baselines, beams=beams, limit=limit,
-                                             dtype=dtype, stride=stride, rows=batch, memory=memory, base=base))
+    changes = {"baselines": KINDS if baselines else None, "beams": beams, "limit": limit, "stride": stride,
+               "batch": batch}
+    found = evaluate_again(run, tuple(files or ()), changes=changes, dtype=dtype, memory=memory, base=base)
     print_found(found.as_json, as_json=as_json, shown=lambda: "\n".join(
         [*describe_measurements(found.held_out, found.baselines, found.scores),
          f"{format_quantity(found.tokens_per_second)} tokens/s"]))

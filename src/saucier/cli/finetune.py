@@ -27,9 +27,9 @@ def finetune(
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
     from saucier.jobs.finetuning.finetune import finetune as work
     from saucier.jobs.finetuning.predict import FINETUNING
-    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.settings import read_finetuning_words
     from saucier.jobs.run.folder import default_folder
 
-    files = DataFiles(tuple(data or ()), tuple(held_out or ()), tuple(test or ()))
+    files = {"train": data or (), "held_out": held_out or (), "test": test or ()}
     settings, folder = read_finetuning_words(what, words or (), model, files)
     work(settings, out or folder or default_folder(settings, FINETUNING))

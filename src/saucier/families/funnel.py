@@ -72,7 +72,8 @@ def label_pooled(head: c.ClassificationHead | c.ChoiceHead, *keys: Key) -> Publi
                       Rule("head.transform.dense.{p}", "classifier.linear_hidden.{p}")), (*keys, HEAD_DROPOUT))
 
 
-HEAD_DROPOUT, TANH = Key("hidden_dropout", ("head.dropout",), default=0.1), c.Transform(activation="tanh")
+HEAD_DROPOUT = Key("hidden_dropout", ("head.dropout",), default=0.1)
+FIRST, TANH = c.PickVector(kind="first"), c.Transform(activation="tanh")
 FUNNEL_LAYOUT = Layout(
     "funnel", funnel,
     keys=(
@@ -98,8 +99,8 @@ FUNNEL_LAYOUT = Layout(
         "FunnelForPreTraining": Published(keep_all, DISCRIMINATOR),
         "FunnelForMaskedLM": Published(with_head(c.LanguageHead(bias=True)), (Rule("head.{p}", "lm_head.{p}"),),
                                        (TIED,)),
-        "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=c.PickVector(kind="first"), transform=TANH), LABELS),
-        "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=c.PickVector(kind="first"), transform=TANH)),
+        "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=FIRST, transform=TANH), LABELS),
+        "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=FIRST, transform=TANH)),
         "FunnelForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, HEAD_DROPOUT)),
         "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
     },

@@ -69,14 +69,14 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     folder = resolve_folder(source)
     model = before = load(folder, head=head, dtype=dtype, device="cpu")
     operations: tuple[Operation, ...] = () if asked is None else asked.operations(find_separator(folder, model, asked))
-    spelling = None if asked is None else change_tokenizer(folder, model, asked)
-    if spelling is not None:
-        operations = (*operations, spelling.operation)
+    tokenizer, change = (None, None) if asked is None else change_tokenizer(folder, model, asked)
+    if change is not None:
+        operations = (*operations, change)
     same = float("inf")
     if operations:
         model, same = operate(before, by=operations, pad=int(model.provenance.document.get("pad_token_id") or 0))
     documents = [one.text for one in read_documents(texts)] if texts else []
-    new = spelling.operation.numbers() if spelling is not None and isinstance(spelling.operation, Tokens) else None
+    new = change.numbers() if isinstance(change, Tokens) else None
     found = compare_models(float32_copy(before), float32_copy(model), documents, load_tokenizer(folder), same=same,
                            new=new) if documents else None
     if head == "auto":
@@ -89,11 +89,11 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
         written = save_bare(model, place, layout=layout)
         if head == "auto":
             copy_task(find_model_folder(folder), place, learned_length(model.config))
-        if spelling is None:
+        if tokenizer is None:
             copied = copy_tokenizer(folder, place)
         else:
             with report_disk_errors(place):
-                spelling.tokenizer.save(place)
+                tokenizer.save(place)
             copied = tuple(name for name in TOKENIZER_FILES if (place / name).is_file())
         extend_tokenizer_length(place, operations)
 
@@ -127,22 +127,17 @@ def find_separator(folder: Path, model: Transformer, asked: OperationOptions) ->
     return separator
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedTokenizer:
-    """A tokenizer with other tokens, and what they do to the model."""
+def change_tokenizer(folder: Path, model: Transformer,
+                     asked: OperationOptions) -> tuple[Tokenizer, Tokens | NewTokens] | tuple[None, None]:
+    """Return a folder's tokenizer with fewer tokens, or with more, and what they do to the model.
 
-    tokenizer: Tokenizer
-    operation: Tokens | NewTokens
-
-
-def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) -> ChangedTokenizer | None:
-    """Return a folder's tokenizer with fewer tokens, or with more; None where it is to stay as it is.
+    None and None where it is to stay as it is.
 
     Raises `InputError` for two vocabularies, and for a tokenizer that cannot be changed.
     """
     words = asked.new_words()
     if words is None and not asked.vocabulary:
-        return None
+        return None, None
     option, known = "--vocabulary" if words is None else "--new-tokens", load_tokenizer(folder)
     own = model.config.decoder_embed
     if known.has_own_target and own is not None and not own.tied:
@@ -153,11 +148,10 @@ def change_tokenizer(folder: Path, model: Transformer, asked: OperationOptions) 
         # positions that are counted from the id after the padding depend on the ids up to it
         fixed = places.padding + 1 if isinstance(places, SkipPadding) else 0
         fewer, kept = trim_tokenizer(known, texts, keep_first=fixed)
-        return ChangedTokenizer(fewer, Tokens(kept=kept))
+        return fewer, Tokens(kept=kept)
     count, file = words
     more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)
-    return ChangedTokenizer(more, NewTokens(first=known.next_id,
-                                            pieces=tuple(tuple(one) for one in spell_new_tokens(known, more))))
+    return more, NewTokens(first=known.next_id, pieces=tuple(tuple(one) for one in spell_new_tokens(known, more)))
 
 
 def extend_tokenizer_length(target: Path, operations: Sequence[Operation]) -> None:

@@ -6,6 +6,7 @@ Letters: B texts, L tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -74,8 +75,7 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
     refuse_unmergeable(model)
     origin = model.provenance.path
     assert origin is not None, "an opened adapter knows its base"
-    tokenizer = load_adapter_tokenizer(folder, Path(origin))
-    batch = batch_inputs(model, tokenizer, text)
+    batch = batch_inputs(model, load_adapter_tokenizer(folder, Path(origin)), text)
     apart = compare_outputs(model, batch)
     pairs = len(list_named_pairs(model))
     merge_weights(model)
@@ -102,10 +102,8 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
 def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:
     """Return the tokenizer of an adapter or of its base; None where neither has one."""
     for place in (folder, base):
-        try:
+        with suppress(InputError):
             return load_tokenizer(place)
-        except InputError:
-            continue
     return None
 
 

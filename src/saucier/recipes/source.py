@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -160,6 +160,28 @@ def is_override(text: str) -> bool:
     return OVERRIDE.match(text) is not None
 
 
+def read_override(text: str) -> tuple[str, Any]:
+    """Return the key and the value of `key.sub=value`; the value is read as YAML. Raises `InputError`."""
+    found = OVERRIDE.match(text)
+    if found is None:
+        raise InputError(f"{text!r} is not an override", where=COMMAND_LINE,
+                         remedy="write key.sub=value, such as training.steps=200")
+    return found[1], read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}")
+
+
+def split_overrides(words: Sequence[str], files: Sequence[str], *, wrong: str, remedy: str) -> tuple[list[str],
+                                                                                                   list[str]]:
+    """Tell `key.sub=value` from more of the files that an option was given, as a shell unfolds `--data *.txt`.
+
+    Returns (overrides, files). Raises `InputError` for a word that is neither; `wrong` says what it is not.
+    """
+    overrides = [word for word in words if is_override(word)]
+    others = [word for word in words if not is_override(word)]
+    if others and not files:
+        raise InputError(f"{others[0]!r} is {wrong}", where=COMMAND_LINE, remedy=remedy)
+    return overrides, [*files, *others]
+
+
 def format_overrides(changes: dict[str, Any], before: str = "") -> Iterator[str]:
     """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section again."""
     for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
@@ -175,14 +197,11 @@ def apply_overrides(source: Source, overrides: Iterable[str], config: type[BaseM
     `config`: what the values are of; then a section that is not written out keeps its other defaults.
     """
     for text in overrides:
-        found = OVERRIDE.match(text)
-        if found is None:
-            raise InputError(f"{text!r} is not an override", where=COMMAND_LINE,
-                             remedy="write key.sub=value, such as training.steps=200")
-        path: KeyPath = tuple(int(part) if part.isdigit() else part for part in found[1].split("."))
+        key, value = read_override(text)
+        path: KeyPath = tuple(int(part) if part.isdigit() else part for part in key.split("."))
         if config is not None:
             write_defaults(source, path, config)
-        assign_value(source, path, read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}"))
+        assign_value(source, path, value)
 
 
 def write_defaults(source: Source, path: KeyPath, config: type[BaseModel]) -> None:

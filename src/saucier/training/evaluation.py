@@ -106,6 +106,11 @@ class MixedEvaluator:
     names: tuple[str, ...]
     """What to call the loss of each part."""
 
+    def batches(self) -> Iterator[Batch]:
+        """Yield the batches of each part in turn."""
+        for part in self.parts:
+            yield from part.batches()
+
     def __call__(self, model: nn.Module) -> dict[str, float]:
         """Return the scores of an `Evaluator`, `accuracy` over all targets, and the losses of each part by its name."""
         found = [part(model) for part in self.parts]

@@ -77,7 +77,7 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     config = BODIES[body]
     encoding = Encoding(tokenizer, 32, config, 1)
     sheet = task.encode(examples, encoding)
-    model: Transformer = build_task_model(build(config, seed=1), task.required_head, tokenizer).model
+    model: Transformer = build_task_model(build(config, seed=1), task.required_head, tokenizer)[0]
     batch = EncodedRows(sheet, np.arange(len(sheet)), np.arange(len(sheet))).encoded.batch(np.arange(len(sheet)))
     task.objective.bind(model)
     loss = task.objective(model, batch)
@@ -110,10 +110,10 @@ def test_every_kind_of_settings_has_its_row() -> None:
 def test_a_head_that_fits_is_kept_as_it_is(tokenizer: Tokenizer) -> None:
     """Nothing of such a model is new, left out, wider, or of new tokens."""
     task = task_of("tagging").fit_labels([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
-    begun = build_task_model(build(BODIES["encoder"], seed=1), task.required_head, tokenizer)
-    kept = build_task_model(begun.model, task.required_head, tokenizer)
-    assert begun.adopted.new and kept.model is begun.model
-    assert (kept.adopted.new, kept.adopted.left, kept.adopted.wider, kept.adopted.tokens) == ((), (), (), 0)
+    begun, adopted = build_task_model(build(BODIES["encoder"], seed=1), task.required_head, tokenizer)
+    kept, nothing = build_task_model(begun, task.required_head, tokenizer)
+    assert adopted.new and kept is begun
+    assert (nothing.new, nothing.left, nothing.wider, nothing.tokens) == ((), (), (), 0)
 
 
 @pytest.mark.parametrize("start", [-1, -(10**9), 10**12, "<s>", True, 1.0, [1]])
@@ -134,7 +134,7 @@ def test_a_decoder_with_a_prefix_sees_all_of_a_text_that_it_only_reads(tokenizer
         task = task_of("tagging").fit_labels([Sentence(Place("f", 1), "f:1", tuple("abc"), ("N", "V", "N"))])
         encoding = Encoding(tokenizer, 32, BODIES[body])
         sheet = task.encode([Sentence(Place("f", 1), "f:1", tuple(words.split()), None)], encoding)
-        model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer).model.eval()
+        model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer)[0].eval()
         return run_model(model, sheet.batch(np.array([0]))).logits[0, 0]
 
     for body, sees in (("prefix decoder", True), ("decoder", False)):
@@ -172,7 +172,7 @@ def test_a_model_that_was_learning_goes_on_when_a_reading_ends_early(tokenizer: 
     body = next(name for name, config in BODIES.items() if config.decoder is None)
     encoding = Encoding(tokenizer, 32, BODIES[body])
     sheet = task.encode([Sentence(Place("f", n), f"f:{n}", ("a", "b"), None) for n in range(4)], encoding)
-    model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer).model.train()
+    model = build_task_model(build(BODIES[body], seed=1), task.required_head, tokenizer)[0].train()
     read: list[bool] = []
     model.register_forward_pre_hook(lambda one, _: read.append(one.training))
     for _ in Predictor(model, encoding, 1).outputs(sheet):

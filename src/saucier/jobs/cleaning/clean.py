@@ -27,7 +27,6 @@ from saucier.files import (
     write_text,
 )
 from saucier.jobs.cleaning.summary import CleaningCost, CleaningReport, cleaning_page
-from saucier.jobs.run.folder import is_standard_input
 from saucier.recipes.catalogue import file_text
 from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
@@ -36,7 +35,7 @@ from saucier.text.cleaning.config import SETS, BadWords, Cleaning, Contamination
 from saucier.text.cleaning.corpus import REJECTED, REJECTED_FILE, write_corpus
 from saucier.text.cleaning.pieces import Order, clean_piece
 from saucier.text.cleaning.rules import read_forbidden_runs
-from saucier.text.reading.sources import SourceFile, find_sources
+from saucier.text.reading.sources import SourceFile, find_sources, is_standard_input
 from saucier.text.reading.tables import list_columns, make_missing_column_error
 
 RULE_KINDS = tuple(rule.model_fields["kind"].default for rule in get_args(LineRule | PageRule | Duplicates))
@@ -57,7 +56,7 @@ def cleaning(name_or_file: str, changes: Iterable[str] = ()) -> Cleaning:
 
 def _rules_source(name_or_file: str) -> Source:
     if name_or_file in SETS:
-        return Source(name_or_file, rules_to_values(Cleaning(rules=SETS[name_or_file])))
+        return Source(name_or_file, Cleaning(rules=SETS[name_or_file]).model_dump(mode="json"))
     if name_or_file.endswith((".yaml", ".yml")):
         return read_yaml(file_text(Path(name_or_file)), name_or_file)
     raise InputError(f"no set of rules has the name {name_or_file!r}", where="--rules",
@@ -89,15 +88,9 @@ def _apply_rule_change(source: Source, change: str) -> None:
         apply_overrides(source, [f"rules.{place}.{rest}"])
 
 
-def rules_to_values(found: Cleaning) -> dict[str, Any]:
-    """Return all values, as they are in a file."""
-    return found.model_dump(mode="json")
-
-
 def rules_to_yaml(found: Cleaning) -> str:
     """Return the rules as the text of a file that gives the same again."""
-    text: str = yaml.safe_dump(rules_to_values(found), sort_keys=False, allow_unicode=True, width=100)
-    return text
+    return str(yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100))
 
 
 LOGS = "engine"
@@ -137,11 +130,6 @@ def run_locally(orders: Sequence[Order], workers: int) -> None:
     LocalPipelineExecutor([CleanBlock(tuple(orders))], tasks=len(orders), workers=min(workers, len(orders)),
                           logging_dir=str(orders[0].target.with_name(LOGS)), skip_completed=False,
                           start_method="fork").run()
-    raise_first(orders)
-
-
-def raise_first(orders: Sequence[Order]) -> None:
-    """Raise what was noted of the first file with a fault, if there is one."""
     for order in orders:
         noted = order.target.with_suffix(ERROR)
         if noted.exists():
@@ -217,10 +205,9 @@ def check_column(source: SourceFile, column: str | None) -> None:
 
 def cleaning_fingerprint(sources: Sequence[SourceFile], cleaning: Cleaning, wishes: CleaningOptions) -> dict[str, Any]:
     """Return what must be the same when a run goes on: the rules, and the files with their sizes and dates."""
-    lists = [name for rule in cleaning.rules for name in _files_of(rule)]
-    read = [*sources, *find_sources(lists)]
+    read = [*sources, *find_sources([name for rule in cleaning.rules for name in _files_of(rule)])]
     stats = [(source.name, source.path.stat()) for source in read]
-    return {"cleaning": rules_to_values(cleaning), "keep_rejected": wishes.keep_rejected,
+    return {"cleaning": cleaning.model_dump(mode="json"), "keep_rejected": wishes.keep_rejected,
             "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
 

@@ -7,12 +7,11 @@ from itertools import islice
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from saucier.config import parameters
 from saucier.cost.workload import Workload, count_batch_tokens, make_workload, tokens_per_step, training_flops
 from saucier.errors import InputError
-from saucier.jobs.comparison.experiment import Budget, Flops, Parameters, Seconds, Tokens
+from saucier.jobs.comparison.experiment import Budget, Changes, Flops, Parameters, Seconds, Tokens
 from saucier.jobs.pretraining.batching import build_run_objectives, make_training_data
 from saucier.jobs.pretraining.cook import first_batches
 from saucier.jobs.pretraining.data import Store, open_corpus, open_store
@@ -58,7 +57,6 @@ def pair_batches(recipe: Recipe, tokenizer: Tokenizer, store: Store) -> Workload
                          tokenizer)
 
 
-Changes = dict[str, Any]
 Pace = Callable[[Recipe, Workload], float]
 """What measures the seconds of one update."""
 WIDTHS = ("dim", "hidden", "width", "head_dim")

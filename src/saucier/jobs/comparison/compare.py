@@ -59,24 +59,6 @@ def run_trial(trial: Trial, threads: int) -> FinishedTrial:
     return FinishedTrial(trial, found, time.perf_counter() - begin)
 
 
-def run_trials(trials: list[Trial], *, workers: int = 1, threads: int | None = None) -> Iterator[FinishedTrial]:
-    """Yield the trials as they are finished; in their order with one worker.
-
-    `threads` are those of one run; None: all cores, shared by the workers.
-    Raises `InputError` for several workers without Ray.
-    """
-    each = choose_threads(workers, threads)
-    if workers == 1:
-        yield from (run_trial(trial, each) for trial in trials)
-    else:
-        yield from run_on_ray(trials, workers, each)
-
-
-def choose_threads(workers: int, wanted: int | None) -> int:
-    """Return the threads of one run: as wanted, or all cores shared by the runs that go side by side."""
-    return wanted or max(1, count_cores() // workers)
-
-
 def run_on_ray(trials: list[Trial], workers: int, threads: int) -> Iterator[FinishedTrial]:
     """Let Ray do `workers` trials at a time, on this machine or on the cluster that RAY_ADDRESS names.
 
@@ -107,19 +89,21 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
             quiet: bool = False) -> Outcome:
     """Compare, or go on where it stopped; what was found is in `comparison.json` and `report.html`.
 
+    `threads` are those of one run; None: all cores, shared by the workers.
     Raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
     """
     if out.is_file():
         raise InputError("is a file", where=str(out), remedy="give a folder with --out")
+    threads = threads or max(1, count_cores() // workers)
     console = Console(silent=quiet)
     console.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
     check_judge_files(wanted.judge)
     with console.stage("tokenizer"):
-        trials = prepare_trials(wanted, out, partial(measure_step_seconds, threads=choose_threads(workers, threads)),
-                                console.say)
+        trials = prepare_trials(wanted, out, partial(measure_step_seconds, threads=threads), console.say)
     print_trials(console, trials)
+    finished = run_on_ray(trials, workers, threads) if workers > 1 else (run_trial(one, threads) for one in trials)
     done: list[FinishedTrial] = []
-    for one in run_trials(trials, workers=workers, threads=threads):
+    for one in finished:
         done.append(one)
         print_finished_trial(console, one, len(done), len(trials))
     found = summarize_trials(wanted, done)
@@ -146,12 +130,11 @@ def measure_step_seconds(recipe: Recipe, work: Workload, *, threads: int) -> flo
 def print_trials(console: Console, trials: list[Trial]) -> None:
     """Say what each arm will do."""
     with console.stage("plan"):
-        for trial in trials:
-            if trial.seed == 0:
-                training = trial.recipe.training
-                most = "" if training.seconds is None else f"{format_duration(training.seconds)}, at most "
-                console.say(f"{trial.arm}: {most}{format_quantity(training.steps)} steps of {training.batch} × "
-                                f"{training.length}, {trial.recipe.objective.kind}")
+        for trial in (one for one in trials if one.seed == 0):
+            training = trial.recipe.training
+            most = "" if training.seconds is None else f"{format_duration(training.seconds)}, at most "
+            console.say(f"{trial.arm}: {most}{format_quantity(training.steps)} steps of {training.batch} × "
+                        f"{training.length}, {trial.recipe.objective.kind}")
 
 
 def print_finished_trial(console: Console, one: FinishedTrial, number: int, total: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +18,7 @@ from saucier.files import is_file, path_exists
 from saucier.objectives.config import ObjectiveConfig
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import OVERRIDE, Source, is_override, read_value, read_yaml
+from saucier.recipes.source import Source, is_override, read_override, read_yaml
 from saucier.recipes.validation import validate_config
 
 Positive = Annotated[float, Field(gt=0)]
@@ -169,84 +168,74 @@ JUDGE_KINDS = ("flops", "tokens", "seconds", "parameters")
 FILE_WORDS = (".yaml", ".yml")
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonWords:
-    """The words of the command line, sorted."""
-
-    recipes: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
-    changes: dict[str, Any] = field(default_factory=dict)
-    """For all arms."""
-    own: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """For one arm: NAME:key=value."""
+Changes = dict[str, Any]
 
 
-def sort_words(words: Iterable[str], data: Sequence[str]) -> ComparisonWords:
-    """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other."""
+def sort_words(words: Iterable[str], data: Sequence[str],
+               held_out: Sequence[str]) -> tuple[list[str], Changes, dict[str, Changes]]:
+    """Tell recipes, `key=value`, `NAME:key=value` and the files that follow `--data` from each other.
+
+    Returns (recipes, changes for all arms, changes for one arm by its name). Files of text are among the changes, as
+    paths that mean the same from everywhere.
+    """
     recipes: list[str] = []
-    changes: dict[str, Any] = {}
-    own: dict[str, dict[str, Any]] = {}
+    changes: Changes = {}
+    own: dict[str, Changes] = {}
     files = list(data)
     for word in words:
         arm, colon, change = word.partition(":")
         if is_override(word):
-            changes.update([assignment(word)])
+            changes.update([read_override(word)])
         elif colon and is_override(change) and "=" not in arm:
-            own.setdefault(arm, {}).update([assignment(change)])
-        elif word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") or not data \
-                or is_misspelt(word):
+            own.setdefault(arm, {}).update([read_override(change)])
+        elif not data or word in names() or word.endswith(FILE_WORDS) or is_file(Path(word) / "recipe.yaml") \
+                or (re.fullmatch(r"[\w-]+", word) and not path_exists(word)):  # no file, and like a recipe's name
             recipes.append(word)
         else:
             files.append(word)
-    return ComparisonWords(tuple(recipes), tuple(files), changes, own)
+    if files:
+        changes["data.files"] = [str(Path(name).absolute()) for name in files]
+    if held_out:
+        changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
+    return recipes, changes, own
 
 
-def is_misspelt(word: str) -> bool:
-    """Whether a word among the files is none, and looks like the name of a recipe."""
-    return not path_exists(word) and re.fullmatch(r"[\w-]+", word) is not None
+def read_experiment(words: Iterable[str], options: dict[str, Any], data: Sequence[str] = (),
+                    held_out: Sequence[str] = ()) -> Experiment:
+    """Return what is to be compared: recipes or a study, and changes to them, by the words of a command line.
 
-
-def assignment(text: str) -> tuple[str, Any]:
-    """Read `key.sub=value`."""
-    found = OVERRIDE.match(text)
-    assert found is not None, "is_override has looked"
-    return found[1], read_value(found[2], where=f"command line: {found[1]}")
-
-
-def read_experiment(words: ComparisonWords, options: dict[str, Any]) -> Experiment:
-    """Return what is to be compared; `options` are fields of the experiment that the command line gives.
-
+    `options` are fields of the experiment that the command line gives; `data`, `held_out`: files of text.
     Raises `InputError` for a study with a fault, for a name that is no arm's, and for fewer than two recipes.
     """
-    source = read_comparison_file(words) or Source("command line", {"arms": name_arms(words.recipes)})
+    recipes, changes, own_changes = sort_words(words, data, held_out)
+    source = read_comparison_file(recipes) or Source("command line", {"arms": name_arms(recipes)})
     values = source.values | {key: value for key, value in options.items() if value is not None}
     if "budget" not in values:
         raise InputError("there is no budget", where="--budget", remedy="give one, such as tokens=2e6 or seconds=120")
     own = values.get("changes") or {}
-    values["changes"] = own | words.changes if isinstance(own, dict) else own  # the check refuses what is no mapping
+    values["changes"] = own | changes if isinstance(own, dict) else own  # the check refuses what is no mapping
     if options.get("judge"):
         own, given = source.values.get("judge"), options["judge"]
         values["judge"] = {"kind": given.kind} | given.model_dump(exclude_unset=True)
         if isinstance(own, dict) and own.get("kind") == given.kind:  # a comparison's `epochs` or `limit` stay
             values["judge"] = own | values["judge"]
     source.values = values
-    return add_arm_changes(validate_config(source, Experiment), words.own)
+    return add_arm_changes(validate_config(source, Experiment), own_changes)
 
 
-def read_comparison_file(words: ComparisonWords) -> Source | None:
+def read_comparison_file(recipes: Sequence[str]) -> Source | None:
     """Read the study file where one was named, alone; a file with `arms:` is a study."""
-    if not words.recipes or not words.recipes[0].endswith(FILE_WORDS):
+    if not recipes or not recipes[0].endswith(FILE_WORDS):
         return None
-    source = read_yaml(file_text(Path(words.recipes[0])), words.recipes[0])
+    source = read_yaml(file_text(Path(recipes[0])), recipes[0])
     if "arms" not in source.values:
         return None
-    if len(words.recipes) > 1:
-        raise InputError(f"{words.recipes[1]!r} stands beside a study, which names all that it compares",
+    if len(recipes) > 1:
+        raise InputError(f"{recipes[1]!r} stands beside a study, which names all that it compares",
                          where="command line", remedy="add it to the study's arms, or leave one out")
-    folder = Path(words.recipes[0]).parent
     for arm in source.values["arms"] if isinstance(source.values["arms"], list) else ():
         if isinstance(arm, dict) and str(arm.get("recipe", "")).endswith(FILE_WORDS):
-            arm["recipe"] = str(folder / arm["recipe"])
+            arm["recipe"] = str(Path(recipes[0]).parent / arm["recipe"])
     return source
 
 
@@ -306,13 +295,3 @@ def read_judge(text: str) -> Judge:
         case _:
             raise InputError(f"no judge is called {text!r}", where="--judge",
                              remedy="write loss, classify:TRAIN.tsv,DEV.tsv or tag:TRAIN.tsv,DEV.tsv")
-
-
-def add_data_files(words: ComparisonWords, held_out: Sequence[str]) -> ComparisonWords:
-    """Put the files of text among the changes for all arms, as paths that mean the same from everywhere."""
-    changes = dict(words.changes)
-    if words.files:
-        changes["data.files"] = [str(Path(name).absolute()) for name in words.files]
-    if held_out:
-        changes["data.held_out"] = {"kind": "files", "files": [str(Path(name).absolute()) for name in held_out]}
-    return replace(words, changes=changes)

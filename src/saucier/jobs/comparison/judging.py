@@ -18,7 +18,7 @@ from saucier.checkpoints.steps import TrainingState, latest_checkpoint
 from saucier.config.base import Config
 from saucier.devices import AutocastDtype, autocast
 from saucier.errors import InputError, WorkError
-from saucier.files import read_object, write_text
+from saucier.files import read_object, remove_path, write_text
 from saucier.folders.load import load
 from saucier.jobs.comparison.experiment import Adaptation, Classification, HeldOutLoss, Judge, Tagging
 from saucier.jobs.comparison.preparation import Trial
@@ -110,8 +110,7 @@ def continue_training(run: Path, recipe: Recipe) -> Path:
 
     Raises as `cook`.
     """
-    if (run / ADAPTATION_FOLDER).exists():
-        shutil.rmtree(run / ADAPTATION_FOLDER)
+    remove_path(run / ADAPTATION_FOLDER)
     first, (own, _) = RunFolder(run), open_run(run / ADAPTATION_FOLDER, recipe)
     shutil.copytree(first.data_file.parent, own.data_file.parent)
     cook(recipe, own.path, JobOptions(calibrate=False, evaluate=False, quiet=True, start=run))
@@ -125,24 +124,18 @@ TAGGING_FOLDER = "tag"
 """Inside the folder of the run that is judged."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaggedSentences:
-    """For each sentence: the words that were tagged rightly, and all words."""
-
-    right: tuple[float, ...]
-    words: tuple[float, ...]
-
-
 def judge_files(judge: Tagging) -> LabelledFiles:
     """Return the files of a judge."""
     return LabelledFiles(train=(judge.train,), held_out=(judge.dev,), limit=judge.limit)
 
 
-def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
-    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done again. Raises as `finetune`."""
+def score_tagging(trial: Trial, judge: Tagging) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Fine-tune a trial's model, and tag the sentences of `dev`; it is always done again. Raises as `finetune`.
+
+    Returns for each sentence the words that were tagged rightly, and all words.
+    """
     place = trial.folder / TAGGING_FOLDER
-    if place.exists():
-        shutil.rmtree(place)
+    remove_path(place)
     settings = make_finetuning(
         {"name": TAGGING_FOLDER, "model": str(trial.folder), "task": {"kind": "tagging"},
          "data": judge_files(judge).model_dump(mode="json")},
@@ -151,7 +144,7 @@ def score_tagging(trial: Trial, judge: Tagging) -> TaggedSentences:
     done = finetune(settings, place, quiet=True)
     rows = [json.loads(line) for line in done.predictions("held-out").read_text(encoding="utf-8").splitlines()]
     right = (sum(tag == gold for tag, gold in zip(row["prediction"], row["gold"], strict=True)) for row in rows)
-    return TaggedSentences(tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows))
+    return tuple(map(float, right)), tuple(float(len(row["gold"])) for row in rows)
 
 
 UNITS, LARGEST = 200, 16
@@ -166,40 +159,40 @@ def score_trial(trial: Trial) -> TrialScores:
                         remedy="remove the folder, and compare again")
     match trial.judge:
         case HeldOutLoss():
-            return held_out_scores(trial, trial.recipe, checkpoint)
+            measure, values, weights = held_out_scores(trial, trial.recipe, checkpoint)
         case Adaptation():
             assert trial.adapted is not None, "prepared with the judge"
-            return held_out_scores(trial, trial.adapted, continue_training(trial.folder, trial.adapted))
+            checkpoint = continue_training(trial.folder, trial.adapted)
+            measure, values, weights = held_out_scores(trial, trial.adapted, checkpoint)
         case Classification():
-            model = load(checkpoint, dtype="float32")
-            values = score_classification(trial, trial.judge, model, load_tokenizer(trial.folder))
             measure = Measure(name="accuracy", better="higher", unit="texts")
-            return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values,
-                               weights=(1.0,) * len(values))
+            values = score_classification(trial, trial.judge, load(checkpoint, dtype="float32"),
+                                          load_tokenizer(trial.folder))
+            weights = (1.0,) * len(values)
         case Tagging():
-            found = score_tagging(trial, trial.judge)
             measure = Measure(name="tag accuracy", better="higher", unit="sentences")
-            return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=found.right,
-                               weights=found.words)
+            values, weights = score_tagging(trial, trial.judge)
+    return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values, weights=weights)
 
 
-def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> TrialScores:
-    """Score the held-out text block by block: bits over bytes for language models, nats over targets for others."""
+def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> tuple[Measure, tuple[float, ...],
+                                                                            tuple[float, ...]]:
+    """Score the held-out text block by block, and return the values and their weights.
+
+    That is bits over bytes for language models, nats over targets for others.
+    """
     store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
     recipe = block_recipe(trial, asked, store)
     opened = load_objectives(OpenModel(checkpoint, load(checkpoint, dtype="float32"), load_tokenizer(trial.folder),
                                        recipe))
     with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype), opened.device):
-        found = list(block_losses(opened, store))
-    nats, targets = (tuple(one[side] for one in found) for side in range(2))
+        nats, targets = zip(*block_losses(opened, store), strict=True)
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
     if scores_whole_texts(recipe.objective) and isinstance(store, TokenStore):
         each = store.bytes / sum(targets)
-        return TrialScores(judge=trial.judge, measure=Measure(name="bits per byte", better="lower", unit=unit),
-                           checkpoint=checkpoint.name, values=tuple(one / math.log(2) for one in nats),
-                           weights=tuple(each * one for one in targets))
-    return TrialScores(judge=trial.judge, measure=Measure(name="nats a target", better="lower", unit=unit),
-                       checkpoint=checkpoint.name, values=nats, weights=targets)
+        return (Measure(name="bits per byte", better="lower", unit=unit), tuple(one / math.log(2) for one in nats),
+                tuple(each * one for one in targets))
+    return Measure(name="nats a target", better="lower", unit=unit), nats, targets
 
 
 def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:

@@ -114,12 +114,9 @@ def summarize_trials(wanted: Experiment, done: Sequence[FinishedTrial]) -> Outco
     incomparable = why_incomparable(recipes, wanted.judge, wanted.own_tokenizers)
     pairs = () if incomparable else compare_arms(wanted, {name: [one.scores for one in runs]
                                                           for name, runs in found.items()})
-    published = {arm.name: arm.published for arm in wanted.arms}
-    arms = tuple(arm_result(runs, published[name]) for name, runs in found.items())
-    measure = done[0].scores.measure
-    names = list(dict.fromkeys(one.scores.measure.name for one in done))
-    if len(names) > 1:  # nothing is compared then
-        measure = measure.model_copy(update={"name": " or ".join(names)})
+    arms = tuple(arm_result(found[arm.name], arm.published) for arm in wanted.arms)
+    names = " or ".join(dict.fromkeys(one.scores.measure.name for one in done))  # of several, nothing is compared
+    measure = done[0].scores.measure.model_copy(update={"name": names})
     return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
                    notes=tuple(reader_notes(wanted, recipes, incomparable)))
 
@@ -174,8 +171,7 @@ def judge_pair(found: Difference, p: float, higher: bool) -> tuple[Verdict, str]
 
 def agree_with_paper(wanted: Experiment, couple: tuple[str, str], verdict: Verdict) -> Agreement | None:
     """Hold a verdict against the paper's figures; None where it has none, or equal ones."""
-    figures = {arm.name: arm.published for arm in wanted.arms}
-    first, second = (figures[name] for name in couple)
+    first, second = (arm.published for name in couple for arm in wanted.arms if arm.name == name)
     if wanted.published is None or first is None or second is None or first == second:
         return None
     said = "better" if (first > second) == (wanted.published.better == "higher") else "worse"

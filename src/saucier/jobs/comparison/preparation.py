@@ -12,8 +12,8 @@ from typing import Any
 from saucier.cost.workload import Workload
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.jobs.comparison.budget import Changes, Pace, rehearse_batches, scale_schedule, spend_budget
-from saucier.jobs.comparison.experiment import Adaptation, Arm, Experiment, FineTuned, Judge
+from saucier.jobs.comparison.budget import Pace, rehearse_batches, scale_schedule, spend_budget
+from saucier.jobs.comparison.experiment import Adaptation, Arm, Changes, Experiment, FineTuned, Judge
 from saucier.jobs.pretraining.data import open_corpus
 from saucier.jobs.run.language_pairs import with_language_tokens
 from saucier.objectives.config import Causal
@@ -70,9 +70,8 @@ def prepare_trials(wanted: Experiment, out: Path, pace: Pace,
     say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
     place = None if wanted.own_tokenizers else train_shared_tokenizer(next(iter(resolved.values())), out / TOKENIZER)
     tokenizer = None if place is None else load_tokenizer(place)
-    known = MeasuredPaces(out / PACES, pace)
     plans = {arm.name: plan_arm_recipe(arm, wanted, shared, resolved[arm.name], tokenizer=tokenizer,
-                                       pace=known.of(arm.name)) for arm in wanted.arms}
+                                       pace=remember_pace(out / PACES, arm.name, pace)) for arm in wanted.arms}
     block = math.lcm(*(one.training.length for one in plans.values()))
     return [Trial(name, seed, with_seed(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block,
                   adapted=None if (also := adapted[name]) is None else with_seed(also, seed))
@@ -106,13 +105,12 @@ def shared_tokenizer(recipes: list[Recipe]) -> dict[str, Any]:
     """Return the first recipe's tokenizer, with the special tokens that the others need."""
     config = recipes[0].tokenizer
     all_special = [one.tokenizer.special for one in recipes]
-    found: dict[str, Any] = {role: next((name for special in all_special if (name := getattr(special, role))), None)
-                             for role in ROLES}
-    found["extra"] = tuple(dict.fromkeys(name for special in all_special for name in special.extra))
-    found["sentinels"] = max(special.sentinels for special in all_special)
-    special = SpecialTokens.model_validate(config.special.model_dump() | found)
-    values: dict[str, Any] = config.model_copy(update={"special": special}).model_dump(mode="json")
-    return values
+    special = SpecialTokens.model_validate({
+        **config.special.model_dump(),
+        **{role: next((name for special in all_special if (name := getattr(special, role))), None) for role in ROLES},
+        "extra": tuple(dict.fromkeys(name for special in all_special for name in special.extra)),
+        "sentinels": max(special.sentinels for special in all_special)})
+    return config.model_copy(update={"special": special}).model_dump(mode="json")
 
 
 def resolve_arm_recipe(arm: Arm, wanted: Experiment, further: Changes) -> Recipe:
@@ -164,23 +162,19 @@ def train_shared_tokenizer(one: Recipe, folder: Path) -> Path:
     return folder
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredPaces:
-    """Measured seconds of an update, kept in a file: a comparison that goes on must make the same runs."""
+def remember_pace(path: Path, arm: str, measure: Pace) -> Pace:
+    """Return what measures the seconds of an arm's update once, and keeps them in a file.
 
-    path: Path
-    measure: Pace
+    A comparison that goes on must make the same runs.
+    """
+    def pace(one: Recipe, work: Workload) -> float:
+        known = read_object(path)
+        if arm not in known:
+            known[arm] = measure(one, work)
+            write_json(path, known)
+        return float(known[arm])
 
-    def of(self, arm: str) -> Pace:
-        """Return what measures an arm once."""
-        def pace(one: Recipe, work: Workload) -> float:
-            known = read_object(self.path)
-            if arm not in known:
-                known[arm] = self.measure(one, work)
-                write_json(self.path, known)
-            return float(known[arm])
-
-        return pace
+    return pace
 
 
 def why_incomparable(recipes: list[Recipe], judge: Judge, own_tokenizers: bool) -> str | None:

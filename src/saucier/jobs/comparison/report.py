@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
@@ -40,6 +39,10 @@ from saucier.jobs.comparison.outcome import (
 )
 from saucier.jobs.comparison.scaling import (
     SYMBOLS,
+    ByData,
+    BySize,
+    BySizeAndData,
+    ByWork,
     Fit,
     Law,
     format_exponents,
@@ -157,14 +160,14 @@ def draw_law(figure: Figure, found: Fit) -> None:
         axes.legend(frameon=False)
 
 
+LAWS: dict[str, Law] = {law.kind: law for law in (BySizeAndData(), BySize(), ByData(), ByWork())}
+
+
 def named_law(name: str) -> Law:
     """Return the law of a name. Raises `InputError` for an unknown one."""
-    try:
-        found: Law = TypeAdapter(Law).validate_python({"kind": name})
-    except ValidationError:
-        known = ["both", "parameters", "tokens", "flops"]
-        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, known)) from None
-    return found
+    if name not in LAWS:
+        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, list(LAWS)))
+    return LAWS[name]
 
 
 CLOSING_HEADING = "## What it says"
@@ -208,20 +211,15 @@ def _write_markdown_page(page: Path, drawn: str, name: str, lead: Sequence[str],
 
 
 def repeat_command(asked: Experiment) -> str:
-    """Return the command that does it again, files by their names alone."""
+    """Return the command that does it again, files by their names alone: a page says nothing of the machine."""
     words = ["saucier compare", f"{asked.name}.yaml"]
     files, held_out = asked.changes.get("data.files"), asked.changes.get("data.held_out")
-    words += ["--data", *map(last_path_part, files)] if files else []
-    words += ["--held-out", *map(last_path_part, held_out["files"])] if isinstance(held_out, dict) else []
+    words += ["--data", *(Path(name).name for name in files)] if files else []
+    words += ["--held-out", *(Path(name).name for name in held_out["files"])] if isinstance(held_out, dict) else []
     if isinstance(asked.judge, FineTuned):
         words += ["--judge",
-                  f"{asked.judge.kind}:{last_path_part(asked.judge.train)},{last_path_part(asked.judge.dev)}"]
+                  f"{asked.judge.kind}:{Path(asked.judge.train).name},{Path(asked.judge.dev).name}"]
     return " ".join(words)
-
-
-def last_path_part(path: str) -> str:
-    """Return a path's last part: a page says nothing of the machine that made it."""
-    return Path(path).name
 
 
 def describe_settings(asked: Experiment) -> list[list[str]]:
@@ -262,8 +260,8 @@ def judge_text(judge: Judge) -> str:
         case Classification() | Tagging():
             rows, measure = ("texts", "") if isinstance(judge, Classification) else ("sentences", "tag ")
             texts = f"the {rows}" if judge.limit is None else f"the first {judge.limit:,} {rows}"
-            return (f"{measure}accuracy on all of {last_path_part(judge.dev)} after {judge.epochs} epochs on {texts} "
-                    f"of {last_path_part(judge.train)}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
+            return (f"{measure}accuracy on all of {Path(judge.dev).name} after {judge.epochs} epochs on {texts} "
+                    f"of {Path(judge.train).name}, {judge.batch} in a batch, at a rate of {judge.learning_rate:g}")
 
 
 def pairs_section(found: Outcome) -> list[str]:

@@ -190,8 +190,8 @@ def describe_lengths(encoded: EncodedExamples, length: int) -> str:
     cut = encoded.truncation
     lost = f", {cut.targets:,} {cut.what} lost with them" if cut.targets else ""
     dropped = f" ({cut.dropped:,} left out)" if cut.dropped else ""
-    lost_rows = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}"
-    lost_rows = lost_rows if cut.rows or cut.targets else "none cut"
+    lost_rows = f"{cut.rows:,} rows cut to {length} tokens, {cut.tokens:,} tokens{lost}{dropped}" \
+        if cut.rows or cut.targets else "none cut"
     if len(encoded) > (rows := len(np.unique(encoded.example_numbers))):
         lost_rows += f"; {rows:,} rows make {len(encoded):,} of the model's"
     return f"tokens a row: {sides}; {lost_rows}"
@@ -242,10 +242,7 @@ def format_row(task: Task, encoded: EncodedExamples, row: int, tokenizer: Tokeni
         if name in encoded.unit_values:
             place = int(encoded.unit_values[name][row])
             marks[place] = marks.get(place, "") + f"→{what}"
-    pieces = [[format_token(ids[place], tokenizer) + marks.get(place, "") for place in part]
-              for part in select_positions(len(ids), min(marks, default=0))]
-    return " … ".join(" ".join(words) for words in pieces) + (f" … ({len(ids)} tokens)" if len(ids) > MOST_TOKENS
-                                                              else "")
+    return format_tokens(ids, tokenizer, marks)
 
 
 def select_positions(length: int, first: int) -> list[range]:
@@ -259,10 +256,12 @@ def select_positions(length: int, first: int) -> list[range]:
     return [range(MOST_TOKENS // 2), range(begin, min(length, begin + MOST_TOKENS // 2))]
 
 
-def format_tokens(ids: Sequence[int], tokenizer: Tokenizer) -> str:
-    """Write ids as tokens."""
-    more = f" … ({len(ids)} tokens)" if len(ids) > MOST_TOKENS else ""
-    return " ".join(format_token(number, tokenizer) for number in ids[:MOST_TOKENS]) + more
+def format_tokens(ids: Sequence[int], tokenizer: Tokenizer, marks: Mapping[int, str] | None = None) -> str:
+    """Write ids as tokens, those that are shown of a long row, each with the mark of its place after it."""
+    marks = marks or {}
+    pieces = (" ".join(format_token(ids[place], tokenizer) + marks.get(place, "") for place in part)
+              for part in select_positions(len(ids), min(marks, default=0)))
+    return " … ".join(pieces) + (f" … ({len(ids)} tokens)" if len(ids) > MOST_TOKENS else "")
 
 
 def format_token(number: int, tokenizer: Tokenizer) -> str:

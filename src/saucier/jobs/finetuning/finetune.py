@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,8 +25,8 @@ from saucier.jobs.finetuning.results import (
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, open_start
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import Job, open_or_create, start_job, write_settings
-from saucier.jobs.run.passport import file_digest
+from saucier.jobs.run.folder import Job, open_or_create, write_settings
+from saucier.jobs.run.passport import file_digest, start_passport
 from saucier.model import Transformer
 from saucier.opened import room
 from saucier.plain import format_duration
@@ -52,7 +51,6 @@ class FinetuningJob:
     settings: Finetuning
     folder: TaskFolder
     start: Start
-    tokenizer: Tokenizer = field(init=False)
     splits: Splits = field(init=False)
     encoded: dict[str, EncodedExamples] = field(init=False)
     encoding: Encoding = field(init=False)
@@ -79,8 +77,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
         start = open_start(settings)
-        run = start_job(out, FINETUNING, console, processes, name=settings.name,
-                        seeds={"training": settings.training.seed}, start=start.place)
+        run = Job(out, FINETUNING, console, processes,
+                  start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
             read_data(job)
@@ -102,9 +100,13 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
         found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
     with job.run.console.stage("save"):
         write_atomically(job.folder.model, partial(save_task_model, job))
-        report = write_finetuning_report(job.folder.path, job.settings, job.splits.task, found, job.data_lines)
-        job.run.console.say(str(report))
-    finish_finetuning(job, found, trained)
+        job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
+                                                        job.data_lines)))
+    job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
+    job.run.close()
+    # with scores.json it is a finished one; the checkpoints have done their work
+    write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
+    remove_path(job.folder.path / FOLDER)
 
 
 def read_data(job: FinetuningJob) -> None:
@@ -112,20 +114,17 @@ def read_data(job: FinetuningJob) -> None:
     settings = job.settings
     job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
-    job.tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
-    job.encoding = choose_encoding(settings, job.start, job.tokenizer)
+    tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
+    job.encoding = choose_encoding(settings, job.start, tokenizer)
     job.encoded = {name: job.splits.task.encode(examples, job.encoding)
                    for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
     job.data_lines = [*describe_splits(job.splits, job.encoded, job.encoding.length),
-                      *describe_unknown_tokens(job.splits, job.encoded["train"], job.tokenizer)]
-    for line in job.data_lines:
-        job.run.console.say(line)
-    for line in show_examples(job.splits, job.encoded["train"], job.tokenizer):
-        job.run.console.note(line)
-    files = (*settings.data.train, *settings.data.held_out, *settings.data.test)
-    digests = {source.name: file_digest(source.path) for source in find_sources(list(files))}
-    job.run.note(data=digests)
+                      *describe_unknown_tokens(job.splits, job.encoded["train"], tokenizer)]
+    job.run.console.say(*job.data_lines)
+    job.run.console.note(*show_examples(job.splits, job.encoded["train"], tokenizer))
+    sources = find_sources([*settings.data.train, *settings.data.held_out, *settings.data.test])
+    job.run.note(data={source.name: file_digest(source.path) for source in sources})
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
@@ -138,21 +137,19 @@ def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) ->
 
 def prepare_model(job: FinetuningJob) -> None:
     """Build the model, and say what of it is new."""
-    settings = job.settings
-    found = build_task_model(job.start.model(job.tokenizer), job.splits.task.required_head, job.tokenizer,
-                             start=job.start.place, seed=settings.training.seed, fresh_head=settings.fresh_head,
-                             mix=settings.mix, device=choose_device("auto"))
-    job.model = found.model
+    settings, tokenizer = job.settings, job.encoding.tokenizer
+    job.model, adopted = build_task_model(
+        job.start.model(tokenizer), job.splits.task.required_head, tokenizer, start=job.start.place,
+        seed=settings.training.seed, fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
     job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
     job.run.console.say(f"{parameters(job.model.config):,} parameters")
-    grown = f"the tokenizer has {job.tokenizer.vocab_size:,} ids, so there are new rows in"
-    for what, names in (("new", found.adopted.new), (grown, found.adopted.wider), ("left behind", found.adopted.left)):
+    grown = f"the tokenizer has {tokenizer.vocab_size:,} ids, so there are new rows in"
+    for what, names in (("new", adopted.new), (grown, adopted.wider), ("left behind", adopted.left)):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             job.run.console.say(f"{what}: {', '.join(names[:3])}{more}")
     if settings.tuning is not None:
-        for line in rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed):
-            job.run.console.say(line)
+        job.run.console.say(*rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed))
 
 
 def train_task(job: FinetuningJob) -> TrainingResult:
@@ -173,19 +170,10 @@ def train_task(job: FinetuningJob) -> TrainingResult:
     return result
 
 
-def finish_finetuning(job: FinetuningJob, found: Sequence[SplitScores], trained: TrainingResult) -> None:
-    """Close the passport, and write scores.json, which makes it a finished one; the checkpoints have done their work.
-    """
-    job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
-    job.run.close()
-    write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
-    remove_path(job.folder.path / FOLDER)
-
-
 def save_task_model(job: FinetuningJob, folder: Path) -> None:
     """Save the model with its tokenizer and its task."""
     layout = save_bare(job.model, folder)
-    job.tokenizer.save(folder)
+    job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
@@ -199,11 +187,8 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     found = score_answers(splits.task, name, examples, answers, splits.train)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.lines()
-    job.run.console.say(f"{name}: {first}")
-    for line in others:
-        job.run.console.say(line)
+    job.run.console.say(f"{name}: {first}", *others)
     if (missing := missing_extra(splits.task)) is not None:
         job.run.console.note(f"  {missing}")
-    for line in hardest_errors(splits.task, found):
-        job.run.console.note(f"  {line}")
+    job.run.console.note(*(f"  {line}" for line in hardest_errors(splits.task, found)))
     return found

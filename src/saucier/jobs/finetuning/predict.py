@@ -46,11 +46,6 @@ class TaskFolder:
     path: Path
 
     @property
-    def settings(self) -> Path:
-        """The resolved settings."""
-        return self.path / TUNED
-
-    @property
     def model(self) -> Path:
         """The finished model with its tokenizer and task, ready to be used anywhere."""
         return self.path / "model"

@@ -127,11 +127,9 @@ def answer_text(task: Task, example: Any, answer: Answer) -> str:
 
 def hardest_errors(task: Task, found: SplitScores) -> Iterator[str]:
     """Yield the errors that the model was surest of (of numbers: the farthest off)."""
-    rows = [(error_size(answer, task.gold(example)), number)
-            for number, (example, answer) in enumerate(zip(found.examples, found.answers, strict=True))]
-    for wrong, number in sorted(rows, key=lambda row: (-row[0], row[1]))[:SHOWN_ERRORS]:
+    rows = [(error_size(answer, task.gold(example)), example, answer) for example, answer in found.pairs()]
+    for wrong, example, answer in sorted(rows, key=lambda row: -row[0])[:SHOWN_ERRORS]:
         if wrong > 0:
-            example, answer = found.examples[number], found.answers[number]
             said, right = map(shorten_text, (answer_text(task, example, answer),
                                              task.format_prediction(example, task.gold(example))))
             yield (f"{example.name}: {said}, not {right}: "

@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from saucier.adaptation.tuning import RATES, Tuning
-from saucier.checkpoints.hub import TUNED
+from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
-from saucier.files import is_file, is_folder, path_exists
+from saucier.files import is_file, is_folder
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
-from saucier.recipes.source import Source, apply_overrides, format_overrides, is_override, read_yaml
+from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, TaskConfig
 from saucier.text.reading.sources import make_absolute
@@ -90,13 +89,9 @@ class FineTraining(Config):
     seed: int = Field(default=0, ge=0)
     """Feeds new weights, the order of the rows, the dropout."""
 
-    def steps(self, per_epoch: int) -> int:
-        """Return the number of updates."""
-        return max(1, round(self.epochs * per_epoch))
-
     def training(self, per_epoch: int, length: int) -> Training:
         """Return the settings of the loop."""
-        steps = self.steps(per_epoch)
+        steps = max(1, round(self.epochs * per_epoch))
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
@@ -146,7 +141,11 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
     fill_optimizer(source.values, asked.values)  # a word may have set the section again
-    return check_finetuning(source)
+    found = validate_config(source, Finetuning)
+    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
+        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
+                         where=source.where(("training", "micro_batch")), remedy="leave it out")
+    return found
 
 
 def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
@@ -177,85 +176,44 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     """Read a file of this form. Raises `InputError` with file and line."""
     if not is_file(path):
         raise InputError("no such file", where=str(path), remedy="give a folder that `saucier finetune` made")
-    source = read_yaml(file_text(path), str(path))
-    return resolve_overrides(source, list(overrides))
-
-
-def check_finetuning(source: Source) -> Finetuning:
-    """Check values. Raises `InputError`, a line for each fault."""
-    found = validate_config(source, Finetuning)
-    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
-        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
-                         where=source.where(("training", "micro_batch")), remedy="leave it out")
-    return found
+    return resolve_overrides(read_yaml(file_text(path), str(path)), list(overrides))
 
 
 LONGEST_ROW = 512
 """Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataFiles:
-    """The files that were named."""
-
-    train: tuple[str, ...] = ()
-    held_out: tuple[str, ...] = ()
-    test: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, list[str]]:
-        """Return those that are there, so that they mean the same from everywhere."""
-        named = {"train": self.train, "held_out": self.held_out, "test": self.test}
-        return {key: [make_absolute(name) for name in names] for key, names in named.items() if names}
-
-
-def read_finetuning_words(what: str, words: Iterable[str], model: str | None,
-                          files: DataFiles) -> tuple[Finetuning, Path | None]:
+def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
+                          files: Mapping[str, Sequence[str]]) -> tuple[Finetuning, Path | None]:
     """Return the settings that a person means, and the folder where they gave one.
 
     `what` is a kind of task, a file of settings, or the folder of a fine-tuning; of the words those that are no
-    `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. Raises `InputError`.
+    `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. `files`: by the names of the fields of
+    `LabelledFiles`. Raises `InputError`.
     """
-    overrides, files = sort_finetuning_words(words, files)
+    overrides, train = split_overrides(words, files.get("train", ()), wrong="no setting",
+                                       remedy="write key.sub=value, or --data FILE for labelled rows")
+    data = {key: [make_absolute(name) for name in names] for key, names in {**files, "train": train}.items() if names}
     place = Path(what)
     if what not in task_kinds() and (is_folder(place) or place.suffix in (".yaml", ".yml")):
         given = [] if model is None else [f"model={locate_model(model)!r}"]
-        given += [f"data.{key}={names}" for key, names in files.as_dict().items()]
+        given += [f"data.{key}={names}" for key, names in data.items()]
         settings = read_finetuning(place / TUNED if is_folder(place) else place, [*given, *overrides])
         return settings, place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
-    for value, option, example in ((model, "--model", "FOLDER"), (files.train, "--data", "train.tsv")):
+    for value, option, example in ((model, "--model", "FOLDER"), (train, "--data", "train.tsv")):
         if not value:
             raise InputError(f"{option} is missing", where="command line", remedy=f"add {option} {example}")
     assert model is not None, "looked at above"
-    path = Path(files.train[0]).absolute()
+    path = Path(train[0]).absolute()
     named = f"{path.parent.name}-{path.name.split('.')[0]}-{Path(model).name}".lower()
     name = re.sub(r"[^a-z0-9._-]+", "-", named).strip("-._") or what
     values: dict[str, Any] = {"name": name, "model": locate_model(model),
-                              "task": {"kind": what}, "data": files.as_dict()}
+                              "task": {"kind": what}, "data": data}
     return make_finetuning(values, overrides), None
-
-
-def sort_finetuning_words(words: Iterable[str], files: DataFiles) -> tuple[list[str], DataFiles]:
-    """Tell settings from further training files. Raises `InputError` for a word that is neither."""
-    overrides, more = [], list(files.train)
-    for word in words:
-        if is_override(word):
-            overrides.append(word)
-        elif files.train:
-            more.append(word)
-        else:
-            raise InputError(f"{word!r} is no setting", where="command line",
-                             remedy="write key.sub=value, or --data FILE for labelled rows")
-    return overrides, DataFiles(tuple(more), files.held_out, files.test)
-
-
-def locate_model(model: str) -> str:
-    """Return a model's path, so that it means the same from everywhere; a hub id as it is."""
-    return make_absolute(model) if path_exists(model) else model
 
 
 def task_kinds() -> list[str]:
     """Name the kinds of task."""
-    union = get_args(TaskConfig)[0]
-    return [str(one.model_fields["kind"].default) for one in get_args(union)]
+    return [str(one.model_fields["kind"].default) for one in get_args(get_args(TaskConfig)[0])]

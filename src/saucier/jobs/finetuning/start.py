@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -82,14 +82,10 @@ class RecipeStart:
     recipe: Recipe
     seed: int
 
-    @property
-    def place(self) -> None:
-        """There is none."""
-
-    @property
-    def generation_defaults(self) -> dict[str, Any]:
-        """Nothing yet."""
-        return {}
+    place: ClassVar[None] = None
+    """There is none."""
+    generation_defaults: ClassVar[dict[str, Any]] = {}
+    """Nothing yet."""
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
         """Train one on the training rows. Raises `InputError` for a vocabulary that their texts cannot give, or two."""
@@ -145,19 +141,12 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
         yield from (part for part in whole if part)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskModelStart:
-    """A model that is ready to learn a task."""
-
-    model: Transformer
-    adopted: TransferReport
-    """What of it is new, and what was left behind."""
-
-
 def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokenizer, *, start: Path | None = None,
                      seed: int = 0, fresh_head: bool = False, mix: c.LayerMix | None = None,
-                     device: torch.device | str = "cpu") -> TaskModelStart:
+                     device: torch.device | str = "cpu") -> tuple[Transformer, TransferReport]:
     """Build the model for a task and give it the weights of another; parameters that are new are drawn from `seed`.
+
+    Returns also what of it is new, and what was left behind.
 
     A head of the same kind that the other has is kept, unless a fresh one is asked for. With a `mix` the head reads all
     layers, for which no family publishes a class; where that is new, so is the head. `start` is where the weights came
@@ -175,7 +164,7 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     document = with_labels(document, wanted.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.provenance = replace(other.provenance, document=document)
-        return TaskModelStart(other.to(device), TransferReport())
+        return other.to(device), TransferReport()
     published = None if mix else published_task_config(wanted, document, where)
     name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config
@@ -187,7 +176,7 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
         other.provenance, rewrites=(),
         origin=None if start is None else Origin.of(start, model, (*found.new, *found.wider)),
         document=with_labels({}, wanted.labels) if name is None else {**document, "architectures": [name]})
-    return TaskModelStart(model, replace(found, left=found.left + removed))
+    return model, replace(found, left=found.left + removed)
 
 
 def published_with_tokenizer(document: Mapping[str, Any], config: c.Transformer,
@@ -225,8 +214,7 @@ def name_labels(model: Transformer, folder: Path) -> None:
     """Give a model the names of its outputs that its folder has, where there are as many."""
     labels = read_task_labels(folder)
     if labels and len(labels) == getattr(model.config.head, "classes", None):
-        document = with_labels(model.provenance.document, labels)
-        model.provenance = replace(model.provenance, document=document)
+        model.provenance = replace(model.provenance, document=with_labels(model.provenance.document, labels))
 
 
 def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:

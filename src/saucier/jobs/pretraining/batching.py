@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -13,7 +13,7 @@ from saucier.config import remembered_tokens
 from saucier.errors import InputError
 from saucier.jobs.pretraining.data import Store
 from saucier.jobs.run.language_pairs import pair_languages, written_token_ids
-from saucier.objectives.base import ObjectiveInputs
+from saucier.objectives.base import Corruption, ObjectiveInputs
 from saucier.objectives.build import BuiltObjective, MixedBatches, build_objectives, join_objectives, plan_turns
 from saucier.objectives.masked import ParallelCorruption
 from saucier.recipes import Recipe
@@ -55,25 +55,15 @@ class Countable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageTaggedBatches:
-    """Batches that end, of one language, which is written into their rows where it is given."""
-
-    batches: Countable
-    language: int | None
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> Any:
-        return set_language(self.batches[step], self.language)
-
-
-@dataclass(frozen=True, slots=True)
 class FirstBatches:
-    """The first batches of an evaluation, until about `targets` tokens were seen; all of them where that is None."""
+    """The first batches of an evaluation, until about `targets` tokens were seen; all of them where that is None.
+
+    `language` is written into their rows where it is given.
+    """
 
     batches: Countable
     targets: int | None = None
+    language: int | None = None
 
     def __iter__(self) -> Iterator[Any]:
         seen = 0
@@ -82,7 +72,7 @@ class FirstBatches:
                 return
             rows = self.batches[step]
             seen += int(rows.mask.sum() if hasattr(rows, "mask") else rows.target_lengths.sum())
-            yield rows
+            yield set_language(rows, self.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +133,14 @@ class RowCutter:
         """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""
         size = batch or self.recipe.training.batch
         if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
-            return ROWS[self._check_store(store)][0](self, store, size)
+            return ROWS[self.built.config.rows_read.kind][0](self, store, size)
         members = [self.cut_training(one, 1) for one in store.members.values()]
         return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed,
                                language_ids=self.language_ids)
 
     def cut_held_out(self, store: Store, *, whole: bool) -> Countable:
         """Return the held-out batches of text or pairs; `whole`: as slowly as the recipe says."""
-        return ROWS[self._check_store(store)][1](self, store, whole)
-
-    def _check_store(self, store: Store) -> RowKind:
-        """Return the kind of the rows. Raises `InputError` for a store that they cannot be cut from."""
-        kind = self.built.config.rows_read.kind
-        if not isinstance(store, PairStore if kind == "text_pairs" else TokenStore):
-            raise InputError(f"{self.built.config.kind} learns from other data", where="data.kind",
-                             remedy=f"use kind: {'pairs' if kind == 'text_pairs' else 'text'}")
-        return kind
+        return ROWS[self.built.config.rows_read.kind][1](self, store, whole)
 
     def compute_shares(self, store: LanguageStore) -> NDArray[np.float64]:
         """Return how often each language comes. Shapes: -> [N]."""
@@ -268,29 +250,28 @@ class EvaluatorBuilder:
     processes: Processes
 
     def build(self, store: Store) -> Evaluator | MixedEvaluator:
-        """Return what measures the objective, on each language by itself where there are several."""
-        if isinstance(self.cutter.built.corruption, ParallelCorruption):
-            return self.build_sides(store, self.cutter.built.corruption)
+        """Return what measures the objective, on each language by itself where there are several.
+
+        Of pairs it is the tokens of each language, the same ones hidden each time.
+        """
+        corruption = self.cutter.built.corruption
+        if isinstance(corruption, ParallelCorruption):
+            languages = list_languages(self.cutter.recipe.data)
+            sides = tuple(self.build_part(store, replace(corruption, language=number))
+                          for number in range(len(languages)))
+            return MixedEvaluator((1.0,) * len(languages), sides, languages)
         if not isinstance(store, LanguageStore):
-            return self.build_one(self.cutter.cut_held_out(store, whole=self.whole), 1)
-        parts = tuple(self.build_one(LanguageTaggedBatches(self.cutter.cut_held_out(one, whole=self.whole),
-                                                           number if self.cutter.language_ids else None),
-                                     len(store.members))
+            return self.build_part(store, corruption)
+        parts = tuple(self.build_part(one, corruption, number if self.cutter.language_ids else None,
+                                      len(store.members))
                       for number, one in enumerate(store.members.values()))
         return MixedEvaluator(tuple(self.cutter.compute_shares(store)), parts, tuple(store.members))
 
-    def build_sides(self, store: Store, corruption: ParallelCorruption) -> MixedEvaluator:
-        """Return what measures the tokens of each language of pairs, the same ones hidden each time."""
-        languages = list_languages(self.cutter.recipe.data)
-        corruptions = [replace(corruption, language=number) for number in range(len(languages))]
-        cutters = [replace(self.cutter, built=replace(self.cutter.built, corruption=one)) for one in corruptions]
-        parts = tuple(replace(self, cutter=one).build_one(one.cut_held_out(store, whole=self.whole), 1)
-                      for one in cutters)
-        return MixedEvaluator((1.0,) * len(languages), parts, languages)
-
-    def build_one(self, batches: Countable, parts: int) -> Evaluator:
-        """Return what measures the objective on some batches, which are one of `parts` that share the tokens."""
-        recipe, built = self.cutter.recipe, self.cutter.built
+    def build_part(self, store: Store, corruption: Corruption[Any], language: int | None = None,
+                   parts: int = 1) -> Evaluator:
+        """Return what measures the objective on a store, one of `parts` that share the tokens of a quicker look."""
+        recipe, objective = self.cutter.recipe, self.cutter.built.objective.held_out()
         targets = None if self.whole else recipe.evaluation.tokens_while_training
-        rows: Iterable[Any] = FirstBatches(batches, targets and max(1, targets // parts))
-        return Evaluator(rows, built.corruption, built.objective.held_out(), recipe.training.seed, self.processes)
+        rows = FirstBatches(self.cutter.cut_held_out(store, whole=self.whole), targets and max(1, targets // parts),
+                            language)
+        return Evaluator(rows, corruption, objective, recipe.training.seed, self.processes)

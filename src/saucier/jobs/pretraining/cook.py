@@ -15,7 +15,7 @@ import torch
 
 from saucier.adaptation.rewrite import rewrite_and_report
 from saucier.adaptation.starting_weights import warm_start
-from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
 from saucier.cost.planning import make_plan, read_plan
@@ -48,9 +48,7 @@ from saucier.jobs.run.folder import (
     copy_input,
     copy_path,
     essential_settings,
-    is_standard_input,
     open_run,
-    start_job,
     with_copied_input,
 )
 from saucier.jobs.run.language_pairs import written_token_ids
@@ -60,7 +58,7 @@ from saucier.jobs.run.passport import (
     RunOutcome,
     file_digest,
     read_passport,
-    start_origin,
+    start_passport,
 )
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
@@ -69,9 +67,9 @@ from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
 from saucier.report.page import REPORT_FILE as REPORT
-from saucier.report.results import DataCounts, LanguageCounts, Results, RunCost, Sample
+from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train
@@ -131,10 +129,12 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
                     write_report(out)
                 recover_all(out)
             return folder
-        seeds = {"training": recipe.training.seed, "sampling": recipe.sampling.seed}
-        run = start_job(out, PRETRAINING, console, processes, name=recipe.name, seeds=seeds, start=options.start)
+        run = Job(out, PRETRAINING, console, processes, start_passport(
+            out, recipe.name, {"training": recipe.training.seed, "sampling": recipe.sampling.seed}, options.start))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
-        read_data(job)
+        with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
+            job.data = prepare_data(recipe, folder, console, job.options.start)
+        run.note(data=job.data.digests)
         build_objectives_and_model(job)
         if processes.first:
             with console.stage("plan"):
@@ -164,17 +164,10 @@ def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple
 def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
     """Return the options with the model that the run began with. Raises `InputError` where another is wanted now."""
     then = passport.start
-    if options.start is not None and start_origin(options.start) != then:
+    if options.start is not None and locate_model(options.start) != then:
         raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),
                          remedy="give the same model with --from, or a new folder with --out")
     return replace(options, start=None if then is None else Path(then))
-
-
-def read_data(job: PretrainingJob) -> None:
-    """Read the text, train the tokenizer, pack; the first process writes, the others open what it wrote."""
-    with job.run.processes.first_goes_ahead():
-        job.data = prepare_data(job.recipe, job.folder, job.run.console, job.options.start)
-    job.run.note(data=job.data.digests)
 
 
 def build_objectives_and_model(job: PretrainingJob) -> None:
@@ -191,8 +184,8 @@ def build_objectives_and_model(job: PretrainingJob) -> None:
 
 def build_job_model(job: PretrainingJob) -> Transformer:
     """Build the model with random weights, or with those of the model to start from."""
-    config = job.recipe.model_for(job.data.tokenizer.vocab_size)
-    model = build(config, seed=job.recipe.training.seed, device=choose_device("auto"))
+    model = build(job.recipe.model_for(job.data.tokenizer.vocab_size), seed=job.recipe.training.seed,
+                  device=choose_device("auto"))
     set_token_spellings(model, job.data.tokenizer)
     if job.options.start is not None:
         load_start_weights(model, job.options.start, job.data.tokenizer, job.run.console)
@@ -200,11 +193,10 @@ def build_job_model(job: PretrainingJob) -> Transformer:
         encoder, decoder = (None if folder is None else load(folder, dtype="float32", device="cpu")
                             for folder in (job.recipe.warm_start.encoder, job.recipe.warm_start.decoder))
         found = warm_start(model, encoder=encoder, decoder=decoder)
-        total = len(found.taken) + len(found.new)
-        job.run.console.say(f"{len(found.taken)} of {total} tensors begin with loaded weights")
+        job.run.console.say(f"{len(found.taken)} of {len(found.taken) + len(found.new)} tensors begin with loaded "
+                            "weights")
     if job.recipe.tuning is not None:
-        for line in rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed):
-            job.run.console.say(line)
+        job.run.console.say(*rewrite_and_report(model, job.recipe.tuning, seed=job.recipe.training.seed))
     model.generation = dict(written_token_ids(job.recipe, job.data.tokenizer).generation_options)
     return model
 
@@ -218,11 +210,11 @@ def train_model(job: PretrainingJob) -> TrainingResult:
         identity = essential_settings(job.recipe) | {"data": job.data.digests}
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
                        reporters=job.run.reporters(job.recipe.training), recipe=identity)
+        job.run.passport = job.run.passport.in_environment(dtype=result.dtype,
+                                                           device=next(job.model.parameters()).device.type)
         speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
-        device = next(job.model.parameters()).device.type
-        job.run.passport = job.run.passport.in_environment(dtype=result.dtype, device=device)
-        read = format_quantity(result.tokens_read)
-        job.run.console.say(f"{result.steps:,} steps, {read} tokens in {format_duration(result.seconds)}{speed}")
+        job.run.console.say(f"{result.steps:,} steps, {format_quantity(result.tokens_read)} tokens in "
+                            f"{format_duration(result.seconds)}{speed}")
     return result
 
 
@@ -252,10 +244,9 @@ def print_plan(job: PretrainingJob) -> None:
     job.run.console.say(f"{parameters(job.model.config):,} parameters; "
                         f"{plan.steps:,} steps, {format_quantity(plan.tokens)} tokens, {epochs:.1f} epochs")
     rows = job.training_data.batches.counts
-    lost = {name: rows.get(name, 0) for name in ("truncated", "dropped", "tokens_cut")}
-    if any(lost.values()):
-        cut = f"{lost['truncated']:,} cut by {lost['tokens_cut']:,} tokens"
-        job.run.console.say(f"too long: {cut}, {lost['dropped']:,} dropped")
+    if any(rows.get(name) for name in ("truncated", "dropped", "tokens_cut")):
+        job.run.console.say(f"too long: {rows.get('truncated', 0):,} cut by {rows.get('tokens_cut', 0):,} tokens, "
+                            f"{rows.get('dropped', 0):,} dropped")
     if "divided" in rows:
         job.run.console.say(f"rows of whole documents: {compute_padding_share(rows):.1%} of their places are padding; "
                             f"{rows['divided']:,} documents are longer than a row and divided")
@@ -288,8 +279,7 @@ def evaluate_run(job: PretrainingJob, best: OpenModel, trained: TrainingResult, 
             data=count_training_data(job), cost=measure_cost(job, trained, peak),
             scores=others + translation_scores(best, held_out_pairs(data)),
             baselines=baseline_scores(job.recipe, data.train, data.held_out, texts, vocab))
-        for line in describe_measurements(results.held_out, results.baselines, results.scores):
-            job.run.console.say(line)
+        job.run.console.say(*describe_measurements(results.held_out, results.baselines, results.scores))
     return results
 
 
@@ -309,21 +299,17 @@ def count_training_data(job: PretrainingJob) -> DataCounts:
     """Say what was read, with what the rows could not hold."""
     counts, training, batches = job.data.counts, job.recipe.training, job.training_data.batches
     rows = batches.counts
-
-    def count_language(one: LanguageCounts) -> LanguageCounts:
-        return one.model_copy(update={"seen": round(one.drawn * training.steps * training.batch * training.length)})
-
-    def count_direction(one: LanguageCounts) -> LanguageCounts:  # about: its pairs are taken to be of its mean length
-        pairs = one.drawn * rows["rows"] * training.steps / batches.steps_per_epoch
-        return one.model_copy(update={"seen": round(pairs * (one.train.tokens / max(1, one.train.documents)))})
-
+    languages = tuple(one.model_copy(update={"seen": round(
+        one.drawn * training.steps * training.batch * training.length)}) for one in counts.languages)
+    directions = tuple(one.model_copy(update={"seen": round(  # about: its pairs are taken to be of its mean length
+        one.drawn * rows["rows"] * training.steps / batches.steps_per_epoch
+        * (one.train.tokens / max(1, one.train.documents)))}) for one in counts.directions)
     dropped = counts.dropped | ({"too long": rows["dropped"]} if rows.get("dropped") else {})
     return counts.model_copy(update={"dropped": dropped, "truncated_rows": rows.get("truncated", 0),
                                      "truncated_tokens": rows.get("tokens_cut", 0),
                                      "divided_documents": rows.get("divided", 0),
                                      "padding": compute_padding_share(rows),
-                                     "languages": tuple(map(count_language, counts.languages)),
-                                     "directions": tuple(map(count_direction, counts.directions))})
+                                     "languages": languages, "directions": directions})
 
 
 def measure_cost(job: PretrainingJob, trained: TrainingResult, peak: int) -> RunCost:
@@ -336,8 +322,7 @@ def measure_cost(job: PretrainingJob, trained: TrainingResult, peak: int) -> Run
 
 def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
     """Seal the passport, write evaluation.json (which makes the run a finished one) and the report."""
-    weights = file_digest(weights_file(checkpoint))
-    outcome = RunOutcome(step=results.step, weights=weights, loss=results.held_out.loss,
+    outcome = RunOutcome(step=results.step, weights=file_digest(weights_file(checkpoint)), loss=results.held_out.loss,
                          samples=file_digest(job.folder.samples))
     job.run.close(outcome=outcome)
     seconds = job.run.passport.seconds
@@ -360,12 +345,11 @@ def rerun(path: Path, out: Path | None = None, *, calibrate: bool = False, quiet
         raise InputError("this run is not finished", where=str(path),
                          remedy="finish it first: `saucier cook` on its folder")
     target = out or free_rerun_folder(path.resolve())
-    start = Path(first.start) if first.start else None
     # what the first run chose by itself decides the last bits: the number format, and how many threads
     torch.set_num_threads(int(first.environment.get("threads", torch.get_num_threads())))
     training = recipe.training.model_copy(update={"dtype": first.environment.get("dtype", recipe.training.dtype)})
     cook(recipe.model_copy(update={"training": training}), target,
-         JobOptions(calibrate=calibrate, quiet=quiet, start=start))
+         JobOptions(calibrate=calibrate, quiet=quiet, start=Path(first.start) if first.start else None))
     return RerunComparison(first, read_passport(target))
 
 

@@ -5,7 +5,8 @@ Each is done once for a run, and found when it is resumed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from saucier.files import read_object, write_json
 from saucier.jobs.pretraining.initialization import add_target_tokens
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.language_pairs import check_language_tokens, count_directions, with_language_tokens
-from saucier.jobs.run.passport import Digest, file_digest
+from saucier.jobs.run.passport import add_to_digest, file_digest
 from saucier.objectives import config as c
 from saucier.objectives.config import find_pmi_masking, list_single_objectives
 from saucier.opened import RunFolder
@@ -52,9 +53,9 @@ def prepare_collocations(recipe: Recipe, folder: RunFolder, tokenizer: Tokenizer
     path = folder.path / COLLOCATIONS_FILE
     with console.stage("n-grams"):
         if not path.is_file():
-            counted = count_collocations(how, tokenizer, store).kept
             write_json(path, {"n_grams": [{"text": tokenizer.decode(one.ids), "ids": list(one.ids), "words": one.words,
-                                           "count": one.count, "pmi": round(one.measure, 4)} for one in counted]})
+                                           "count": one.count, "pmi": round(one.measure, 4)}
+                                          for one in count_collocations(how, tokenizer, store).kept]})
         found = read_collocations(path)
         lengths = [one.words for one in found.kept]
         each = ", ".join(f"{lengths.count(words):,} of {words} words" for words in sorted(set(lengths)))
@@ -88,6 +89,8 @@ def read_collocations(path: Path) -> Collocations:
 
 Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
+STORES: dict[type, Callable[[Path], Store]] = {PairData: PairStore, LanguageData: LanguageStore, TextData: TokenStore}
+"""How each kind of data lies on the disk."""
 SHOWN_TOKENS = 5
 """New tokens that are shown to a person."""
 DROPPED_REASONS = {"empty": "empty", "duplicates": "seen before", "shared": "with a text that is held out",
@@ -124,13 +127,7 @@ def open_corpus(recipe: Recipe) -> Corpus:
 
 def open_store(recipe: Recipe, path: Path) -> Store:
     """Open what `packed` wrote."""
-    match recipe.data:
-        case PairData():
-            return PairStore(path)
-        case LanguageData():
-            return LanguageStore(path)
-        case TextData():
-            return TokenStore(path)
+    return STORES[type(recipe.data)](path)
 
 
 def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Path | None = None) -> PreparedData:
@@ -145,17 +142,19 @@ def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Pat
     with console.stage("tokenizer"):
         tokenizer = load_or_train_tokenizer(recipe, folder, corpus, console, start)
     with console.stage("pack"):
-        train, held_out, data = write_or_open_stores(recipe, folder, corpus, tokenizer)
+        if not folder.data_file.is_file():
+            write_stores(recipe, folder, corpus, tokenizer)
+        train, held_out = open_stores(recipe, folder)
+        data = read_object(folder.data_file)
         try:
             counts = DataCounts.model_validate(data.get("counts"))
             digests = TypeAdapter(dict[str, str]).validate_python(data.get("digests"))
         except ValidationError as error:
             raise InputError("does not say what was read", where=str(folder.data_file),
                              remedy="remove the folder store; it is made again from the text") from error
-        for line in describe_data(counts, recipe):
-            console.say(line)
-    found = prepare_collocations(recipe, folder, tokenizer, train, console)
-    return PreparedData(corpus, tokenizer, train, held_out, counts, digests, found)
+        console.say(*describe_data(counts, recipe))
+    return PreparedData(corpus, tokenizer, train, held_out, counts, digests,
+                        prepare_collocations(recipe, folder, tokenizer, train, console))
 
 
 def describe_source(recipe: Recipe) -> str:
@@ -232,39 +231,39 @@ def extend_start_tokenizer(recipe: Recipe, corpus: Corpus, start: Path) -> tuple
     return more, f", from {start} and {extend:,} more: {', '.join(token for token in shown if token)}, ..."
 
 
-def write_or_open_stores(recipe: Recipe, folder: RunFolder, corpus: Corpus,
-                         tokenizer: Tokenizer) -> tuple[Store, Store, dict[str, Any]]:
-    """Write both stores, or open those that this run has. `data.json` is written last: with it they are whole."""
-    if not folder.data_file.is_file():
-        digests: dict[str, str] = {}
-        stores: dict[str, Store] = {}
-        parts: dict[Part, Path] = {"train": folder.train_store, "held_out": folder.held_out_store}
-        for name, path in parts.items():
-            stores[name], digests[name] = write_part_store(recipe, corpus, name, path, tokenizer)
-        digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
-        if tokenizer.has_own_target:
-            digests["target_tokenizer"] = file_digest(folder.tokenizer / TARGET / "tokenizer.json")
-        counts = count_data(recipe, stores["train"], stores["held_out"], corpus, tokenizer=tokenizer)
-        write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
-    train, held_out = (open_store(recipe, path) for path in (folder.train_store, folder.held_out_store))
-    return train, held_out, read_object(folder.data_file)
+def open_stores(recipe: Recipe, folder: RunFolder) -> tuple[Store, Store]:
+    """Open what a run learns from, and what it is measured with."""
+    return open_store(recipe, folder.train_store), open_store(recipe, folder.held_out_store)
 
 
-def write_part_store(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tokenizer: Tokenizer) -> tuple[Store, str]:
-    """Encode one part of the text into a store; return it with the digest of the text."""
-    digest = Digest()
+def write_stores(recipe: Recipe, folder: RunFolder, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """Write both stores. `data.json` is written last: with it they are whole."""
+    parts: dict[Part, Path] = {"train": folder.train_store, "held_out": folder.held_out_store}
+    digests: dict[str, str] = {part: write_part_store(recipe, corpus, part, path, tokenizer)
+                               for part, path in parts.items()}
+    digests["tokenizer"] = file_digest(folder.tokenizer / "tokenizer.json")
+    if tokenizer.has_own_target:
+        digests["target_tokenizer"] = file_digest(folder.tokenizer / TARGET / "tokenizer.json")
+    counts = count_data(recipe, *open_stores(recipe, folder), corpus, tokenizer=tokenizer)
+    write_json(folder.data_file, {"counts": counts.model_dump(mode="json"), "digests": digests})
+
+
+def write_part_store(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tokenizer: Tokenizer) -> str:
+    """Encode one part of the text into a store; return the digest of the text."""
+    digest = hashlib.sha256()
 
     def of_text(text: TextCorpus, path: Path) -> TokenStore:
-        return write_token_store(recipe, tokenizer, digest.over(text.part(part), "text"), path)
+        return write_token_store(recipe, tokenizer, add_to_digest(digest.update, text.part(part), "text"), path)
 
     match corpus:
         case PairCorpus():
             fields = ("source", "target", *(("way",) if corpus.data.languages else ()))
-            return write_pairs(path, digest.over(corpus.part(part), *fields), tokenizer), digest.text()
+            write_pairs(path, add_to_digest(digest.update, corpus.part(part), *fields), tokenizer)
         case LanguageCorpus():
-            return write_language_store(path, corpus, of_text), digest.text()
+            write_language_store(path, corpus, of_text)
         case TextCorpus():
-            return of_text(corpus, path), digest.text()
+            of_text(corpus, path)
+    return digest.hexdigest()
 
 
 def write_token_store(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[Document], path: Path) -> TokenStore:

@@ -5,7 +5,7 @@ mean; at the end of a run, or again, on its own held-out text or on any other fi
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choo
 from saucier.errors import InputError, suggest_name
 from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import Beams, Decoding, Greedy, MaskPredict
-from saucier.jobs.pretraining.batching import RowCutter, build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.batching import EvaluatorBuilder, RowCutter, build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.data import (
     COLLOCATIONS_FILE,
     Store,
@@ -51,14 +51,13 @@ from saucier.objectives.config import (
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
-from saucier.tasks.language_baselines import KINDS, Baseline, measure_baselines
+from saucier.tasks.language_baselines import Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
 from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.reading.corpus import add_reverse_pair
 from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
 from saucier.text.rows.store import PairStore, TokenStore, write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.evaluation import Evaluator, MixedEvaluator
 from saucier.training.processes import Processes
 from saucier.training.resume import load_modules
 
@@ -67,25 +66,20 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
                           scores: Sequence[Score] = ()) -> Iterator[str]:
     """Yield what was measured."""
     if held_out.bits_per_byte is not None:
-        yield from describe_bits_per_byte(held_out.bits_per_byte, baselines)
+        own, others = held_out.bits_per_byte, ", ".join(f"{one.name} {one.bits_per_byte:.3f}" for one in baselines)
+        yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
+        if baselines:
+            better = " and ".join(one.name for one in baselines if one.bits_per_byte <= own)
+            yield f"not yet better than {better}" if better else "better than all of them"
     accuracy = "" if held_out.accuracy is None else f", {held_out.accuracy:.1%} of the tokens right"
-    perplexed = perplexity(held_out.loss, 1)
-    yield f"loss {held_out.loss:.4f} nats, perplexity {perplexed:,.2f}{accuracy} ({held_out.tokens:,} tokens)"
+    yield (f"loss {held_out.loss:.4f} nats, perplexity {perplexity(held_out.loss, 1):,.2f}{accuracy} "
+           f"({held_out.tokens:,} tokens)")
     if held_out.by_frequency is not None:
-        frequent, own = held_out.by_frequency, held_out.loss
-        known = f"{frequent - own:.4f} better" if own < frequent else "not better yet"
+        frequent = held_out.by_frequency
+        known = f"{frequent - held_out.loss:.4f} better" if held_out.loss < frequent else "not better yet"
         yield f"each target by its frequency alone: {frequent:.4f} nats; the model is {known}"
     for score in scores:
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
-
-
-def describe_bits_per_byte(own: float, baselines: Sequence[Baseline]) -> Iterator[str]:
-    """Yield bits per byte next to simpler methods."""
-    others = ", ".join(f"{baseline.name} {baseline.bits_per_byte:.3f}" for baseline in baselines)
-    yield f"{own:.3f} bits per byte" + (f"   ({others})" if others else "")
-    if baselines:
-        better = [baseline.name for baseline in baselines if baseline.bits_per_byte <= own]
-        yield f"not yet better than {' and '.join(better)}" if better else "better than all of them"
 
 
 MOST_TARGETS = 200_000
@@ -111,9 +105,8 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
         epoch = (built.corruption(batches[step], seed=recipe.training.seed, step=step)
                  for step in range(batches.steps_per_epoch))
         surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
-        evaluator = make_evaluator(recipe, tokenizer, held_out, (built,), whole=True, processes=Processes())
-        assert isinstance(evaluator, Evaluator | MixedEvaluator), "what measures one objective"
-        for ids in target_ids(batch for part in leaf_evaluators(evaluator) for batch in part.batches()):
+        evaluator = EvaluatorBuilder(RowCutter(recipe, tokenizer, built), True, Processes()).build(held_out)
+        for ids in target_ids(evaluator.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)
 
@@ -137,15 +130,6 @@ def target_ids(batches: Iterable[Batch]) -> Iterator[NDArray[np.int64]]:
         yield labels[labels != IGNORED].numpy()
 
 
-def leaf_evaluators(evaluator: Evaluator | MixedEvaluator) -> Iterator[Evaluator]:
-    """Yield what measures each part."""
-    if isinstance(evaluator, Evaluator):
-        yield evaluator
-    else:
-        for part in evaluator.parts:
-            yield from leaf_evaluators(part)
-
-
 def load_objectives(opened: OpenModel) -> OpenModel:
     """Return a model of a run with what it has learned; modules of the objectives' own have their trained weights."""
     recipe = opened.own_recipe
@@ -165,10 +149,10 @@ def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score,
     with autocast(found.dtype, found.device):
         scores = evaluate(found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
-    likelihood = scores_whole_texts(found.own_recipe.objective)
     tokens = int(scores["targets"])
+    bits = bits_per_byte(scores["nats"], size) if scores_whole_texts(found.own_recipe.objective) else None
     held_out = HeldOut(loss=scores["nats"] / max(1, tokens), tokens=tokens, bytes=size, accuracy=scores["accuracy"],
-                       bits_per_byte=bits_per_byte(scores["nats"], size) if likelihood else None)
+                       bits_per_byte=bits)
     figures = {name: words for built in found.objectives for name, words in built.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
     return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
@@ -205,7 +189,7 @@ def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, 
               for name, values in kinds.items()), *scores)
 
 
-def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> tuple[Score, Score]:
+def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> list[Score]:
     """Translate the sources of pairs of one direction, and score what is written."""
     references, way = [pair.target for pair in pairs], pairs[0].way
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
@@ -213,10 +197,9 @@ def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding)
     if isinstance(decoding, MaskPredict):
         how = f"{decoding.length_candidates} lengths"
         suffix = f", {decoding.iterations} iteration{'s' * (decoding.iterations > 1)}"
-    first, second = (Score(name=name + (f" {way}" if way else "") + suffix, value=score.score,
-                           note=f"{len(pairs):,} held-out pairs, {how}; {score.signature}")
-                     for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references))))
-    return first, second
+    return [Score(name=name + (f" {way}" if way else "") + suffix, value=score.score,
+                  note=f"{len(pairs):,} held-out pairs, {how}; {score.signature}")
+            for name, score in (("BLEU", bleu(written, references)), ("chrF", chrf(written, references)))]
 
 
 def list_decodings(recipe: Recipe) -> tuple[Decoding, ...]:
@@ -238,27 +221,6 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
     recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
     writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options()
     return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationRequest:
-    """What a person wants to know."""
-
-    run: Path
-    files: tuple[str, ...] = ()
-    """None: the run's own held-out text."""
-    baselines: bool = False
-    beams: int | None = None
-    limit: int | None = None
-    dtype: str = "auto"
-    stride: int | None = None
-    """Rows that overlap, each this number of tokens after the last."""
-    rows: int | None = None
-    """Rows in one forward pass."""
-    memory: int | None = None
-    """Tokens that a model with a memory remembers; None: as many as in training."""
-    base: str | None = None
-    """Of an adapter, instead of the one that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,17 +246,24 @@ class Evaluation:
                 "tokens_per_second": round(self.tokens_per_second, 1)}
 
 
-def evaluate_again(question: EvaluationRequest) -> Evaluation:
-    """Measure. Raises `InputError` for a folder that is no run, and for files that cannot be read."""
-    opened = open_model(question.run, dtype="float32", base=question.base)
-    recipe, model = override_recipe(opened.own_recipe, question), opened.model
-    if question.memory is not None:
-        model = rebuild_model(model, set_memory_length(model.config, question.memory))
+def evaluate_again(run: Path, files: tuple[str, ...] = (), *, changes: Mapping[str, Any] | None = None,
+                   dtype: str = "auto", memory: int | None = None, base: str | None = None) -> Evaluation:
+    """Measure on files, or on the run's own held-out text.
+
+    `changes`: what is otherwise in the recipe's section `evaluation`, None for what is not; with `baselines` simpler
+    methods are measured too. `memory`: tokens that a model with a memory remembers; None: as many as in training.
+    `base`: of an adapter, instead of the one that it names.
+    Raises `InputError` for a folder that is no run, and for files that cannot be read.
+    """
+    opened = open_model(run, dtype="float32", base=base)
+    changes = {name: value for name, value in (changes or {}).items() if value is not None}
+    recipe, model = override_evaluation(opened.own_recipe, changes), opened.model
+    if memory is not None:
+        model = rebuild_model(model, set_memory_length(model.config, memory))
         recipe = recipe.model_copy(update={"blueprint": model.config})
-    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(question.dtype)))
-    folder = RunFolder(run_folder_of(question.run))
-    with open_evaluation_data(recipe, question.files, opened.tokenizer, folder) as (store, items), torch.no_grad():
-        compared = question.baselines and folder.train_store.is_dir()
+    found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(dtype)))
+    folder = RunFolder(run_folder_of(run))
+    with open_evaluation_data(recipe, files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
         begin = time.perf_counter()
@@ -303,20 +272,17 @@ def evaluate_again(question: EvaluationRequest) -> Evaluation:
         return Evaluation(
             held_out=held_out, seconds=seconds,
             baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
-            if compared else (),
+            if "baselines" in changes and folder.train_store.is_dir() else (),
             scores=others + translation_scores(found, pairs))
 
 
-def override_recipe(recipe: Recipe, question: EvaluationRequest) -> Recipe:
-    """Return the recipe with what the person wants otherwise."""
-    wanted = {"beams": question.beams, "limit": question.limit, "baselines": KINDS if question.baselines else None}
-    wanted |= {"stride": question.stride, "batch": question.rows}
-    if question.stride is not None and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
-                                               for one in list_single_objectives(recipe.objective)):
+def override_evaluation(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Return the recipe with another section `evaluation`. Raises `InputError` for rows that cannot overlap."""
+    if "stride" in changes and not all(isinstance(one, Causal) and isinstance(one.rows, ShuffledRows)
+                                       for one in list_single_objectives(recipe.objective)):
         raise InputError("rows overlap only where the next token is learned in shuffled rows", where="--stride",
                          remedy="leave it out; a model with a memory takes --memory")
-    changed = {name: value for name, value in wanted.items() if value is not None}
-    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changed)})
+    return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changes)})
 
 
 def read_dtype(asked: str) -> AutocastDtype:

@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.adaptation.starting_weights import initialize_from
 from saucier.adaptation.surgery.operations import NewTokens
 from saucier.adaptation.tuning import RATES
-from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.errors import InputError
 from saucier.families.bart import with_source_encoder
 from saucier.families.encoder_decoder import joined
@@ -100,8 +100,8 @@ def language_model_config(folder: Path) -> c.Transformer:
     if layout is None:
         raise InputError("this model gives no tokens, so it cannot go on with text", where=where,
                          remedy="give a model with a language head")
-    spelled = layout.choose_layout(layout, document)
-    return published_tree(spelled, document, class_of(layout, document, "language", where), where)
+    return published_tree(layout.choose_layout(layout, document), document,
+                          class_of(layout, document, "language", where), where)
 
 
 def ready_tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -119,13 +119,19 @@ def tokenizer_settings(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def choose_objective_and_data(model: c.Transformer, tokenizer: Tokenizer, start: Path) -> tuple[dict[str, Any],
                                                                                                 dict[str, Any]]:
-    """Choose what is learned, and of which data. Raises `InputError` where the tokenizer has no token for it."""
+    """Choose what is learned, and of which data; with the settings that the model's own run has for it, if it has one.
+
+    Raises `InputError` where the tokenizer has no token for it.
+    """
     if tokenizer.has_own_target:
         return PAIRS, {"kind": "pairs"}
     hides = tokenizer.mask_id is not None or tokenizer.sentinel_ids
-    if model.encoder is not None and model.decoder is not None and not hides and frames_with_language(tokenizer):
-        return keep_learned_settings(PAIRS, start), {"kind": "pairs", "languages": {}}
-    return keep_learned_settings(choose_objective(model, tokenizer), start), {"kind": "text"}
+    translates = model.encoder is not None and model.decoder is not None and not hides \
+        and frames_with_language(tokenizer)
+    chosen = PAIRS if translates else choose_objective(model, tokenizer)
+    own = read_learned_objective(start)
+    return own if own is not None and own["kind"] == chosen["kind"] else chosen, \
+        {"kind": "pairs", "languages": {}} if translates else {"kind": "text"}
 
 
 def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -140,12 +146,6 @@ def choose_objective(model: c.Transformer, tokenizer: Tokenizer) -> dict[str, An
     if isinstance(model.head, c.ReplacedTokenHead):
         return {"kind": "replaced"}
     return {"kind": "masked" if model.decoder is None else "denoising"}
-
-
-def keep_learned_settings(chosen: dict[str, Any], start: Path) -> dict[str, Any]:
-    """Return the objective with the settings that the model's own run has for it, where it is in a run."""
-    own = read_learned_objective(start)
-    return own if own is not None and own["kind"] == chosen["kind"] else chosen
 
 
 def read_learned_objective(start: Path) -> dict[str, Any] | None:
@@ -178,20 +178,18 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
                       overrides: Iterable[str] = ()) -> Recipe:
     """Return the recipe for learning from pairs with an encoder-decoder whose sides begin with two models' weights.
 
-    A side without a model has the shape of the other one, and random weights; `warm_start.encoder=null` makes a side's
-    weights random where a model gives the shape. Raises `InputError` for models that do not fit together.
+    One of both is given. A side without a model has the shape of the other one, and random weights;
+    `warm_start.encoder=null` makes a side's weights random where a model gives the shape.
+    Raises `InputError` for models that do not fit together.
     """
     given = [one for one in (encoder, decoder) if one is not None]
-    if not given:
-        raise InputError("neither side has a model to begin with", where="command line",
-                         remedy="give --encoder or --decoder, or both")
     folders = [resolve_folder(one) for one in given]
     trees = [find_subject(str(find_model_folder(folder))).model for folder in folders]
     tokenizer = load_start_tokenizers(folders, shared=shared)
     model = joined(trees[0], trees[-1], shared=shared)
-    warm = {"tokenizer": absolute_or_hub_id(given[0]), "encoder": absolute_or_hub_id(encoder),
-            "decoder": absolute_or_hub_id(decoder),
-            "target_tokenizer": absolute_or_hub_id(given[-1]) if tokenizer.has_own_target else None}
+    warm = {"tokenizer": locate_model(given[0]), "encoder": encoder and locate_model(encoder),
+            "decoder": decoder and locate_model(decoder),
+            "target_tokenizer": locate_model(given[-1]) if tokenizer.has_own_target else None}
     values: dict[str, Any] = {
         "name": "warm-start", "about": f"Begins with {' and '.join(one.name for one in given)}",
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
@@ -200,11 +198,6 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return build_recipe(source)
-
-
-def absolute_or_hub_id(folder: Path | None) -> str | None:
-    """Return a path that means the same from everywhere, or a hub id as it is."""
-    return None if folder is None else str(folder.absolute() if folder.exists() else folder)
 
 
 def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:
@@ -240,13 +233,12 @@ def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
 
 def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:
     """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
-    other = load(start, dtype="float32", device="cpu")
     known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
                      for one in (load_tokenizer(start), tokenizer))
     pieces = spell_new_tokens(known, wanted)
-    found = initialize_from(model, other, NewTokens(first=known.next_id, pieces=pieces) if pieces else None)
-    origin = Origin.of(start, model, (*found.new, *found.wider))
-    model.provenance = replace(model.provenance, origin=origin)
+    found = initialize_from(model, load(start, dtype="float32", device="cpu"),
+                            NewTokens(first=known.next_id, pieces=pieces) if pieces else None)
+    model.provenance = replace(model.provenance, origin=Origin.of(start, model, (*found.new, *found.wider)))
     for what, names in (("begins anew", found.new), ("is left behind", found.left)):
         if names:
             console.say(f"{', '.join(names[:3])}{', ...' if len(names) > 3 else ''} {what}")
@@ -257,8 +249,8 @@ def load_start_modules(modules: Mapping[str, nn.Module], start: Path, recipe: Re
     """Give the objective's own modules, such as a generator, the weights of the run to start from, and say which not.
     """
     folder = find_model_folder(start)
-    same = read_learned_objective(start) == recipe.objective.model_dump(mode="json")
-    fits = same and load_tokenizer(start).vocab_size == tokenizer.vocab_size
+    fits = read_learned_objective(start) == recipe.objective.model_dump(mode="json") \
+        and load_tokenizer(start).vocab_size == tokenizer.vocab_size
     for name, module in modules.items():
         weights = (folder / f"{name}.safetensors", folder / name / "model.safetensors")
         if fits and any(path.is_file() for path in weights):

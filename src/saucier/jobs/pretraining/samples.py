@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice, zip_longest
 from pathlib import Path
 
@@ -51,27 +51,30 @@ LONGEST_TOKEN = 20
 
 
 def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
-    """Let the model show what it has learned."""
+    """Let the model show what it has learned. Called without gradients."""
     wanted = found.own_recipe.sampling.samples
+    sample: Callable[[OpenModel, Document, int], Sample]
     match found.objectives[0].config:
         case Causal():
-            return tuple(sample_continuations(found, sample_prompts(found, data)))
-        case Bidirectional():
-            return tuple(sample_next_tokens(found, spread_documents(data, wanted)))
+            return tuple(sample_continuations(found, data))
         case SequenceToSequence() | ConditionalMasked():
             groups = group_by_direction(held_out_pairs(data), wanted).values()  # pairs of each in turns
             turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
             return tuple(sample_translations(found, list(islice(turns, wanted))))
-        case Permutation():
-            return tuple(sample_permuted_tokens(found, spread_documents(data, wanted)))
         case TranslationMasked() | MaskedSides():
-            return tuple(sample_masked_pairs(found, list(islice(held_out_pairs(data), wanted))))
+            pairs = enumerate(islice(held_out_pairs(data), wanted))
+            return tuple(sample_masked_pair(found, pair, number) for number, pair in pairs)
+        case Bidirectional():
+            sample = sample_next_tokens
+        case Permutation():
+            sample = sample_permuted_tokens
         case Replaced(learns=EveryToken() | ChosenTokens()):
-            return tuple(sample_replaced_tokens(found, spread_documents(data, wanted)))
+            sample = sample_replaced_tokens
         case Masked() | Replaced() if not found.is_encoder_decoder:
-            return tuple(sample_masked_tokens(found, spread_documents(data, wanted)))
+            sample = sample_masked_tokens
         case _:
-            return tuple(sample_denoised_texts(found, spread_documents(data, wanted)))
+            sample = sample_denoised_text
+    return tuple(sample(found, document, number) for number, document in enumerate(spread_documents(data, wanted)))
 
 
 def held_out_pairs(data: PreparedData) -> Iterator[Pair]:
@@ -93,20 +96,12 @@ def spread_documents(data: PreparedData, count: int) -> list[Document]:
     return list(islice(whole, every // 2, None, every))[:count]
 
 
-def sample_prompts(found: OpenModel, data: PreparedData) -> list[tuple[str, str]]:
-    """Return (prompt, where it comes from)."""
-    sampling = found.own_recipe.sampling
-    if sampling.prompts:
-        return [(prompt, "the recipe") for prompt in sampling.prompts]
-    documents = spread_documents(data, sampling.samples)
-    tokenizer, wanted = found.tokenizer, sampling.prompt_tokens
-    return [(tokenizer.decode(encode_first_tokens(document.text, tokenizer, wanted)), Path(document.source).name)
-            for document in documents]
-
-
-def sample_continuations(found: OpenModel, prompts: list[tuple[str, str]]) -> Iterator[Sample]:
-    """Write on from each prompt."""
+def sample_continuations(found: OpenModel, data: PreparedData) -> Iterator[Sample]:
+    """Write on from each prompt of the recipe, or else from the beginnings of held-out texts."""
     writer, sampling = Writer(found, found.own_recipe.training.length), found.own_recipe.sampling
+    prompts = [(prompt, "the recipe") for prompt in sampling.prompts] or [
+        (found.tokenizer.decode(encode_first_tokens(document.text, found.tokenizer, sampling.prompt_tokens)),
+         Path(document.source).name) for document in spread_documents(data, sampling.samples)]
     for number, (prompt, source) in enumerate(prompts):
         decoding = choose_decoding(temperature=sampling.temperature, top_k=sampling.top_k, top_p=sampling.top_p,
                                    seed=sampling.seed + number)
@@ -126,46 +121,37 @@ def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]
                      source=f"{pair.way}, {where}" if pair.way else where)
 
 
-def frame_texts(found: OpenModel, documents: list[Document], more: int = 0) -> Iterator[tuple[int, str, list[int]]]:
-    """Yield the number, the file and the first ids of texts, inside [CLS] and [SEP] where there are such tokens."""
+def frame_text(found: OpenModel, document: Document, more: int = 0) -> list[int]:
+    """Return the first ids of a text, inside [CLS] and [SEP] where there are such tokens."""
     tokenizer, length = found.tokenizer, found.own_recipe.training.length - 2 + more
     begin, end = ([] if number is None else [number] for number in (tokenizer.cls_id, tokenizer.sep_id))
-    for number, document in enumerate(documents):
-        ids = encode_first_tokens(document.text, tokenizer, length)
-        yield number, Path(document.source).name, [*begin, *ids, *end]
+    return [*begin, *encode_first_tokens(document.text, tokenizer, length), *end]
 
 
-def sample_masked_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
-    """Hide words of held-out texts as in training, and let the model fill them in."""
-    for number, source, ids in frame_texts(found, documents):
-        batch = corrupt_text(found, ids, number)
-        batch.pop("draws", None)
-        yield fill_masked_row(found, batch, source)
+def sample_masked_tokens(found: OpenModel, document: Document, number: int) -> Sample:
+    """Hide words of a held-out text as in training, and let the model fill them in."""
+    batch = corrupt_text(found, frame_text(found, document), number)
+    batch.pop("draws", None)
+    return fill_masked_row(found, batch, document.source)
 
 
-def sample_next_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
-    """Let the model tell each token of held-out texts from those before it; the first ones it is given."""
-    tokenizer = found.tokenizer
-    for document in documents:
-        ids = encode_first_tokens(document.text, tokenizer, found.own_recipe.training.length)
-        with torch.no_grad():
-            best = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
-        written = [[ids[0], *best[:-1].tolist()], ids]
-        text, true = (tokenizer.decode(one, skip_special_tokens=False) for one in written)
-        yield Sample(prompt=tokenizer.decode(ids[:1], skip_special_tokens=False), text=text,
-                     source=Path(document.source).name, reference=true)
+def sample_next_tokens(found: OpenModel, document: Document, number: int) -> Sample:
+    """Let the model tell each token of a held-out text from those before it; the first one it is given."""
+    ids = encode_first_tokens(document.text, found.tokenizer, found.own_recipe.training.length)
+    best = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
+    prompt, text, true = (found.tokenizer.decode(one, skip_special_tokens=False)
+                          for one in (ids[:1], [ids[0], *best[:-1].tolist()], ids))
+    return Sample(prompt=prompt, text=text, source=Path(document.source).name, reference=true)
 
 
-def sample_masked_pairs(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]:
-    """Hide words of held-out pairs as in training, and let the model fill them in; where sides are apart, the source's.
-    """
-    tokenizer = found.tokenizer
-    for number, pair in enumerate(pairs):
-        source, target = (np.array([tokenizer.encode(text)], dtype=np.int64) for text in (pair.source, pair.target))
-        here = np.array([number])
-        rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
-        batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
-        yield fill_masked_row(found, move_batch(batch, found.device), pair.where)
+def sample_masked_pair(found: OpenModel, pair: Pair, number: int) -> Sample:
+    """Hide words of a held-out pair (where sides are apart, its source's) as in training; the model fills them in."""
+    sides = (found.tokenizer.encode(text) for text in (pair.source, pair.target))
+    source, target = (np.array([ids], dtype=np.int64) for ids in sides)
+    here = np.array([number])
+    rows = PairRows(source, target, np.array([source.shape[1]]), np.array([target.shape[1]]), here, here)
+    batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
+    return fill_masked_row(found, move_batch(batch, found.device), pair.where)
 
 
 def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
@@ -173,45 +159,39 @@ def fill_masked_row(found: OpenModel, batch: Batch, source: str) -> Sample:
     labels, tokenizer = batch.pop("labels")[0], found.tokenizer
     objective = found.objectives[0].objective
     auxiliary = objective.auxiliary if isinstance(objective, Prediction) else ()
-    with torch.no_grad():
-        logits = found.model(**select_model_inputs(batch, auxiliary)).logits
+    logits = found.model(**select_model_inputs(batch, auxiliary)).logits
     count = int(batch["attention_mask"][0].sum()) if "attention_mask" in batch else batch["input_ids"].shape[1]
-    given, labels, best = (one[:count]
-                           for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
+    given, labels, best = (one[:count] for one in (batch["input_ids"][0], labels, logits[0].argmax(-1)))
     true, written = (torch.where(labels >= 0, one, given).tolist() for one in (labels, best))
     return Sample(prompt=tokenizer.decode(given.tolist(), skip_special_tokens=False), text=tokenizer.decode(written),
                   source=Path(source).name, reference=tokenizer.decode(true))
 
 
-def sample_replaced_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
-    """Let the generator replace words of held-out texts, and the model flag what it takes for replaced."""
-    tokenizer, objective = found.tokenizer, found.objectives[0].objective
+def sample_replaced_tokens(found: OpenModel, document: Document, number: int) -> Sample:
+    """Let the generator replace words of a held-out text, and the model flag what it takes for replaced."""
+    objective, ids = found.objectives[0].objective, frame_text(found, document)
     assert isinstance(objective, ReplacedTokens), "as the config says"
-    for number, source, ids in frame_texts(found, documents):
-        with torch.no_grad():
-            filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
-            flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
-        yield Sample(prompt=decode_with_marks(tokenizer, filled.ids[0].tolist(), filled.replaced[0].tolist()),
-                     text=decode_with_marks(tokenizer, filled.ids[0].tolist(), flags.tolist()), source=source,
-                     reference=tokenizer.decode(ids))
+    filled, _ = objective.fill(found.model, corrupt_text(found, ids, number))
+    flags = found.model(input_ids=filled.ids, **filled.inputs).logits[0] > 0
+    prompt, text = (decode_with_marks(found.tokenizer, filled.ids[0].tolist(), marks.tolist())
+                    for marks in (filled.replaced[0], flags))
+    return Sample(prompt=prompt, text=text, source=Path(document.source).name, reference=found.tokenizer.decode(ids))
 
 
-def sample_permuted_tokens(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
+def sample_permuted_tokens(found: OpenModel, document: Document, number: int) -> Sample:
     """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
     tokenizer = found.tokenizer
-    for number, source, ids in frame_texts(found, documents, found.objectives[0].corruption.overlap):
-        with torch.no_grad():
-            batch = corrupt_text(found, ids, number)
-            batch = read_memory(found.model, batch) if "earlier" in batch else batch
-            labels = batch.pop("labels")[0]
-            best = found.model(**batch).logits[0].argmax(-1)
-        here, known = batch["input_ids"][0].clone(), labels >= 0
-        places = batch["target_mapping"][0, known].argmax(-1)
-        true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
-        here[places] = best[known]
-        yield Sample(prompt=decode_with_marks(tokenizer, true, marks, "[...]"),
-                     text=decode_with_marks(tokenizer, here.tolist(), marks), source=source,
-                     reference=decode_with_marks(tokenizer, true, marks))
+    batch = corrupt_text(found, frame_text(found, document, found.objectives[0].corruption.overlap), number)
+    batch = read_memory(found.model, batch) if "earlier" in batch else batch
+    labels = batch.pop("labels")[0]
+    best = found.model(**batch).logits[0].argmax(-1)
+    here, known = batch["input_ids"][0].clone(), labels >= 0
+    places = batch["target_mapping"][0, known].argmax(-1)
+    true, marks = here.tolist(), torch.zeros_like(here, dtype=torch.bool).index_fill(0, places, True).tolist()
+    here[places] = best[known]
+    return Sample(prompt=decode_with_marks(tokenizer, true, marks, "[...]"),
+                  text=decode_with_marks(tokenizer, here.tolist(), marks), source=Path(document.source).name,
+                  reference=decode_with_marks(tokenizer, true, marks))
 
 
 def decode_with_marks(tokenizer: Tokenizer, ids: list[int], marks: list[bool], instead: str | None = None) -> str:
@@ -221,27 +201,25 @@ def decode_with_marks(tokenizer: Tokenizer, ids: list[int], marks: list[bool], i
     return " ".join((instead or f"[{text}]") if is_marked else text for is_marked, text in texts if text)
 
 
-def sample_denoised_texts(found: OpenModel, documents: list[Document]) -> Iterator[Sample]:
-    """Damage held-out texts as in training, and let the model write what it has learned to write of them."""
-    tokenizer, ids = found.tokenizer, TokenIds.of(found.tokenizer)
-    length = found.objectives[0].corruption.row_length(found.own_recipe.training.length)
-    for number, document in enumerate(documents):
-        (tokens, starts), = encode_sentences([document.text[: LONGEST_TOKEN * length]], tokenizer)
-        tokens, starts = tokens[:length], [start for start in starts if start < length]
-        batch = corrupt_text(found, tokens, number, starts)
-        whole = batch.get("decoder_input_ids") is not None
-        labels, given = batch["labels"][0], batch["input_ids"]
-        learned = (labels >= 0).nonzero()[:, 0]
-        given = given if whole else given[:, :int(learned[0]) + 1]  # source and target may be in one row
-        given_before = 0 if whole else given.shape[1]
-        room = found.own_recipe.training.length - max(1, given_before)
-        most = min(found.own_recipe.sampling.tokens, 2 * len(learned), room)
-        start = {} if given_before else {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}
-        written = generate(found.model, given, max_new_tokens=max(1, most),
-                           **ids.generation_options | start)[0, given_before:]
-        yield Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
-                     text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
-                     reference=decode_spans(tokenizer, labels[learned].tolist()))
+def sample_denoised_text(found: OpenModel, document: Document, number: int) -> Sample:
+    """Damage a held-out text as in training, and let the model write what it has learned to write of it."""
+    tokenizer, ids, recipe = found.tokenizer, TokenIds.of(found.tokenizer), found.own_recipe
+    length = found.objectives[0].corruption.row_length(recipe.training.length)
+    (tokens, starts), = encode_sentences([document.text[: LONGEST_TOKEN * length]], tokenizer)
+    batch = corrupt_text(found, tokens[:length], number, [start for start in starts if start < length])
+    labels, given = batch["labels"][0], batch["input_ids"]
+    learned = (labels >= 0).nonzero()[:, 0]
+    if batch.get("decoder_input_ids") is not None:
+        start, given_before = {"decoder_start_token_id": int(batch["decoder_input_ids"][0, 0])}, 0
+    else:  # source and target are in one row
+        given = given[:, :int(learned[0]) + 1]
+        start, given_before = {}, given.shape[1]
+    most = min(recipe.sampling.tokens, 2 * len(learned), recipe.training.length - max(1, given_before))
+    written = generate(found.model, given, max_new_tokens=max(1, most),
+                       **ids.generation_options | start)[0, given_before:]
+    return Sample(prompt=tokenizer.decode(given[0].tolist(), skip_special_tokens=False),
+                  text=decode_spans(tokenizer, written.tolist()), source=Path(document.source).name,
+                  reference=decode_spans(tokenizer, labels[learned].tolist()))
 
 
 def encode_first_tokens(text: str, tokenizer: Tokenizer, count: int) -> list[int]:
@@ -257,8 +235,8 @@ def corrupt_text(found: OpenModel, ids: list[int], number: int, sentences: Seque
     languages = list_languages(found.own_recipe.data)
     if languages and found.objectives[0].config.needs_language_ids(found.model.config):
         rows = set_language(rows, number % len(languages))
-    batch = found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP)
-    return move_batch(batch, found.device)
+    return move_batch(found.objectives[0].corruption(rows, seed=found.own_recipe.sampling.seed, step=STEP),
+                      found.device)
 
 
 def decode_spans(tokenizer: Tokenizer, ids: list[int]) -> str:

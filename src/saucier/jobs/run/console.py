@@ -20,10 +20,7 @@ PIPE_WIDTH = 160
 
 def print_table(what: RenderableType) -> None:
     """Print something for a person."""
-    screen = Screen(highlight=False)
-    if not screen.is_terminal:
-        screen = Screen(highlight=False, width=PIPE_WIDTH)
-    screen.print(what, soft_wrap=False)
+    standard_output(PIPE_WIDTH).print(what, soft_wrap=False)
 
 
 def print_json(value: Any) -> None:
@@ -36,10 +33,10 @@ STAGE_WIDTH = 12
 """Columns of the stage's name; everything else is to the right of it."""
 
 
-def standard_output() -> Screen:
-    """Return standard output; in a pipe lines are never folded."""
+def standard_output(pipe_width: int = 10_000) -> Screen:
+    """Return standard output; in a pipe it is so wide that lines are not folded."""
     screen = Screen(highlight=False, soft_wrap=False)
-    return screen if screen.is_terminal else Screen(highlight=False, width=10_000)
+    return screen if screen.is_terminal else Screen(highlight=False, width=pipe_width)
 
 
 @dataclass(slots=True)
@@ -63,14 +60,15 @@ class Console:
             self.waiting = ""
             self.on_stage_end(name, time.perf_counter() - begin)
 
-    def say(self, text: str, style: str = "") -> None:
-        """Print a line; the first of a stage carries its name."""
-        name, self.waiting = self.waiting, ""
-        self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(text, style=style))
+    def say(self, *lines: str, style: str = "") -> None:
+        """Print lines; the first of a stage carries its name."""
+        for text in lines:
+            name, self.waiting = self.waiting, ""
+            self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(text, style=style))
 
-    def note(self, text: str) -> None:
-        """Print a line that matters less."""
-        self.say(text, style="dim")
+    def note(self, *lines: str) -> None:
+        """Print lines that matter less."""
+        self.say(*lines, style="dim")
 
     def quote(self, text: str) -> None:
         """Print a text that a model wrote, line by line, with a bar before it."""

@@ -19,13 +19,13 @@ import yaml
 from saucier.errors import InputError
 from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.passport import Passport, start_passport, utc_now
+from saucier.jobs.run.passport import Passport, utc_now
 from saucier.lens.subject import DESCRIPTIVE
 from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.training.hyperparameters import Training
 from saucier.training.processes import Processes
 from saucier.training.progress import Reporter, choose_screen
@@ -110,8 +110,8 @@ def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunStat
 
 def write_settings(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> None:
     """Write the settings of a job into its folder."""
-    values = yaml.safe_dump(wanted.as_dict(), sort_keys=False, allow_unicode=True, width=120)
-    write_text(path / kind.settings, kind.header + values)
+    write_text(path / kind.settings, kind.header + yaml.safe_dump(wanted.as_dict(), sort_keys=False,
+                                                                  allow_unicode=True, width=120))
 
 
 def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("runs")) -> Path:
@@ -157,11 +157,6 @@ def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, RunState]:
 COPY_NAME = "input"
 
 
-def is_standard_input(name: str) -> bool:
-    """Whether a name among the data means standard input: `-`, or `-.jsonl` and the like."""
-    return name == "-" or name.startswith("-.")
-
-
 def copy_path(name: str, out: Path) -> Path:
     """Return where a run keeps its copy."""
     return out.absolute() / (COPY_NAME + (name[1:] or ".txt"))
@@ -196,6 +191,10 @@ class Job:
     processes: Processes
     passport: Passport
 
+    def __post_init__(self) -> None:
+        """Let the passport hear how long each stage took."""
+        self.console.on_stage_end = self.record_seconds
+
     def note(self, **found: Any) -> None:
         """Put something into the passport, in memory."""
         self.passport = self.passport.model_copy(update=found)
@@ -215,11 +214,3 @@ class Job:
         """Return what shows the training: the first process's screen, and in silence only a bar on a terminal."""
         shown = self.processes.first and (sys.stderr.isatty() or not self.console.silent)
         return [choose_screen(training.steps, training.log_every)] if shown else []
-
-
-def start_job(path: Path, kind: JobKind[Any], console: Console, processes: Processes, *, name: str,
-              seeds: dict[str, int], start: Path | None) -> Job:
-    """Begin a job, or go on with the one in the folder: its passport counts another part."""
-    job = Job(path, kind, console, processes, start_passport(path, name, seeds, start))
-    console.on_stage_end = job.record_seconds
-    return job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 import saucier
+from saucier.checkpoints.hub import locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, write_text
@@ -22,7 +23,6 @@ from saucier.opened import PASSPORT_FILE
 from saucier.plain import first_difference
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
-BLOCK = 1 << 20
 
 
 class Code(Config):
@@ -92,12 +92,7 @@ def start_passport(folder: Path, name: str, seeds: dict[str, int], start: Path |
         found = read_passport(folder)
         return found.model_copy(update={"parts": found.parts + 1})
     return Passport(recipe=name, code=code_version(), environment=describe_environment(), seeds=seeds,
-                    start=None if start is None else start_origin(start), begun=utc_now())
-
-
-def start_origin(start: Path) -> str:
-    """Say which model a run begins with, from everywhere alike: a folder by its whole path, a hub id as it is."""
-    return str(start.absolute() if start.exists() else start)
+                    start=None if start is None else locate_model(start), begun=utc_now())
 
 
 def read_passport(folder: Path) -> Passport:
@@ -135,17 +130,9 @@ def describe_environment() -> dict[str, str]:
 
     from saucier.machine import count_cores, processor_name
 
-    found = {"python": platform.python_version(), "system": platform.system(), "processor": processor_name(),
-             "cores": str(count_cores()), "threads": str(torch.get_num_threads())}
-    return found | {name: library_version(name) for name in LIBRARIES}
-
-
-def library_version(library: str) -> str:
-    """Return the installed version of a library."""
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return "unknown"
+    return {"python": platform.python_version(), "system": platform.system(), "processor": processor_name(),
+            "cores": str(count_cores()), "threads": str(torch.get_num_threads()),
+            **{name: metadata.version(name) for name in LIBRARIES}}
 
 
 def file_digest(path: Path) -> str:
@@ -184,21 +171,10 @@ class RerunComparison:
             yield f"{name:<8} {old:{form}} and {new:{form}}: {'equal' if old == new else 'different'}"
 
 
-class Digest:
-    """The SHA-256 of texts that stream by; filled while the iterator is read."""
-
-    def __init__(self) -> None:
-        """Nothing was read yet."""
-        self.sum = hashlib.sha256()
-
-    def over(self, items: Iterable[Any], *fields: str) -> Iterator[Any]:
-        """Pass items on, adding their fields."""
-        for item in items:
-            for name in fields:
-                text = str(getattr(item, name)).encode()
-                self.sum.update(len(text).to_bytes(8, "little") + text)
-            yield item
-
-    def text(self) -> str:
-        """Return the digest as it is in a passport."""
-        return self.sum.hexdigest()
+def add_to_digest(update: Callable[[bytes], object], items: Iterable[Any], *fields: str) -> Iterator[Any]:
+    """Pass items on as they stream by, giving their fields to `update` of a digest."""
+    for item in items:
+        for name in fields:
+            text = str(getattr(item, name)).encode()
+            update(len(text).to_bytes(8, "little") + text)
+        yield item

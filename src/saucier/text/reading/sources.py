@@ -60,7 +60,7 @@ def find_sources(patterns: Sequence[str]) -> list[SourceFile]:
 
 def make_absolute(name: str) -> str:
     """Return a path that means the same from everywhere; `-` is standard input."""
-    return name if name == "-" or name.startswith("-.") else str(Path(name).absolute())
+    return name if is_standard_input(name) else str(Path(name).absolute())
 
 
 def _expand(pattern: str) -> list[str]:
@@ -73,14 +73,15 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _make_source(name: str) -> SourceFile:
-    suffixes = [suffix.lower() for suffix in Path("stdin" + name[1:] if _is_stdin(name) else name).suffixes]
+    suffixes = [suffix.lower() for suffix in Path("stdin" + name[1:] if is_standard_input(name) else name).suffixes]
     compression = COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
-    path = _spooled_input() if _is_stdin(name) else Path(name)
+    path = _spooled_input() if is_standard_input(name) else Path(name)
     _check_file(path, name)
     return SourceFile(name, path, FORMATS.get(suffixes[-1], "txt") if suffixes else "txt", compression)
 
 
-def _is_stdin(name: str) -> bool:
+def is_standard_input(name: str) -> bool:
+    """Whether a name among the data means standard input: `-`, or `-.jsonl` and the like."""
     return name == "-" or name.startswith("-.")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.comparison.experiment import Classification, ComparisonWords, Experiment, HeldOutLoss, read_experiment
+from saucier.jobs.comparison.experiment import Classification, Experiment, HeldOutLoss, read_experiment
 from saucier.jobs.comparison.preparation import (
     QUIET,
     overrides,
@@ -23,7 +23,7 @@ STUDIES = sorted(FOLDER.glob("*.yaml"))
 
 def study(path: Path) -> Experiment:
     """A study as the command line opens it, with texts for its judge."""
-    return read_experiment(ComparisonWords((str(path),)), {"judge": HeldOutLoss()})
+    return read_experiment([str(path)], {"judge": HeldOutLoss()})
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -45,14 +45,14 @@ def test_a_study_says_how_and_the_command_line_says_on_which_texts(tmp_path: Pat
     file.write_text("budget: {kind: tokens, amount: 1000}\njudge: {kind: classify, epochs: 7, limit: 9}\n"
                     "arms: [{name: one, recipe: gpt-nano}]\n", encoding="utf-8")
     given = Classification(train="a.tsv", dev="b.tsv")
-    found = read_experiment(ComparisonWords((str(file),)), {"judge": given})
+    found = read_experiment([str(file)], {"judge": given})
     assert found.judge == Classification(train="a.tsv", dev="b.tsv", epochs=7, limit=9)
-    assert read_experiment(ComparisonWords((str(file),)), {"judge": HeldOutLoss()}).judge == HeldOutLoss()
+    assert read_experiment([str(file)], {"judge": HeldOutLoss()}).judge == HeldOutLoss()
 
 
 def test_a_study_with_a_judge_asks_for_its_texts() -> None:
     with pytest.raises(InputError, match=r"judge-floor.yaml:\d+: judge.train: is missing"):
-        read_experiment(ComparisonWords((str(FOLDER / "judge-floor.yaml"),)), {})
+        read_experiment([str(FOLDER / "judge-floor.yaml")], {})
 
 
 def test_the_repeats_are_what_their_names_say() -> None:

@@ -10,7 +10,7 @@ from saucier import config as c
 from saucier.families.unpublished import elmo
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.model import build
 from saucier.text.config import Words
 from saucier.text.tokenizer.training import train_tokenizer
@@ -39,8 +39,8 @@ def test_words_of_no_vocabulary_are_tagged_by_their_characters(tmp_path: Path) -
     network = c.CharacterNetwork(width=8, filters=((1, 8), (3, 24)), highways=1, longest=14)
     build(elmo(dim=32, cells=24, vocab=tokenizer.vocab_size, characters=network), seed=1).save(tmp_path / "elmo")
     tokenizer.save(tmp_path / "elmo")
-    files = DataFiles((str(column_file(tmp_path / "train.tsv", train)),),
-                      (str(column_file(tmp_path / "dev.tsv", dev)),))
+    files = {"train": [str(column_file(tmp_path / "train.tsv", train))],
+             "held_out": [str(column_file(tmp_path / "dev.tsv", dev))]}
     words = ("training.epochs=6", "training.batch=8", "training.optimizer.learning_rate=0.01",
              "training.dtype=float32")
     settings = read_finetuning_words("tagging", words, str(tmp_path / "elmo"), files)[0]

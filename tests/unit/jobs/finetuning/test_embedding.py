@@ -16,7 +16,7 @@ from tests.unit.jobs.finetuning.test_finetune import scores
 import saucier
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.objectives.labels import Contrastive, Cosine, InBatchNegatives, Triplets
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import Embedding
@@ -97,7 +97,8 @@ def test_what_belongs_together_is_learned(learns: str, metric: str, least: float
     train, dev = table("train.tsv", header, rows(320, 1, columns)), table("dev.tsv", header, rows(60, 2, columns))
     words = [f"task.learns.kind={learns}", "training.epochs=12", "training.optimizer.learning_rate=0.002",
              "training.dtype=float32"]
-    wanted = read_finetuning_words("embedding", words, str(tiny_bert), DataFiles((str(train),), (str(dev),)))[0]
+    wanted = read_finetuning_words("embedding", words, str(tiny_bert),
+                                   {"train": [str(train)], "held_out": [str(dev)]})[0]
     folder = finetune(wanted, tmp_path / "run", quiet=True)
     assert scores(folder)[metric] > least
     assert (folder.model / "modules.json").is_file()
@@ -120,7 +121,7 @@ def test_triplets_and_pairs_are_ranked(tiny_bert: Path, table: Table, tmp_path: 
     train, dev = table("train.tsv", header, rows(64, 1, columns)), table("dev.tsv", header, rows(20, 2, columns))
     for learns in ("triplet", "in_batch"):
         wanted = read_finetuning_words("embedding", [f"task.learns.kind={learns}", "training.epochs=1"], str(tiny_bert),
-                                       DataFiles((str(train),), (str(dev),)))[0]
+                                       {"train": [str(train)], "held_out": [str(dev)]})[0]
         folder = finetune(wanted, tmp_path / learns, quiet=True)
         lines = [json.loads(line) for line in folder.predictions("held-out").read_text().splitlines()]
         assert scores(folder)["MRR"] == pytest.approx(sum(1 / line["prediction"] for line in lines) / 20)
@@ -133,6 +134,6 @@ def test_rows_of_different_groups_are_named(tiny_bert: Path, table: Table, tmp_p
     pairs, triplets = table("a.tsv", "anchor,positive", [("x", "y")] * 4), \
         table("b.tsv", "anchor,positive,negative", [("x", "y", "z")] * 4)
     wanted = read_finetuning_words("embedding", [], str(tiny_bert),
-                                   DataFiles((str(pairs), str(triplets)), (str(pairs),)))[0]
+                                   {"train": [str(pairs), str(triplets)], "held_out": [str(pairs)]})[0]
     with pytest.raises(saucier.InputError, match=r"b.tsv, line 2: has 3 texts, and others have 2"):
         finetune(wanted, tmp_path / "run", quiet=True)

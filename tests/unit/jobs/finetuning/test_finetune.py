@@ -16,7 +16,7 @@ from saucier.cli import main
 from saucier.folders.save import save
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, copy_task, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.text.tokenizer.folder import copy_tokenizer
 
 Table = Callable[..., Path]
@@ -24,7 +24,8 @@ WORDS = ["training.epochs=4", "training.batch=16", "training.optimizer.learning_
 
 
 def settings(model: Path, train: Path, held_out: Path, *words: str, task: str = "classification") -> Finetuning:
-    return read_finetuning_words(task, [*WORDS, *words], str(model), DataFiles((str(train),), (str(held_out),)))[0]
+    return read_finetuning_words(task, [*WORDS, *words], str(model),
+                                 {"train": [str(train)], "held_out": [str(held_out)]})[0]
 
 
 def scores(folder: TaskFolder, split: str = "held-out") -> dict[str, float]:
@@ -171,7 +172,7 @@ def test_equal_texts_stay_on_one_side(tiny_bert: Path, table: Table, tmp_path: P
 
     rows = labelled_rows(200, 3)
     train = table("train.tsv", "label,text", rows + rows)
-    wanted = read_finetuning_words("classification", [], str(tiny_bert), DataFiles((str(train),)))[0]
+    wanted = read_finetuning_words("classification", [], str(tiny_bert), {"train": [str(train)]})[0]
     splits = read_splits(build_task(wanted.task), wanted.data)
     sides = [{one.text for one in side} for side in (splits.train, splits.held_out)]
     assert not sides[0] & sides[1]

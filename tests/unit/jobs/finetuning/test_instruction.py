@@ -190,13 +190,14 @@ def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path) -> None
 def test_it_learns_to_answer(tiny_gpt2: Path, tmp_path: Path, table: Callable[..., Path]) -> None:
     from saucier.jobs.finetuning.finetune import finetune
     from saucier.jobs.finetuning.predict import predict_answers
-    from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+    from saucier.jobs.finetuning.settings import read_finetuning_words
 
     train = table("train.tsv", "prompt,completion", written_rows(240, 1))
     dev = table("dev.tsv", "prompt,completion", written_rows(20, 2))
     words = ["training.epochs=12", "training.batch=4", "training.optimizer.learning_rate=0.003",
              "training.dtype=float32"]
-    wanted, _ = read_finetuning_words("instruction", words, str(tiny_gpt2), DataFiles((str(train),), (str(dev),)))
+    wanted, _ = read_finetuning_words("instruction", words, str(tiny_gpt2),
+                                      {"train": [str(train)], "held_out": [str(dev)]})
     done = finetune(wanted, tmp_path / "run", quiet=True)
     found = {one["name"]: one["value"] for one in json.loads(done.scores.read_text())["held-out"]["scores"]}
     assert found["exact match"] > 0.7

@@ -14,7 +14,7 @@ import saucier
 from saucier.families.unpublished import elmo
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.model import build
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
@@ -37,7 +37,7 @@ def tagged(start: Path, folder: Path, *words: str) -> TaskFolder:
     usual = ("training.epochs=2", "training.batch=16", "training.optimizer.learning_rate=0.02",
              "training.dtype=float32")
     wanted = read_finetuning_words("tagging", [*usual, *words], str(start),
-                                   DataFiles((str(files[0]),), (str(files[1]),)))[0]
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})[0]
     return finetune(wanted, folder / "run", quiet=True)
 
 

@@ -14,7 +14,7 @@ from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.tasks.definitions import MultipleChoice
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.task import Encoding
@@ -49,7 +49,7 @@ def chooser(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskFo
     words = ["training.epochs=6", "training.batch=16", "training.optimizer.learning_rate=0.003",
              "training.dtype=float32"]
     wanted = read_finetuning_words("multiple_choice", words, str(tiny_bert),
-                                   DataFiles((str(files[0]),), (str(files[1]),)))
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})
     return finetune(wanted[0], folder / "run", quiet=True)
 
 

@@ -15,7 +15,7 @@ from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples, read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.examples import Tally
@@ -59,7 +59,7 @@ def answerer(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskF
     words = ["training.epochs=6", "training.batch=16", "training.optimizer.learning_rate=0.004",
              "training.dtype=float32", "training.length=32", "task.stride=8"]
     wanted = read_finetuning_words("question_answering", words, str(tiny_bert),
-                                   DataFiles((str(files[0]),), (str(files[1]),)))
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})
     return finetune(wanted[0], folder / "run", quiet=True)
 
 
@@ -221,7 +221,7 @@ def test_questions_about_one_text_stay_on_one_side(tiny_bert: Path, tmp_path: Pa
     rows = [{"question": f"what {number}", "context": f"soup {number % 20} and bread", "answers": ["soup"]}
             for number in range(100)]
     path = lines(tmp_path / "a.jsonl", rows)
-    wanted = read_finetuning_words("question_answering", [], str(tiny_bert), DataFiles((str(path),)))[0]
+    wanted = read_finetuning_words("question_answering", [], str(tiny_bert), {"train": [str(path)]})[0]
     splits = read_splits(build_task(wanted.task), wanted.data)
     sides = [{one.context for one in side} for side in (splits.train, splits.held_out)]
     assert not sides[0] & sides[1]

@@ -14,7 +14,7 @@ import saucier
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.jobs.score import score_files
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import Ranking
@@ -40,7 +40,7 @@ def average_precision(relevant: list[float], scores: list[float]) -> float:
 def test_rankings_are_learned_and_scored_by_query(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     header = "label,question,sentence"
     train, dev = table("train.tsv", header, ranked_rows(80, 1)), table("dev.tsv", header, ranked_rows(25, 2))
-    wanted = read_finetuning_words("ranking", WORDS, str(tiny_bert), DataFiles((str(train),), (str(dev),)))[0]
+    wanted = read_finetuning_words("ranking", WORDS, str(tiny_bert), {"train": [str(train)], "held_out": [str(dev)]})[0]
     folder = finetune(wanted, tmp_path / "run", quiet=True)
     found = json.loads(folder.scores.read_text())["held-out"]
     told = {one["name"]: one for one in found["scores"]}
@@ -68,7 +68,7 @@ def test_rankings_are_learned_and_scored_by_query(tiny_bert: Path, table: Table,
 
 def test_the_rows_of_a_query_stay_on_one_side(table: Table) -> None:
     path = table("all.tsv", "label,query,passage", ranked_rows(60, 3))
-    wanted = read_finetuning_words("ranking", [], "model", DataFiles((str(path),)))[0]
+    wanted = read_finetuning_words("ranking", [], "model", {"train": [str(path)]})[0]
     splits = read_splits(build_task(Ranking()), wanted.data)
     assert splits.held_out
     assert not {one.text for one in splits.train} & {one.text for one in splits.held_out}
@@ -83,6 +83,6 @@ def test_the_rows_of_a_query_stay_on_one_side(table: Table) -> None:
 def test_what_cannot_be_ranked_is_refused(tiny_bert: Path, table: Table, tmp_path: Path, header: str,
                                           rows: list[tuple[str, ...]], says: str) -> None:
     path = table("train.tsv", header, rows)
-    wanted = read_finetuning_words("ranking", [], str(tiny_bert), DataFiles((str(path),), (str(path),)))[0]
+    wanted = read_finetuning_words("ranking", [], str(tiny_bert), {"train": [str(path)], "held_out": [str(path)]})[0]
     with pytest.raises(saucier.InputError, match=says):
         finetune(wanted, tmp_path / "run", quiet=True)

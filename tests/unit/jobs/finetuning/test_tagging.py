@@ -15,7 +15,7 @@ from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.results import format_answer
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.objectives.base import IGNORED
 from saucier.tasks.definitions import AsWritten, Tagging
 from saucier.tasks.examples import Tally
@@ -51,7 +51,8 @@ def tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskFol
     files = column_file(folder / "train.tsv", 200, 1, longest=24), column_file(folder / "dev.tsv", 40, 2, longest=30)
     words = ["training.epochs=6", "training.batch=16", "training.optimizer.learning_rate=0.004",
              "training.dtype=float32", "training.length=24", "training.warmup=0.2"]
-    wanted = read_finetuning_words("tagging", words, str(tiny_bert), DataFiles((str(files[0]),), (str(files[1]),)))[0]
+    wanted = read_finetuning_words("tagging", words, str(tiny_bert),
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})[0]
     return finetune(wanted, folder / "run", quiet=True)
 
 

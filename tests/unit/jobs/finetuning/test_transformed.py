@@ -17,7 +17,7 @@ from saucier.families.bert import bert
 from saucier.families.gpt import gpt
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.model import build
 from saucier.objectives.labels import ClassLabels
 from saucier.objectives.prediction import AuxiliaryLanguageModelling
@@ -50,7 +50,8 @@ def short_rows(count: int, seed: int) -> list[tuple[str, str]]:
 def tuned(task: str, start: Path, files: tuple[Path, Path], out: Path, *words: str) -> TaskFolder:
     usual = ["training.epochs=6", "training.batch=16", "training.optimizer.learning_rate=0.003",
              "training.dtype=float32"]
-    wanted = read_finetuning_words(task, [*usual, *words], str(start), DataFiles((str(files[0]),), (str(files[1]),)))[0]
+    wanted = read_finetuning_words(task, [*usual, *words], str(start),
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})[0]
     return finetune(wanted, out, quiet=True)
 
 

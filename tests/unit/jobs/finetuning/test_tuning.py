@@ -15,7 +15,7 @@ import saucier
 from saucier.cli import main
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning_words
 
 LITTLE = "training.epochs=1"
 """Beside a body with random weights, biases and bottlenecks learn nothing worth measuring."""
@@ -93,7 +93,7 @@ def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path]
 
 
 def test_rates_that_suit_what_is_added() -> None:
-    named = DataFiles(("train.tsv",))
+    named = {"train": ["train.tsv"]}
 
     def rate(*words: str) -> float:
         return read_finetuning_words("classification", words, "model", named)[0].training.optimizer.learning_rate

@@ -15,7 +15,7 @@ from tests.unit.jobs.finetuning.conftest import written_rows
 import saucier
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import TaskFolder, predict_answers
-from saucier.jobs.finetuning.settings import DataFiles, Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples
@@ -38,7 +38,8 @@ def loss_of(model: saucier.Transformer, task: WritingTask, sheet: EncodedExample
 
 
 def settings(model: Path, train: Path, held_out: Path, *words: str, task: str = "text_to_text") -> Finetuning:
-    return read_finetuning_words(task, [*WORDS, *words], str(model), DataFiles((str(train),), (str(held_out),)))[0]
+    return read_finetuning_words(task, [*WORDS, *words], str(model),
+                                 {"train": [str(train)], "held_out": [str(held_out)]})[0]
 
 
 def encoding_of(folder: Path, length: int = 48) -> Encoding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from saucier.errors import InputError
 from saucier.jobs.pretraining.cook import free_rerun_folder
-from saucier.jobs.run.passport import Digest, RerunComparison, code_version, read_passport, start_passport
+from saucier.jobs.run.passport import RerunComparison, add_to_digest, code_version, read_passport, start_passport
 
 
 @dataclass
@@ -21,9 +22,10 @@ class Text:
 
 def digest(*texts: str) -> str:
     """Return the digest of some texts."""
-    found = Digest()
-    assert [item.text for item in found.over([Text(text) for text in texts], "text")] == list(texts)
-    return found.text()
+    found = hashlib.sha256()
+    items = [Text(text) for text in texts]
+    assert [item.text for item in add_to_digest(found.update, items, "text")] == list(texts)
+    return found.hexdigest()
 
 
 def test_a_digest_knows_where_texts_end() -> None:

@@ -34,10 +34,10 @@ def score(
     """
     from saucier.errors import InputError
     from saucier.jobs.score import ScoreRequest, render_report, score_files
-    from saucier.plain import as_plain
+    from saucier.plain import json_value
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     found = score_files(ScoreRequest(tuple(files), gold, column, kind, tuple(metric or ()), group, seed))
-    print_found(lambda: as_plain(found), lambda: render_report(found), as_json=as_json)
+    print_found(lambda: json_value(found), lambda: render_report(found), as_json=as_json)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def draw_training(curves: Curves) -> Picture | None:
     if curves.held_out:
         step, best = min(curves.held_out, key=lambda point: point[1])
         caption += f" The best held-out loss was {best:.3f}, after step {step:,.0f}."
-    return draw_or_explain(lambda figure: draw_run(figure, curves), caption=caption)
+    return draw_or_explain(partial(draw_run, run=curves), caption=caption)
 
 
 def data_tables(data: DataCounts) -> Iterator[Table]:
@@ -161,13 +162,6 @@ def cost_lines(cost: RunCost) -> Iterator[tuple[str, str]]:
         yield "largest memory", format_bytes(cost.peak_memory)
 
 
-def phases_table(cost: RunCost) -> Table:
-    """Return where the time went."""
-    total = sum(cost.phases.values()) or 1.0
-    rows = [[name, format_duration(seconds), f"{100 * seconds / total:.0f}%"] for name, seconds in cost.phases.items()]
-    return Table(("phase", "time", "share"), rows, numbers=(1, 2))
-
-
 def walk_parts(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
     """Yield every part with its depth in the tree, a parent before its children."""
     yield depth, node
@@ -181,7 +175,6 @@ def measured_values(run: Run, results: Results) -> dict[str, Any]:
     return {"headline": headline(run, results), "facts": facts(run, results),
             "scores": Table(("", "value", "", "how"), scores, numbers=(1,)), "data_tables": data_tables(results.data),
             "losses": describe_losses(results.data), "costs": dict(cost_lines(results.cost)),
-            "phase_table": phases_table(results.cost),
             "compared": plan_table(run.plan, results.cost) if run.plan else None}
 
 

@@ -81,7 +81,8 @@ def cleaning_page(report: CleaningReport) -> str:
     sizes = [(side, f"{found.documents:,}", f"{found.words:,}", format_bytes(found.bytes))
              for side, found in (("before", tally.before), ("after", tally.after))]
     return render_page("cleaning.html", title="Cleaning", report=report, remarks=cleaning_remarks(report),
-                       actions=ACTIONS, most=max([1, *(rule.documents for rule in tally.rules.values())]),
+                       heads=ACTIONS.values(), rule_columns=rule_columns,
+                       most=max([1, *(rule.documents for rule in tally.rules.values())]),
                        sizes=Table(("", "documents", "words", "text"), sizes, numbers=(1, 2, 3)),
                        rules_text=yaml.safe_dump(report.cleaning.model_dump(mode="json"), sort_keys=False,
                                                  allow_unicode=True))

@@ -131,25 +131,21 @@ def describe_losses(data: DataCounts) -> str:
 
 
 def plan_table(plan: Plan, cost: RunCost) -> Table:
-    """Hold the plan against what was measured."""
-    rows = []
-    for what, planned, measured, ratio, aim in compare_plan(plan, cost):
-        off = f"{100 * (ratio - 1):+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
-        rows.append((what, planned, measured, Markup('<span class="{}" title="the aim is ±{:.0f}%">{}</span>').format(
-            "good" if abs(ratio - 1) <= aim else "bad", 100 * aim, off)))
-    return Table(("", "planned", "measured", "difference"), rows, numbers=(1, 2, 3))
-
-
-def compare_plan(plan: Plan, cost: RunCost) -> Iterator[tuple[str, str, str, float, float]]:
-    """Yield (what, planned, measured, measured / planned, largest difference aimed at) where both sides are known."""
+    """Hold the plan against what was measured, where both sides are known."""
     pairs: list[tuple[str, float | None, float | None, Callable[[float], str], float]] = [
         ("training time", plan.seconds, cost.training_seconds, format_duration, TIME_AIM),
         ("speed", plan.tokens_per_second, cost.tokens_per_second, lambda speed: f"{speed:,.0f} tokens/s", TIME_AIM),
         ("peak memory", plan.peak_memory, cost.peak_memory, format_bytes, MEMORY_AIM),
         ("work", plan.flops, cost.training_flops, lambda flops: f"{format_quantity(flops)}FLOPs", MEMORY_AIM)]
+    off = Markup('<span class="{}" title="the aim is ±{:.0f}%">{}</span>')
+    rows = []
     for what, planned, measured, words, aim in pairs:
         if planned and measured:
-            yield what, words(planned), words(measured), measured / planned, aim
+            gap = measured / planned - 1
+            percent = f"{100 * gap:+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
+            rows.append((what, words(planned), words(measured),
+                         off.format("good" if abs(gap) <= aim else "bad", 100 * aim, percent)))
+    return Table(("", "planned", "measured", "difference"), rows, numbers=(1, 2, 3))
 
 
 def cost_lines(cost: RunCost) -> Iterator[tuple[str, str]]:

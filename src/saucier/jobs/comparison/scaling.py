@@ -266,8 +266,8 @@ def read_point(run: Path) -> Point:
     """Read one run."""
     recipe, results = find_run(run).recipe(), read_results(run)
     vocab = results.vocab or recipe.vocab
-    work = read_run_batches(find_run(run), recipe, vocab)
-    count, tokens = parameters(recipe.model_for(vocab)), round(results.steps * count_step_tokens(recipe, work))
+    count = parameters(recipe.model_for(vocab))
+    tokens = round(results.steps * count_step_tokens(recipe, read_run_batches(find_run(run), recipe, vocab)))
     return Point(name=str(run), parameters=count, tokens=tokens, flops=results.cost.training_flops or 0.0,
                  six=6.0 * count * tokens, loss=results.held_out.loss)
 

@@ -20,21 +20,6 @@ Difference = tuple[str, Any, Any]
 """The path of keys, and the value at each side; None where there is none."""
 
 
-def as_plain(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return as_plain(asdict(value))
-    match value:
-        case float():
-            return value if math.isfinite(value) else None
-        case dict():
-            return {name: as_plain(one) for name, one in value.items()}
-        case list() | tuple():
-            return [as_plain(one) for one in value]
-        case _:
-            return value
-
-
 def first_difference(left: Any, right: Any, path: str = "") -> Difference | None:
     """Find the first place where two values differ; lists are compared one by one where they are as long."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
@@ -49,6 +34,21 @@ def first_difference(left: Any, right: Any, path: str = "") -> Difference | None
 
 PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365.25 * 86400
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return json_value(asdict(value))
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {name: json_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [json_value(one) for one in value]
+        case _:
+            return value
 
 
 def format_quantity(value: float) -> str:

@@ -1,4 +1,4 @@
-"""One table for every reader: a terminal prints it, `report.page` makes HTML of it, Markdown has it as text."""
+"""One table for every reader: a terminal prints it, a template of `report` makes HTML of it, and it writes Markdown."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from saucier.plain import as_plain, format_bytes, format_duration, format_quantity
+from saucier.plain import format_bytes, format_duration, format_quantity, json_value
 
 
 @pytest.mark.parametrize(("value", "text"), [
@@ -42,7 +42,7 @@ class Pair:
 
 def test_json_has_null_where_a_number_is_not_defined() -> None:
     """At any depth, and dataclasses as mappings; a class itself is no value of it."""
-    plain = as_plain({"a": Pair(math.nan, (Pair(1.5, "x"), -math.inf)), "b": [None, True, 3]})
+    plain = json_value({"a": Pair(math.nan, (Pair(1.5, "x"), -math.inf)), "b": [None, True, 3]})
     assert plain == {"a": {"first": None, "second": [{"first": 1.5, "second": "x"}, None]}, "b": [None, True, 3]}
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert as_plain(Pair) is Pair
+    assert json_value(Pair) is Pair

@@ -34,10 +34,10 @@ def score(
     """
     from saucier.errors import InputError
     from saucier.jobs.score import render_report, score_files
-    from saucier.plain import as_plain
+    from saucier.plain import json_value
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     found = score_files(files, gold, column=column, kind=kind, metrics=metric or (), group=group, seed=seed)
-    print_found(lambda: as_plain(found), lambda: render_report(found), as_json=as_json)
+    print_found(lambda: json_value(found), lambda: render_report(found), as_json=as_json)

@@ -20,9 +20,8 @@ from saucier.files import is_folder
 from saucier.folders.kinds import identify_folder
 from saucier.folders.load import load, open_folder
 from saucier.folders.save import save_bare
-from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
-from saucier.opened import load_model_tokenizer, run_folder_of
+from saucier.opened import load_model_tokenizer, room, run_folder_of
 from saucier.table import Table
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.python_texts import read_help_topics
@@ -221,18 +220,9 @@ def known_ids(ids: Sequence[int], embed: c.Embedding) -> tuple[int, ...]:
 
 def choose_lengths(model: Transformer) -> list[int]:
     """Return the lengths of the rows, such that all of them together fit into one row of the model."""
-    limits = [limit for limit in (find_max_positions(model.config), source_positions(model.config))
-              if limit is not None]
-    longest = min([LONGEST, *(int(limit / sum(SHARES)) for limit in limits)])
+    most = room(model.config, None)
+    longest = LONGEST if most is None else min(LONGEST, int(most / sum(SHARES)))
     return [max(2, int(share * longest)) for share in SHARES]
-
-
-def source_positions(config: c.Transformer) -> int | None:
-    """Return how many positions the encoder has tables for."""
-    if config.encoder is None:
-        return None
-    room = c.longest_input(config.embed.positions)
-    return min([*([] if room is None else [room]), *c.list_length_limits(config.encoder)], default=None)
 
 
 def examine_model(model: Transformer, rows: Sequence[TextRow]) -> Iterator[Finding]:

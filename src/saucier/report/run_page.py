@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def draw_training(curves: Curves) -> Picture | None:
     if curves.held_out:
         step, best = min(curves.held_out, key=lambda point: point[1])
         caption += f" The best held-out loss was {best:.3f}, after step {step:,.0f}."
-    return draw_or_explain(lambda figure: draw_run(figure, curves), caption=caption)
+    return draw_or_explain(partial(draw_run, run=curves), caption=caption)
 
 
 def data_tables(data: DataCounts) -> Iterator[Table]:
@@ -130,25 +131,21 @@ def describe_losses(data: DataCounts) -> str:
 
 
 def plan_table(plan: Plan, cost: RunCost) -> Table:
-    """Hold the plan against what was measured."""
-    rows = []
-    for what, planned, measured, ratio, aim in compare_plan(plan, cost):
-        off = f"{100 * (ratio - 1):+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
-        rows.append((what, planned, measured, Markup('<span class="{}" title="the aim is ±{:.0f}%">{}</span>').format(
-            "good" if abs(ratio - 1) <= aim else "bad", 100 * aim, off)))
-    return Table(("", "planned", "measured", "difference"), rows, numbers=(1, 2, 3))
-
-
-def compare_plan(plan: Plan, cost: RunCost) -> Iterator[tuple[str, str, str, float, float]]:
-    """Yield (what, planned, measured, measured / planned, largest difference aimed at) where both sides are known."""
+    """Hold the plan against what was measured, where both sides are known."""
     pairs: list[tuple[str, float | None, float | None, Callable[[float], str], float]] = [
         ("training time", plan.seconds, cost.training_seconds, format_duration, TIME_AIM),
         ("speed", plan.tokens_per_second, cost.tokens_per_second, lambda speed: f"{speed:,.0f} tokens/s", TIME_AIM),
         ("peak memory", plan.peak_memory, cost.peak_memory, format_bytes, MEMORY_AIM),
         ("work", plan.flops, cost.training_flops, lambda flops: f"{format_quantity(flops)}FLOPs", MEMORY_AIM)]
+    off = Markup('<span class="{}" title="the aim is ±{:.0f}%">{}</span>')
+    rows = []
     for what, planned, measured, words, aim in pairs:
         if planned and measured:
-            yield what, words(planned), words(measured), measured / planned, aim
+            gap = measured / planned - 1
+            percent = f"{100 * gap:+.0f}%".replace("-", "−").replace("+0%", "0%").replace("−0%", "0%")
+            rows.append((what, words(planned), words(measured),
+                         off.format("good" if abs(gap) <= aim else "bad", 100 * aim, percent)))
+    return Table(("", "planned", "measured", "difference"), rows, numbers=(1, 2, 3))
 
 
 def cost_lines(cost: RunCost) -> Iterator[tuple[str, str]]:
@@ -159,13 +156,6 @@ def cost_lines(cost: RunCost) -> Iterator[tuple[str, str]]:
         yield "training work", f"{format_quantity(cost.training_flops)}FLOPs, at {speed}FLOP/s"
     if cost.peak_memory:
         yield "largest memory", format_bytes(cost.peak_memory)
-
-
-def phases_table(cost: RunCost) -> Table:
-    """Return where the time went."""
-    total = sum(cost.phases.values()) or 1.0
-    rows = [[name, format_duration(seconds), f"{100 * seconds / total:.0f}%"] for name, seconds in cost.phases.items()]
-    return Table(("phase", "time", "share"), rows, numbers=(1, 2))
 
 
 def walk_parts(node: Node, depth: int = 0) -> Iterator[tuple[int, Node]]:
@@ -181,7 +171,6 @@ def measured_values(run: Run, results: Results) -> dict[str, Any]:
     return {"headline": headline(run, results), "facts": facts(run, results),
             "scores": Table(("", "value", "", "how"), scores, numbers=(1,)), "data_tables": data_tables(results.data),
             "losses": describe_losses(results.data), "costs": dict(cost_lines(results.cost)),
-            "phase_table": phases_table(results.cost),
             "compared": plan_table(run.plan, results.cost) if run.plan else None}
 
 

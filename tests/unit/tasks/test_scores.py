@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saucier.errors import InputError
-from saucier.plain import as_plain
+from saucier.plain import json_value
 from saucier.tasks.metrics import bleu, chrf, rouge
 from saucier.tasks.metrics.labels import (
     MEAN_ABSOLUTE_ERROR,
@@ -283,7 +283,7 @@ def test_a_class_of_few_rows_may_be_missing_from_a_draw() -> None:
 
 def test_what_is_not_defined_is_said() -> None:
     found = score(metrics_for("numbers", [1.0])[0], [1.0, 2.0, 3.0], [2.0, 2.0, 2.0])
-    assert math.isnan(found.value) and as_plain(found)["value"] is None and as_plain(found)["count"] == 3
+    assert math.isnan(found.value) and json_value(found)["value"] is None and json_value(found)["count"] == 3
 
 
 @pytest.mark.parametrize("kind", ["classes", "numbers"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import yaml
-from pydantic import BaseModel, ConfigDict
 
+from saucier.config.base import Config
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.report.page import render_page
 from saucier.table import Table
@@ -18,20 +18,18 @@ ACTIONS = {"documents": "documents dropped", "lines": "lines removed", "changed"
 """What a rule can take, as `RuleTally` names it, and in words."""
 
 
-class CleaningCost(BaseModel):
+class CleaningCost(Config):
     """What the cleaning took."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     seconds: float
     """From the start to the corpus; of the last run where it was stopped before."""
     workers: int
     """Processes."""
 
 
-class CleaningReport(BaseModel):
+class CleaningReport(Config):
     """All about one cleaning; everything but `cost` follows from the raw text and the rules."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     cleaning: Cleaning
     """The rules."""
     sources: list[str]
@@ -81,7 +79,8 @@ def cleaning_page(report: CleaningReport) -> str:
     sizes = [(side, f"{found.documents:,}", f"{found.words:,}", format_bytes(found.bytes))
              for side, found in (("before", tally.before), ("after", tally.after))]
     return render_page("cleaning.html", title="Cleaning", report=report, remarks=cleaning_remarks(report),
-                       actions=ACTIONS, most=max([1, *(rule.documents for rule in tally.rules.values())]),
+                       heads=ACTIONS.values(), rule_columns=rule_columns,
+                       most=max([1, *(rule.documents for rule in tally.rules.values())]),
                        sizes=Table(("", "documents", "words", "text"), sizes, numbers=(1, 2, 3)),
                        rules_text=yaml.safe_dump(report.cleaning.model_dump(mode="json"), sort_keys=False,
                                                  allow_unicode=True))

@@ -69,8 +69,8 @@ NEAR = 0.25
 """A model must come so near to the parameters that it is to have."""
 
 
-def text_tokens_per_step(recipe: Recipe, work: Workload) -> float:
-    """Return the mean tokens of text that one update reads, on batches as the recipe will see them."""
+def count_step_tokens(recipe: Recipe, work: Workload) -> float:
+    """Count the tokens of text that one update reads, on batches as the recipe will see them."""
     # a language model's last token of each row is there again in the next rows
     longer = recipe.training.length + 1
     again = sum(len(one) for one in work.batches if isinstance(one, Rows) and one.tokens.shape[1] == longer)
@@ -86,7 +86,7 @@ def spend_budget(recipe: Recipe, budget: Budget, *, work: Workload, pace: Pace) 
         case Parameters(amount=amount):
             return choose_widths(recipe, amount, work.ids["vocab"])
         case Tokens(amount=amount):
-            return count_steps(recipe, amount, text_tokens_per_step(recipe, work), "tokens")
+            return count_steps(recipe, amount, count_step_tokens(recipe, work), "tokens")
         case Flops(amount=amount):
             flops = training_flops(recipe, work.ids["vocab"], tokens_per_step(recipe, work))
             return count_steps(recipe, amount, flops, "FLOPs")

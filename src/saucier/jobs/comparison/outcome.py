@@ -12,7 +12,7 @@ from rich.text import Text
 
 from saucier.config import parameters
 from saucier.config.base import Config
-from saucier.jobs.comparison.budget import read_run_batches, text_tokens_per_step
+from saucier.jobs.comparison.budget import count_step_tokens, read_run_batches
 from saucier.jobs.comparison.experiment import Experiment
 from saucier.jobs.comparison.judging import FinishedTrial, Measure, TrialScores, paired_values
 from saucier.jobs.comparison.preparation import why_incomparable
@@ -129,7 +129,7 @@ def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmRes
     count = parameters(trial.recipe.model_for(vocab))
     steps = round(float(np.mean([one.steps for one in results])))
     work = read_run_batches(RunFolder(trial.folder), trial.recipe, vocab)
-    tokens = round(steps * text_tokens_per_step(trial.recipe, work))
+    tokens = round(steps * count_step_tokens(trial.recipe, work))
     return ArmResult(
         name=trial.arm, recipe=trial.recipe.name, objective=trial.recipe.objective.kind, parameters=count, steps=steps,
         tokens=tokens, flops=float(np.mean([one.cost.training_flops or 0.0 for one in results])),

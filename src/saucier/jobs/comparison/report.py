@@ -6,7 +6,7 @@ What people wrote on a Markdown page stays.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 PALETTE = ("#c0503a", "#2f7f7b", "#7d6bb3", "#a8832a", "#5b8c3e", "#b2568a", "#4a7fb5", "#8a6f5c")
 """Colours that can be told apart on light and on dark paper; with more arms they come again."""
+PANELS = ("tokens", "FLOPs", "seconds")
 PICTURE_HEIGHT = 3.4
 CURVES_CAPTION = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the "
                   "lowest to the highest.")
@@ -78,10 +79,11 @@ CURVES_CAPTION = ("Loss on part of the held-out text, nats a target. Lines are m
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One arm's held-out loss. Shapes: P points, S seeds; places [P] by what was spent; losses [S, P]."""
+    """One arm's held-out loss. Shapes: P points, S seeds; panels [P] each; losses [S, P]."""
 
     name: str
-    places: Mapping[str, Floats]
+    panels: dict[str, Floats]
+    """The horizontal places of the points in each panel."""
     losses: Floats
 
 
@@ -93,16 +95,14 @@ def read_curve(arm: ArmResult, folders: Sequence[Path]) -> Curve:
     timed = [[(line["step"], line["seconds"]) for line in run if "seconds" in line] for run in runs]
     seconds = [np.interp(common, *np.array(pairs).T) for pairs in timed if pairs]
     steps = np.array(common, dtype=float)
-    places = {"tokens": steps * (arm.tokens / arm.steps), "FLOPs": steps * (arm.flops / arm.steps),
-              "seconds": np.mean(seconds, axis=0) if seconds else np.zeros(len(common))}
-    return Curve(arm.name, places, np.array([[look[step] for step in common] for look in looks]))
+    return Curve(arm.name, {"tokens": steps * (arm.tokens / arm.steps), "FLOPs": steps * (arm.flops / arm.steps),
+                            "seconds": np.mean(seconds, axis=0) if seconds else np.zeros(len(common))},
+                 np.array([[look[step] for step in common] for look in looks]))
 
 
 def draw_curves(figure: Figure, curves: Sequence[Curve]) -> None:
-    """Draw a panel for each of what was spent."""
-    panels = [*curves[0].places]
-    for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, gridspec_kw={"wspace": 0.08}), panels,
-                           strict=True):
+    """Draw the three panels."""
+    for axes, panel in zip(figure.subplots(1, 3, sharey=True, gridspec_kw={"wspace": 0.08}), PANELS, strict=True):
         _draw_panel(axes, curves, panel)
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.1, -0.06 - 0.05 * (len(labels) // 4)),
@@ -113,7 +113,7 @@ def _draw_panel(axes: Axes, curves: Sequence[Curve], panel: str) -> None:
     from matplotlib.ticker import EngFormatter
 
     for number, one in enumerate(curves):
-        colour, places, mean = PALETTE[number % len(PALETTE)], one.places[panel], one.losses.mean(axis=0)
+        colour, places, mean = PALETTE[number % len(PALETTE)], one.panels[panel], one.losses.mean(axis=0)
         axes.plot(places, mean, color=colour, linewidth=1.5, label=one.name)
         if len(one.losses) > 1:
             axes.fill_between(places, one.losses.min(axis=0), one.losses.max(axis=0), color=colour, alpha=0.18,

@@ -15,7 +15,7 @@ from rich.text import Text
 from saucier.config import parameters
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.jobs.comparison.budget import read_run_batches, text_tokens_per_step
+from saucier.jobs.comparison.budget import count_step_tokens, read_run_batches
 from saucier.jobs.run.passport import read_passport
 from saucier.opened import RunFolder, find_run
 from saucier.plain import first_difference, format_quantity
@@ -266,8 +266,8 @@ def read_point(run: Path) -> Point:
     """Read one run."""
     recipe, results = find_run(run).recipe(), read_results(run)
     vocab = results.vocab or recipe.vocab
-    work = read_run_batches(find_run(run), recipe, vocab)
-    count, tokens = parameters(recipe.model_for(vocab)), round(results.steps * text_tokens_per_step(recipe, work))
+    count = parameters(recipe.model_for(vocab))
+    tokens = round(results.steps * count_step_tokens(recipe, read_run_batches(find_run(run), recipe, vocab)))
     return Point(name=str(run), parameters=count, tokens=tokens, flops=results.cost.training_flops or 0.0,
                  six=6.0 * count * tokens, loss=results.held_out.loss)
 

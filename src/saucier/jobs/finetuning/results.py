@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.plain import as_plain
+from saucier.plain import json_value
 from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
@@ -59,8 +59,8 @@ class SplitScores:
 
     def as_json(self) -> dict[str, Any]:
         """Return it without the answers."""
-        return {"rows": len(self.examples), "scores": as_plain(self.scores),
-                "baselines": as_plain(dict(self.baselines))}
+        return {"rows": len(self.examples), "scores": json_value(self.scores),
+                "baselines": json_value(dict(self.baselines))}
 
 
 def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],

@@ -36,7 +36,7 @@ from saucier.jobs.prompting.questions import (
     read_questions,
 )
 from saucier.jobs.score import figures_table, format_interval, format_score
-from saucier.plain import as_plain
+from saucier.plain import json_value
 from saucier.tasks.metrics.labels import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
@@ -226,7 +226,7 @@ def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptP
 def write_results(asked: Sequence[AnsweredQuestion], found: PromptOutcome, out: Path) -> None:
     """Write every text as it was sent and answered, and the scores, into a new folder."""
     write_predictions(out / PROMPT_RESULTS_FILE, [one.as_prediction() for one in asked])
-    write_json(out / PROMPT_SCORES_FILE, as_plain(found))
+    write_json(out / PROMPT_SCORES_FILE, json_value(found))
 
 
 def check_shots(plan: PromptPlan, train: Sequence[Question]) -> None:

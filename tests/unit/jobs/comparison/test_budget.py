@@ -7,7 +7,7 @@ import pytest
 from saucier.config import parameters
 from saucier.cost.workload import Workload, make_workload, tokens_per_step, training_flops
 from saucier.errors import InputError
-from saucier.jobs.comparison.budget import spend_budget, text_tokens_per_step
+from saucier.jobs.comparison.budget import count_step_tokens, spend_budget
 from saucier.jobs.comparison.experiment import Flops, Parameters, Seconds, Tokens
 from saucier.recipes import Recipe, recipe
 
@@ -26,7 +26,7 @@ def gpt(*changes: str) -> Recipe:
 def test_tokens_of_a_step_are_those_of_the_rows(name: str) -> None:
     """A language model's overlapping token is not counted twice."""
     one = recipe(name, SMALL)
-    assert text_tokens_per_step(one, make_workload(one, one.vocab)) == 4 * 32
+    assert count_step_tokens(one, make_workload(one, one.vocab)) == 4 * 32
     changes = spend_budget(one, Tokens(amount=4 * 32 * 25 + 100), work=make_workload(one, one.vocab), pace=never)
     assert changes["training.steps"] == 25
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from saucier.cost.workload import make_workload, tokens_per_step
-from saucier.jobs.comparison.budget import read_run_batches, rehearse_batches, text_tokens_per_step
+from saucier.jobs.comparison.budget import count_step_tokens, read_run_batches, rehearse_batches
 from saucier.jobs.run.folder import open_run
 from saucier.recipes import Recipe, recipe
 from saucier.text.reading.documents import Pair
@@ -38,8 +38,8 @@ def test_pairs_are_counted_as_long_as_they_are(pairs: Path) -> None:
     """Each pair by hand: its words, and the marks that the tokenizer sets around them; not half of the longest row."""
     one, tokenizer = short(pairs)
     each = len(tokenizer.encode("one two")) + len(tokenizer.encode("two one one"))
-    assert text_tokens_per_step(one, rehearse_batches(one, tokenizer)) == 4 * each
-    assert text_tokens_per_step(one, make_workload(one, tokenizer.vocab_size)) > 2 * 4 * each
+    assert count_step_tokens(one, rehearse_batches(one, tokenizer)) == 4 * each
+    assert count_step_tokens(one, make_workload(one, tokenizer.vocab_size)) > 2 * 4 * each
 
 
 def test_a_finished_run_is_counted_alike(pairs: Path, tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ def test_a_finished_run_is_counted_alike(pairs: Path, tmp_path: Path) -> None:
     tokenizer.save(run.tokenizer)
     write_pairs(run.train_store, [Pair("one two", "two one one", "here")] * 12, tokenizer)
     before, after = rehearse_batches(one, tokenizer), read_run_batches(run, one, tokenizer.vocab_size)
-    assert text_tokens_per_step(one, before) == text_tokens_per_step(one, after)
+    assert count_step_tokens(one, before) == count_step_tokens(one, after)
     assert tokens_per_step(one, before) == tokens_per_step(one, after)
 
 
 def test_running_text_fills_its_rows(pairs: Path) -> None:
     one = recipe("gpt-nano", ["training.batch=4", "training.length=32", "model.length=32"])
-    assert text_tokens_per_step(one, rehearse_batches(one, short(pairs)[1])) == 4 * 32
+    assert count_step_tokens(one, rehearse_batches(one, short(pairs)[1])) == 4 * 32

@@ -88,10 +88,6 @@ class LabelledTextTask(Task, Protocol):
     """What tasks share that predict one thing of each text, or of each pair of texts, whatever the model says it by."""
 
     @property
-    def config(self) -> Any:
-        """The task as data, with the columns of both texts and of the label."""
-
-    @property
     def kind(self) -> LabelKind:
         """What is predicted."""
 

@@ -10,6 +10,7 @@ answer).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -145,22 +146,8 @@ def locate_text(text: str, start: int | None, context: str) -> int | None:
     """Return where an answer begins: as the file says, or else the nearest place (the first) that has its text."""
     if start is not None and text and context.startswith(text, start):
         return start
-    places, at = list[int](), context.find(text) if text else -1
-    while at >= 0:
-        places.append(at)
-        at = context.find(text, at + 1)
+    places = [found.start() for found in re.finditer(f"(?={re.escape(text)})", context)] if text else []
     return min(places, key=lambda place: abs(place - (start or 0)), default=None)
-
-
-def locate_answers(raw: RawQuestion, tally: Tally) -> tuple[tuple[Reference, ...], int]:
-    """Return the answers that are in the context, and how many are not."""
-    found: list[Reference] = []
-    for text, start in raw.answers:
-        place = locate_text(text, start, raw.context)
-        if place is not None:
-            found.append(Reference(text, place))
-            tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
-    return tuple(found), len(raw.answers) - len(found)
 
 
 def read_questions(source: SourceFile, tally: Tally, settings: object, *, labelled: bool,
@@ -170,18 +157,23 @@ def read_questions(source: SourceFile, tally: Tally, settings: object, *, labell
     Others are dropped and counted, with the question where none is left. Raises `InputError` for the first of them
     where nothing is to be dropped.
     """
-    lost: list[RawQuestion] = []
+    lost: list[tuple[str, Place]] = []
     for raw in read_raw_questions(source, settings, labelled=labelled):
-        answers, missing = locate_answers(raw, tally)
-        lost += [raw] * missing
-        if answers or not missing:
+        answers: list[Reference] = []
+        for text, start in raw.answers:
+            place = locate_text(text, start, raw.context)
+            if place is None:
+                lost.append((text, raw.example.place))
+            else:
+                answers.append(Reference(text, place))
+                tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
+        if answers or not raw.answers:
             yield Question(raw.example.place, raw.example.name, raw.question, raw.context,
-                           answers if labelled else None)
+                           tuple(answers) if labelled else None)
     if lost and not drop:
-        text = next(text for text, start in lost[0].answers if locate_text(text, start, lost[0].context) is None)
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise InputError(f"the answer {text[:60]!r} does not stand in its text{more}",
-                         where=str(lost[0].example.place), remedy=REMEDY)
+        raise InputError(f"the answer {lost[0][0][:60]!r} does not stand in its text{more}", where=str(lost[0][1]),
+                         remedy=REMEDY)
     tally.update({"answers do not stand in their text: dropped": len(lost)} if lost else {})
 
 

@@ -49,10 +49,6 @@ class WritingTask(Task, Protocol):
         """As texts, as a rule."""
         return "texts"
 
-    @property
-    def config(self) -> Any:
-        """The task as data, with a `writing`."""
-
     def prompt(self, example: Any, encoding: Encoding) -> Prompt:
         """Return what is read, by an encoder or by the decoder that writes."""
 

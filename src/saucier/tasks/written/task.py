@@ -7,7 +7,6 @@ Axes: B rows of a batch, L positions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -31,7 +30,6 @@ from saucier.tasks.written.prompts import (
     encode_responses,
     is_encoder_decoder,
     pack_pairs,
-    start_token,
 )
 from saucier.text.rows.batch import make_generator, pad_ids
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens
@@ -43,6 +41,9 @@ SEED_STREAM = 11
 
 class WritingTask(Task, Protocol):
     """A task whose answer is a text: a task that says what is read and what is to be written."""
+
+    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
+    """The head that gives tokens, which the model has; a new one for a decoder without."""
 
     @property
     def scored_as(self) -> str:
@@ -85,9 +86,6 @@ class WritingTask(Task, Protocol):
         if writing.tokens is not None:
             return self
         return self.with_config(writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
-
-    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
-    """The head that gives tokens, which the model has; a new one for a decoder without."""
 
     @property
     def objective(self) -> Prediction:
@@ -134,14 +132,19 @@ def longest_response(encoded: EncodedExamples) -> int:
 
 def generation_settings(writing: Writing, encoding: Encoding) -> dict[str, Any]:
     """Return options of `saucier.generate`: the special tokens, and what a task says of its writing."""
-    target = replace(encoding, tokenizer=encoding.tokenizer.target)
-    ids = TokenIds.of(target.tokenizer)
+    ids = TokenIds.of(encoding.tokenizer.target)
     found: dict[str, Any] = {"pad_token_id": ids.filler, "max_new_tokens": writing.tokens,
                              "repetition_penalty": writing.repetition_penalty,
-                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options(),
-                             "eos_token_id": ids.eos}
-    if encoding.body.encoder is not None and not isinstance(encoding.body.default_target, c.RotatedSource):
-        found["decoder_start_token_id"] = start_token(target, ())
+                             "no_repeat_ngram_size": writing.no_repeat_ngram, **writing.search.options()}
+    if ids.eos is not None:
+        found["eos_token_id"] = ids.eos
+    match encoding.body.default_target:
+        case c.ShiftedSource(start=start):
+            found["decoder_start_token_id"] = start
+        case None if encoding.body.encoder is not None:
+            found["decoder_start_token_id"] = encoding.decoder_start(ids.decoder_start)
+        case _:
+            pass
     return {name: value for name, value in found.items() if value is not None}
 
 

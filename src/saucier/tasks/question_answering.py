@@ -173,9 +173,7 @@ class QuestionAnsweringTask(Task):
         """The best piece of all windows of a question, or "" where none is likelier."""
         found: dict[int, tuple[list[tuple[str, float]], float]] = {}
         for units, _, output in predictor.outputs(encoded):
-            assert output.start_logits is not None, "the head gives logits"
-            assert output.end_logits is not None, "of both ends"
-            both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
+            both = [getattr(output, name).float().double().cpu().numpy() for name in ("start_logits", "end_logits")]
             for row, unit in enumerate(units.tolist()):
                 places = {name: values.row(unit) for name, values in encoded.position_data.items()}
                 example = examples[int(encoded.example_numbers[unit])]

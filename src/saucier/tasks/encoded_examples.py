@@ -94,10 +94,6 @@ class TokenCharacters:
         table = np.concatenate([spell_tokens(tokenizer, known.tolist(), longest), spell_words(words, longest)])
         return cls(Ragged(numbers, ids.offsets, 0), table)
 
-    def of_rows(self, rows: Ints) -> NDArray[np.int16]:
-        """Return the characters of some rows. Shapes: [B] -> [B, L, characters]."""
-        return self.table[self.numbers.padded(rows)]
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedExamples:
@@ -145,7 +141,7 @@ class EncodedExamples:
             if name in MASK_OF_INPUT:
                 found[MASK_OF_INPUT[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
         if self.characters is not None:
-            found["characters"] = to_int_tensor(self.characters.of_rows(rows))
+            found["characters"] = to_int_tensor(self.characters.table[self.characters.numbers.padded(rows)])
         for name, column in self.unit_values.items():
             chosen = column[units]
             found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" \

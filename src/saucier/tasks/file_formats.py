@@ -53,14 +53,8 @@ class Question(Example):
         return (self.question, self.context)
 
 
-@dataclass(frozen=True, slots=True)
-class RawQuestion:
-    """A question whose answers were not looked for yet."""
-
-    example: Example
-    question: str
-    context: str
-    answers: list[tuple[str, int | None]]
+RawQuestion = tuple[Cells, list[tuple[str, int | None]]]
+"""The cells of a question, and its answers with the places that the file gives them."""
 
 
 def read_raw_questions(source: SourceFile, settings: object, *, labelled: bool) -> Iterator[RawQuestion]:
@@ -78,7 +72,7 @@ def read_raw_questions(source: SourceFile, settings: object, *, labelled: bool) 
         for cell in read_cells(source, columns if labelled else columns[:2], requested_columns(settings, columns)):
             where = str(cell.example.place)
             answers = read_answers(cell.values["answers"], where, cell.values.get("answer_start")) if labelled else []
-            yield RawQuestion(cell.example, cell.text("question"), cell.text("context"), answers)
+            yield cell, answers
 
 
 def whole_document(source: SourceFile) -> list[dict[str, Any]] | None:
@@ -113,8 +107,7 @@ def paragraph_questions(paragraph: Mapping[str, Any], place: Place, *, labelled:
                     {"question": read_member(one, "question", str, where),
                      "context": read_member(paragraph, "context", str, where)})
         known = labelled and not one.get("is_impossible")
-        yield RawQuestion(row.example, row.text("question"), row.text("context"),
-                          read_answers(one.get("answers"), where) if known else [])
+        yield row, read_answers(one.get("answers"), where) if known else []
 
 
 def read_answers(value: Any, where: str, start: Any = None) -> list[tuple[str, int | None]]:
@@ -158,17 +151,18 @@ def read_questions(source: SourceFile, tally: Tally, settings: object, *, labell
     where nothing is to be dropped.
     """
     lost: list[tuple[str, Place]] = []
-    for raw in read_raw_questions(source, settings, labelled=labelled):
+    for row, given in read_raw_questions(source, settings, labelled=labelled):
+        question, context = row.text("question"), row.text("context")
         answers: list[Reference] = []
-        for text, start in raw.answers:
-            place = locate_text(text, start, raw.context)
+        for text, start in given:
+            place = locate_text(text, start, context)
             if place is None:
-                lost.append((text, raw.example.place))
+                lost.append((text, row.example.place))
             else:
                 answers.append(Reference(text, place))
                 tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
-        if answers or not raw.answers:
-            yield Question(raw.example.place, raw.example.name, raw.question, raw.context,
+        if answers or not given:
+            yield Question(row.example.place, row.example.name, question, context,
                            tuple(answers) if labelled else None)
     if lost and not drop:
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""

@@ -18,10 +18,10 @@ from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
 from saucier.table import Table
-from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
+from saucier.tasks.matching import MatchedRows, convert_row, group_rows, guess_kind, match
 from saucier.tasks.metrics.labels import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
-from saucier.tasks.prediction_files import read_golds, read_predictions
+from saucier.tasks.prediction_files import PredictionRow, read_golds, read_predictions
 from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored
 
 LEVEL = 0.05
@@ -116,10 +116,10 @@ def check_same_rows(names: Sequence[str], found: Sequence[MatchedRows]) -> None:
             raise InputError(f"{len(other.rows)} rows, but {names[0]} has {len(first.rows)}", where=name,
                              remedy="compare predictions for the same rows")
         for one, two in zip(first.rows, other.rows, strict=True):
-            if one.gold != two.gold or one.name != two.name:
-                what = f"the row {two.name!r} with gold {two.gold!r}" if two.name != one.name else \
-                    f"gold {two.gold!r} for {two.name!r}"
-                raise InputError(f"has {what}, but {names[0]} has {one.name!r} with {one.gold!r} there",
+            if one.gold != two.gold or one.id != two.id:
+                what = f"the row {two.id!r} with gold {two.gold!r}" if two.id != one.id else \
+                    f"gold {two.gold!r} for {two.id!r}"
+                raise InputError(f"has {what}, but {names[0]} has {one.id!r} with {one.gold!r} there",
                                  where=two.where, remedy="compare predictions for the same rows, in the same order")
 
 
@@ -187,13 +187,13 @@ def most_different(metric: Metric, first: MatchedRows, second: MatchedRows) -> t
     worth = worth if metric.better == "higher" else -worth
     order = np.argsort(-worth, kind="stable")
     places = [*order[:MOST_DIFFERENT], *order[::-1][:MOST_DIFFERENT]]
-    return tuple(Disagreement(first.rows[place].name, first.rows[place].gold, first.rows[place].prediction,
+    return tuple(Disagreement(str(first.rows[place].id), first.rows[place].gold, first.rows[place].prediction,
                               second.rows[place].prediction, text_of(first.rows[place]), float(worth[place]))
                  for place in dict.fromkeys(map(int, places))
                  if first.rows[place].prediction != second.rows[place].prediction and abs(worth[place]) > 0)
 
 
-def text_of(row: PairedRow) -> str:
+def text_of(row: PredictionRow) -> str:
     """Give the first text of a row: a column of its own, the texts that `finetune` and `predict` write, or words.
     """
     texts = [value if isinstance(value, str) else TOGETHER[name].join(map(str, value))

@@ -123,8 +123,7 @@ def path_of(location: KeyPath, values: Any, *, missing: bool) -> KeyPath:
 
 def union_members(node: Schema) -> Mapping[str | int, str]:
     """Return the members of a union by their tags; none of what is no such union."""
-    found: Mapping[str | int, str] = node.get("discriminator", {}).get("mapping", {})
-    return found
+    return dict(node.get("discriminator", {}).get("mapping", {}))
 
 
 def nodes_at(location: KeyPath, schema: Schema) -> list[Schema]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import ClassLabels, LogitObjective, MultiLabels, NumberLabels
@@ -28,18 +29,18 @@ from saucier.tasks.examples import (
     Example,
     Tally,
     number_labels,
+    read_cells,
+    requested_columns,
 )
 from saucier.tasks.labelled_texts import (
     LabelledText,
     add_language_loss,
-    encode_labelled,
+    default_pick,
+    encode_in_form,
     extend_tokenizer,
-    read_texts,
-    require_text_head,
     sort_labels,
-    text_from_input,
 )
-from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
+from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -88,10 +89,6 @@ class LabelledTextTask(Task, Protocol):
     """What tasks share that predict one thing of each text, or of each pair of texts, whatever the model says it by."""
 
     @property
-    def config(self) -> Any:
-        """The task as data, with the columns of both texts and of the label."""
-
-    @property
     def kind(self) -> LabelKind:
         """What is predicted."""
 
@@ -103,11 +100,16 @@ class LabelledTextTask(Task, Protocol):
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
         columns = (*self.kind.texts, self.kind.column)
-        return read_texts(source, self.config, columns, self.kind.read if labelled else None)
+        for row in read_cells(source, columns if labelled else columns[:2], requested_columns(self.config, columns)):
+            yield LabelledText(row.example.place, row.example.name, row.text("text"),
+                               row.text("pair") if "pair" in row.values else None,
+                               self.kind.read(row, self.config) if labelled else None)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
         """A text, or a text and its pair."""
-        return text_from_input(texts, example)
+        if len(texts) > 2:
+            raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
+        return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
 
     @property
     def scored_as(self) -> str:
@@ -153,12 +155,21 @@ class TextTask(LabelledTextTask):
     @property
     def required_head(self) -> RequiredHead:
         """An output for each label, or one number."""
-        return require_text_head(self.config, self.kind.outputs or self.labels)
+        outputs = self.kind.outputs or self.labels
+
+        def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
+            return c.ClassificationHead(pick=self.config.pick or default_pick(body, tokenizer), classes=len(outputs),
+                                        dropout=NEW_HEAD_DROPOUT)
+
+        return RequiredHead("own" if self.config.pick else "classification", generic, outputs)
 
     def encode(self, examples: Rows, encoding: Encoding) -> EncodedExamples:
         """Encode the texts in their form; of a pair the longer text is cut first."""
-        return encode_labelled(examples, self.config.form, encoding,
-                               lambda labels: self.kind.targets(labels, self.labels))
+        sequences, truncation = encode_in_form(examples, self.config.form, encoding)
+        labels = [one.label for one in examples if one.label is not None]
+        known = {"labels": self.kind.targets(labels, self.labels)} if len(labels) == len(examples) else {}
+        return EncodedExamples(sequences, known, np.arange(len(examples)), truncation,
+                               group=len(sequences["input_ids"].lengths) // len(examples))
 
     @property
     def objective(self) -> Objective:

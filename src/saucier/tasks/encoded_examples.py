@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -49,12 +49,8 @@ class Ragged:
         """Return one row. Shapes: [its length]."""
         return self.values[self.offsets[number]:self.offsets[number + 1]]
 
-    def taken(self, rows: Ints) -> Ragged:
-        """Return some rows, in a new order. Shapes: rows [B]."""
-        return Ragged.of([self.row(number).tolist() for number in rows.tolist()], self.fill)
-
-    def joined(self, groups: Sequence[Ints]) -> Ragged:
-        """Return rows of several rows each, one after another. Shapes: groups R lists of row numbers."""
+    def joined(self, groups: Iterable[Ints]) -> Ragged:
+        """Return rows of several rows each, one after another. Shapes: groups R arrays of row numbers."""
         return Ragged.of([[value for number in rows for value in self.row(number).tolist()] for rows in groups],
                          self.fill)
 
@@ -97,10 +93,6 @@ class TokenCharacters:
         numbers[list(unknown)] = [places[word] for word in unknown.values()]
         table = np.concatenate([spell_tokens(tokenizer, known.tolist(), longest), spell_words(words, longest)])
         return cls(Ragged(numbers, ids.offsets, 0), table)
-
-    def of_rows(self, rows: Ints) -> NDArray[np.int16]:
-        """Return the characters of some rows. Shapes: [B] -> [B, L, characters]."""
-        return self.table[self.numbers.padded(rows)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +141,7 @@ class EncodedExamples:
             if name in MASK_OF_INPUT:
                 found[MASK_OF_INPUT[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
         if self.characters is not None:
-            found["characters"] = to_int_tensor(self.characters.of_rows(rows))
+            found["characters"] = to_int_tensor(self.characters.table[self.characters.numbers.padded(rows)])
         for name, column in self.unit_values.items():
             chosen = column[units]
             found[name] = torch.from_numpy(chosen.astype(np.float32)) if chosen.dtype.kind == "f" \
@@ -163,7 +155,7 @@ class EncodedExamples:
 
 def take_rows(encoded: EncodedExamples, rows: Ints) -> EncodedExamples:
     """Return some rows of encoded examples without groups, as if there were no others. Shapes: rows [N']."""
-    return EncodedExamples({name: one.taken(rows) for name, one in encoded.sequences.items()},
+    return EncodedExamples({name: one.joined(rows[:, None]) for name, one in encoded.sequences.items()},
                            {name: column[rows] for name, column in encoded.unit_values.items()},
                            encoded.example_numbers[rows], encoded.truncation)
 
@@ -298,10 +290,8 @@ def split_windows(length: int, room: int, step: int) -> list[tuple[int, int]]:
 
     Source: Devlin et al. 2019, code release (document stride).
     """
-    starts = [0]
-    while starts[-1] + room < length:
-        starts.append(starts[-1] + step)
-    return [(start, min(start + room, length)) for start in starts]
+    last = max(0, length - room)  # from here on a window reaches the end
+    return [(start, min(start + room, length)) for start in range(0, last + step, step)]
 
 
 def assign_owners(spans: Sequence[tuple[int, int]]) -> Ints:

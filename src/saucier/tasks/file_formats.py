@@ -10,6 +10,7 @@ answer).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
@@ -53,14 +54,8 @@ class Question(Example):
         return (self.question, self.context)
 
 
-@dataclass(frozen=True, slots=True)
-class RawQuestion:
-    """A question whose answers were not looked for yet."""
-
-    example: Example
-    question: str
-    context: str
-    answers: list[tuple[str, int | None]]
+RawQuestion = tuple[Cells, list[tuple[str, int | None]]]
+"""The cells of a question, and its answers with the places that the file gives them."""
 
 
 def read_raw_questions(source: SourceFile, settings: object, *, labelled: bool) -> Iterator[RawQuestion]:
@@ -78,7 +73,7 @@ def read_raw_questions(source: SourceFile, settings: object, *, labelled: bool) 
         for cell in read_cells(source, columns if labelled else columns[:2], requested_columns(settings, columns)):
             where = str(cell.example.place)
             answers = read_answers(cell.values["answers"], where, cell.values.get("answer_start")) if labelled else []
-            yield RawQuestion(cell.example, cell.text("question"), cell.text("context"), answers)
+            yield cell, answers
 
 
 def whole_document(source: SourceFile) -> list[dict[str, Any]] | None:
@@ -113,8 +108,7 @@ def paragraph_questions(paragraph: Mapping[str, Any], place: Place, *, labelled:
                     {"question": read_member(one, "question", str, where),
                      "context": read_member(paragraph, "context", str, where)})
         known = labelled and not one.get("is_impossible")
-        yield RawQuestion(row.example, row.text("question"), row.text("context"),
-                          read_answers(one.get("answers"), where) if known else [])
+        yield row, read_answers(one.get("answers"), where) if known else []
 
 
 def read_answers(value: Any, where: str, start: Any = None) -> list[tuple[str, int | None]]:
@@ -146,22 +140,8 @@ def locate_text(text: str, start: int | None, context: str) -> int | None:
     """Return where an answer begins: as the file says, or else the nearest place (the first) that has its text."""
     if start is not None and text and context.startswith(text, start):
         return start
-    places, at = list[int](), context.find(text) if text else -1
-    while at >= 0:
-        places.append(at)
-        at = context.find(text, at + 1)
+    places = [found.start() for found in re.finditer(f"(?={re.escape(text)})", context)] if text else []
     return min(places, key=lambda place: abs(place - (start or 0)), default=None)
-
-
-def locate_answers(raw: RawQuestion, tally: Tally) -> tuple[tuple[Reference, ...], int]:
-    """Return the answers that are in the context, and how many are not."""
-    found: list[Reference] = []
-    for text, start in raw.answers:
-        place = locate_text(text, start, raw.context)
-        if place is not None:
-            found.append(Reference(text, place))
-            tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
-    return tuple(found), len(raw.answers) - len(found)
 
 
 def read_questions(source: SourceFile, tally: Tally, settings: object, *, labelled: bool,
@@ -171,18 +151,24 @@ def read_questions(source: SourceFile, tally: Tally, settings: object, *, labell
     Others are dropped and counted, with the question where none is left. Raises `InputError` for the first of them
     where nothing is to be dropped.
     """
-    lost: list[RawQuestion] = []
-    for raw in read_raw_questions(source, settings, labelled=labelled):
-        answers, missing = locate_answers(raw, tally)
-        lost += [raw] * missing
-        if answers or not missing:
-            yield Question(raw.example.place, raw.example.name, raw.question, raw.context,
-                           answers if labelled else None)
+    lost: list[tuple[str, Place]] = []
+    for row, given in read_raw_questions(source, settings, labelled=labelled):
+        question, context = row.text("question"), row.text("context")
+        answers: list[Reference] = []
+        for text, start in given:
+            place = locate_text(text, start, context)
+            if place is None:
+                lost.append((text, row.example.place))
+            else:
+                answers.append(Reference(text, place))
+                tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
+        if answers or not given:
+            yield Question(row.example.place, row.example.name, question, context,
+                           tuple(answers) if labelled else None)
     if lost and not drop:
-        text = next(text for text, start in lost[0].answers if locate_text(text, start, lost[0].context) is None)
         more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise InputError(f"the answer {text[:60]!r} does not stand in its text{more}",
-                         where=str(lost[0].example.place), remedy=REMEDY)
+        raise InputError(f"the answer {lost[0][0][:60]!r} does not stand in its text{more}", where=str(lost[0][1]),
+                         remedy=REMEDY)
     tally.update({"answers do not stand in their text: dropped": len(lost)} if lost else {})
 
 

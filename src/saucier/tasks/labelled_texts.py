@@ -1,5 +1,5 @@
-"""What tasks on whole texts share: reading a text or a pair, encoding it in the tokenizer's frame or in GPT's
-input transformations, and the head that predicts its label.
+"""What tasks on whole texts share: their example, its rows in the tokenizer's frame or in GPT's input transformations,
+and where the vector of a text is taken.
 
 Source: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", §3.3. Axes: N texts, C
 classes.
@@ -8,24 +8,21 @@ classes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import tokenizers
-from numpy.typing import NDArray
 
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.base import Objective
 from saucier.objectives.labels import LogitObjective
 from saucier.objectives.prediction import AuxiliaryLanguageModelling
-from saucier.tasks.definitions import BothOrders, TextForm, Texts, TokenizerFrame, Transformed
-from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
-from saucier.tasks.examples import Cells, Column, Example, read_cells, requested_columns
-from saucier.tasks.task import NEW_HEAD_DROPOUT, Encoding, RequiredHead
-from saucier.text.reading.sources import SourceFile
+from saucier.tasks.definitions import BothOrders, TextForm, TokenizerFrame, Transformed
+from saucier.tasks.encoded_examples import Ragged, Truncation
+from saucier.tasks.examples import Example
+from saucier.tasks.task import Encoding
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, share_room
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -84,11 +81,8 @@ def encode_transformed(rows: Sequence[Sequence[str]], encoding: Encoding) -> tup
 
 def add_language_loss(task: LogitObjective, form: TextForm) -> Objective:
     """Return what is learned of a task in a form: the task alone, or the words of its rows too."""
-    match form:
-        case (Transformed(auxiliary=weight) | BothOrders(auxiliary=weight)) if weight:
-            return AuxiliaryLanguageModelling(task, weight)
-        case _:
-            return task
+    weight = 0.0 if isinstance(form, TokenizerFrame) else form.auxiliary
+    return AuxiliaryLanguageModelling(task, weight) if weight else task
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +100,6 @@ class LabelledText(Example):
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
-def read_texts(source: SourceFile, settings: Any, columns: tuple[Column, Column, Column],
-               label: Callable[[Cells, Any], Any] | None) -> Iterator[LabelledText]:
-    """Yield the texts of a file, from the columns that a task's settings name; `label` reads the last, None: nothing.
-
-    Raises `InputError` for a file that lacks a column and for a row that cannot be used.
-    """
-    for row in read_cells(source, columns if label else columns[:2], requested_columns(settings, columns)):
-        yield LabelledText(row.example.place, row.example.name, row.text("text"),
-                           row.text("pair") if "pair" in row.values else None, label(row, settings) if label else None)
-
-
-def text_from_input(texts: tuple[str, ...], example: Example) -> LabelledText:
-    """Make an example of one text, or two, that a person typed. Raises `InputError` for more."""
-    if len(texts) > 2:
-        raise InputError(f"{len(texts)} texts", where="--text", remedy="give one, or two with ||| between")
-    return LabelledText(example.place, example.name, texts[0], texts[1] if len(texts) > 1 else None, None)
-
-
 def second_texts(examples: Sequence[LabelledText]) -> list[str] | None:
     """Return the second texts, or None where there are none. Raises `InputError` where some rows have one."""
     alone = [one for one in examples if one.pair is None]
@@ -131,16 +107,6 @@ def second_texts(examples: Sequence[LabelledText]) -> list[str] | None:
         raise InputError("has no second text, and others have one", where=str(alone[0].place),
                          remedy="give files with the same columns, or name the column with task.pair=COLUMN")
     return None if alone else [one.pair for one in examples if one.pair is not None]
-
-
-def encode_labelled(examples: Sequence[LabelledText], form: TextForm, encoding: Encoding,
-                    targets: Callable[[Sequence[Any]], NDArray[Any]]) -> EncodedExamples:
-    """Encode texts in a form, with targets where all have labels."""
-    sequences, truncation = encode_in_form(examples, form, encoding)
-    labels = [one.label for one in examples if one.label is not None]
-    return EncodedExamples(sequences, {"labels": targets(labels)} if len(labels) == len(examples) else {},
-                           np.arange(len(examples)), truncation,
-                           group=len(sequences["input_ids"].lengths) // len(examples))
 
 
 def encode_in_form(examples: Sequence[LabelledText], form: TextForm,
@@ -166,15 +132,6 @@ def encode_texts(texts: Sequence[str], pairs: Sequence[str] | None, encoding: En
     rows = encode_rows(encoding.tokenizer, texts, pairs, LengthOptions(encoding.length, "longest", "longest_first"))
     lost = [row.cut for row in rows if row.cut]
     return encoding.inputs(rows), Truncation(rows=len(lost), tokens=sum(lost))
-
-
-def require_text_head(settings: Texts, labels: tuple[str, ...]) -> RequiredHead:
-    """Return the head for tasks on texts: a number for each label, of a text's vector."""
-    def generic(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
-        return c.ClassificationHead(pick=settings.pick or default_pick(body, tokenizer), classes=len(labels),
-                                    dropout=NEW_HEAD_DROPOUT)
-
-    return RequiredHead("own" if settings.pick else "classification", generic, labels)
 
 
 def default_pick(body: c.Transformer, tokenizer: Tokenizer) -> c.Pick:

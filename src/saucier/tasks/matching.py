@@ -21,22 +21,10 @@ LONG_LABEL, LONG_ANSWER = 4, 6
 
 
 @dataclass(frozen=True, slots=True)
-class PairedRow:
-    """One prediction and its gold, as the kind of task wants them."""
-
-    gold: Any
-    prediction: Any
-    name: str
-    """The row's id, or its place."""
-    extras: Mapping[str, Any]
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
 class MatchedRows:
-    """All rows of one file of predictions."""
+    """All rows of one file of predictions, each with its gold, and with its id or its place as `id`."""
 
-    rows: tuple[PairedRow, ...]
+    rows: tuple[PredictionRow, ...]
     how: str
     """`by id` or `by order`."""
     missing: int = 0
@@ -58,32 +46,27 @@ def match(predicted: Sequence[PredictionRow], golds: Golds | None) -> MatchedRow
 
     Errors: `InputError` for a row without a gold, ids that are missing on either side, and unequal numbers of rows.
     """
+    missing = sum(one.prediction is None for one in predicted)
     if golds is None:
         if alone := next((one for one in predicted if not one.has_gold), None):
             raise InputError("has no 'gold'", where=alone.where, remedy="name the labelled file with --gold FILE")
-        own = tuple(PairedRow(one.gold, one.prediction, one.id or f"row {place}", one.extras, one.where)
-                    for place, one in enumerate(predicted, start=1))
-        return MatchedRows(own, "own golds", _nulls(predicted))
+        own = tuple(replace(one, id=one.id or f"row {place}") for place, one in enumerate(predicted, start=1))
+        return MatchedRows(own, "own golds", missing)
     by_id = _by_id(predicted, golds)
     if by_id is not None:
-        return MatchedRows(by_id, "by id", _nulls(predicted))
+        return MatchedRows(by_id, "by id", missing)
     if len(predicted) != len(golds.rows):
         raise InputError(f"{len(predicted)} predictions for {len(golds.rows)} golds, and no ids to match them by",
                          where=predicted[0].where.rsplit(", ", 1)[0],
                          remedy="give one prediction for each gold, in their order, or ids such as dev.tsv:2")
-    return MatchedRows(tuple(_pair(one, gold) for one, gold in zip(predicted, golds.rows, strict=True)), "by order",
-                       _nulls(predicted))
+    return MatchedRows(tuple(map(_pair, predicted, golds.rows)), "by order", missing)
 
 
-def _nulls(predicted: Iterable[PredictionRow]) -> int:
-    return sum(one.prediction is None for one in predicted)
+def _pair(one: PredictionRow, gold: Gold) -> PredictionRow:
+    return replace(one, gold=gold.gold, id=one.id or gold.ids[0], extras={**gold.extras, **one.extras})
 
 
-def _pair(one: PredictionRow, gold: Gold) -> PairedRow:
-    return PairedRow(gold.gold, one.prediction, one.id or gold.ids[0], {**gold.extras, **one.extras}, one.where)
-
-
-def _by_id(predicted: Sequence[PredictionRow], golds: Golds) -> tuple[PairedRow, ...] | None:
+def _by_id(predicted: Sequence[PredictionRow], golds: Golds) -> tuple[PredictionRow, ...] | None:
     """Match by id; None where no prediction names a gold."""
     places = {name: place for place, gold in enumerate(golds.rows) for name in reversed(gold.ids)}
     found = {places[one.id]: one for one in predicted if one.id in places}
@@ -188,7 +171,7 @@ def _kind_name(value: Any) -> str:
     return names.get(type(value), f"the number {value}")
 
 
-def convert_row(row: PairedRow, kind: str) -> PairedRow:
+def convert_row(row: PredictionRow, kind: str) -> PredictionRow:
     """Check both values and make them what their kind wants.
 
     Errors: `InputError` with file and line for a value of another kind, and tags that are not as many as the gold's.
@@ -199,7 +182,7 @@ def convert_row(row: PairedRow, kind: str) -> PairedRow:
             taken.append(take(value))
         except ValueError as error:
             remedy = f"these rows are scored as {kind}; mend the row, or choose another --kind"
-            raise InputError(f"the {side} of {row.name} is {error}", where=row.where, remedy=remedy) from error
+            raise InputError(f"the {side} of {row.id} is {error}", where=row.where, remedy=remedy) from error
     if kind in PARALLEL and len(taken[0]) != len(taken[1]):
         raise InputError(f"{len(taken[1])} {PARALLEL[kind]} for the {len(taken[0])} of its gold", where=row.where,
                          remedy="predict one for each word (tags) or candidate (scores)")
@@ -241,12 +224,12 @@ def group_rows(found: MatchedRows, column: str) -> MatchedRows:
 
     Errors: `InputError` for a row without the column.
     """
-    groups: dict[str, list[PairedRow]] = {}
+    groups: dict[str, list[PredictionRow]] = {}
     for row in found.rows:
         if column not in row.extras:
             raise InputError(f"has no column {column!r}; there are {', '.join(row.extras) or 'none'}", where=row.where,
                              remedy="group by a column of the predictions or of the labelled file")
         groups.setdefault(str(row.extras[column]), []).append(row)
-    rows = tuple(PairedRow([row.gold for row in members], [row.prediction for row in members], name, {},
-                           members[0].where) for name, members in groups.items())
+    rows = tuple(PredictionRow([row.prediction for row in members], [row.gold for row in members], name,
+                               where=members[0].where) for name, members in groups.items())
     return replace(found, rows=rows)

@@ -63,28 +63,26 @@ def read_golds(name: str, column: str | None = None) -> Golds:
     Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
     """
     [source] = find_sources([name])
+    first = None if is_conll(source) else next(read_rows(source, None), None)
     if is_conll(source):
-        found = tuple(_sentences(source))
-        return Golds(_not_empty(found, source), "CoNLL: a word a line, its tag last")
-    first = next(read_rows(source, None), None)
-    if first is not None and "qas" in first.cells:
-        return Golds(_not_empty(tuple(_questions(source)), source), "SQuAD: the answers of each question")
-    column = column or _column(list(first.cells) if first else [], source)
-    return Golds(_not_empty(tuple(_cells(source, column)), source), f"column {column!r}")
-
-
-def _not_empty(found: tuple[Gold, ...], source: SourceFile) -> tuple[Gold, ...]:
-    if not found:
+        found, read_as = _sentences(source), "CoNLL: a word a line, its tag last"
+    elif first is not None and "qas" in first.cells:
+        found, read_as = _questions(source), "SQuAD: the answers of each question"
+    else:
+        column = column or _column(list(first.cells) if first else [], source)
+        found, read_as = _cells(source, column), f"column {column!r}"
+    golds = Golds(tuple(found), read_as)
+    if not golds.rows:
         raise InputError("holds no golds", where=source.name, remedy="name the labelled file")
-    return found
+    return golds
 
 
 def _column(known: Sequence[str], source: SourceFile) -> str:
-    found = [name for name in COLUMNS if name in known]
-    if not found:
+    found = next((name for name in COLUMNS if name in known), None)
+    if found is None:
         raise InputError(f"which column holds the golds? There are {', '.join(known)}", where=source.name,
                          remedy=f"say which, for example --column {known[-1] if known else 'label'}")
-    return found[0]
+    return found
 
 
 def _cells(source: SourceFile, column: str) -> Iterator[Gold]:

@@ -24,6 +24,7 @@ from saucier.tasks.file_formats import Question, read_questions
 from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
+from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 Floats = NDArray[np.float64]
@@ -48,9 +49,7 @@ def best_spans(starts: Floats, ends: Floats, longest: int, count: int) -> Iterat
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Return the softmax of scores."""
-    if not scores:
-        return []
+    """Return the softmax of scores; of none, none."""
     weights = [math.exp(score - max(scores)) for score in scores]
     return [weight / sum(weights) for weight in weights]
 
@@ -73,8 +72,7 @@ class Context(NamedTuple):
 class Window:
     """One row: a question and a part of its context."""
 
-    ids: list[int]
-    types: list[int]
+    row: EncodedRow
     starts: list[int]
     """The first character of each place; `NO_CHARACTER` where it is not of the context."""
     ends: list[int]
@@ -106,7 +104,7 @@ def make_windows(one: Question, question: Sequence[int], text: Context, frame: F
         null = row.ids.index(encoding.tokenizer.cls_id) if encoding.tokenizer.cls_id in row.ids else 0
         held = answer if answer and start <= answer[0] and answer[1] < stop else None
         places = None if held is None else (held[0] - start + begin, held[1] - start + begin)
-        found.append(Window(row.ids, row.types, starts, ends, owned, null, places))
+        found.append(Window(row, starts, ends, owned, null, places))
     return found
 
 
@@ -166,7 +164,7 @@ class QuestionAnsweringTask(Task):
         targets = {"start_positions": places[:, 0], "end_positions": places[:, 1]} if known else {}
         meaning = {name: Ragged.of([getattr(one, name) for one in found], NO_CHARACTER)
                    for name in ("starts", "ends", "owned")}
-        return EncodedExamples(encoding.inputs(found), targets,
+        return EncodedExamples(encoding.inputs([one.row for one in found]), targets,
                                np.repeat(np.arange(len(rows)), [len(windows) for windows in rows]),
                                Truncation(len(cut), sum(cut), lost, "answers"),
                                meaning | {"null": Ragged.of([[one.null] for one in found], NO_CHARACTER)})
@@ -175,9 +173,7 @@ class QuestionAnsweringTask(Task):
         """The best piece of all windows of a question, or "" where none is likelier."""
         found: dict[int, tuple[list[tuple[str, float]], float]] = {}
         for units, _, output in predictor.outputs(encoded):
-            assert output.start_logits is not None, "the head gives logits"
-            assert output.end_logits is not None, "of both ends"
-            both = [side.double().cpu().numpy() for side in (output.start_logits.float(), output.end_logits.float())]
+            both = [getattr(output, name).float().double().cpu().numpy() for name in ("start_logits", "end_logits")]
             for row, unit in enumerate(units.tolist()):
                 places = {name: values.row(unit) for name, values in encoded.position_data.items()}
                 example = examples[int(encoded.example_numbers[unit])]

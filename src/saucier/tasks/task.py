@@ -19,7 +19,6 @@ from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.labels import run_model
 from saucier.parts.output import Output
-from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, Ragged, order_by_length
 from saucier.tasks.examples import Example, Tally, refuse_unknown
 from saucier.text.reading.sources import SourceFile
@@ -140,8 +139,8 @@ class Task(Protocol):
     """
 
     @property
-    def config(self) -> TaskConfig:
-        """The task as data, with its labels where they are known."""
+    def config(self) -> Any:
+        """The task as data (a `TaskConfig`), with its labels where they are known."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Any]:
         """Yield the examples of a file; without labels where only predictions are wanted.

@@ -203,7 +203,7 @@ PAIR_KINDS: dict[type, PairKind] = {
 def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:
     """Return encoded examples of different texts, one a unit, from one of groups. Shapes: N * G rows -> T rows."""
     _, first = np.unique([places[text] for one in examples for text in one.texts], return_index=True)
-    wide = {name: ragged.taken(first) for name, ragged in encoded.sequences.items()}
+    wide = {name: ragged.joined(first[:, None]) for name, ragged in encoded.sequences.items()}
     return EncodedExamples(wide, {}, np.arange(len(places)), Truncation())
 
 

@@ -73,18 +73,14 @@ def two_levels(gaps: Floats, weights: Floats, *, seed: int = 0, draws: int = DRA
     Source: Efron and Tibshirani 1993, §6 and §12.4; for two crossed levels Owen 2007, "The pigeonhole bootstrap".
     """
     by_seed = gaps.sum(axis=1) / weights.sum()
-    found: Floats = by_seed.mean() + resample_means(gaps.mean(axis=0), weights, seed=seed, draws=draws)
+    units = gaps.mean(axis=0)
+    drawn: Floats = np.concatenate([(counts @ units) / (counts @ weights)
+                                    for counts in resampling_weights(len(units), seed=seed, draws=draws)])
+    found: Floats = by_seed.mean() + (drawn - units.sum() / weights.sum())
     if len(by_seed) > 1:
         spread = by_seed.std(ddof=1) / math.sqrt(len(by_seed))
         found = found + spread * make_generator(seed, 1).standard_t(len(by_seed) - 1, size=draws)
     return found
-
-
-def resample_means(gaps: Floats, weights: Floats, *, seed: int, draws: int) -> Floats:
-    """Draw units with replacement; give how far each draw's mean is from the whole mean. Shapes: [N], [N] -> [R]."""
-    found: Floats = np.concatenate([(counts @ gaps) / (counts @ weights)
-                                    for counts in resampling_weights(len(gaps), seed=seed, draws=draws)])
-    return found - float(gaps.sum() / weights.sum())
 
 
 def resampling_weights(count: int, *, seed: int, draws: int) -> Iterator[Floats]:

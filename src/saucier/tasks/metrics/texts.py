@@ -144,8 +144,7 @@ def _streams(hypotheses: Sequence[str], references: References) -> list[list[str
     if not hypotheses or len(hypotheses) != len(references):
         raise InputError(f"{len(hypotheses)} hypotheses for {len(references)} references", where="translation scores",
                          remedy="give one hypothesis for each reference, and at least one")
-    groups = [[entry] if isinstance(entry, str) else list(entry) for entry in references]
-    return [list(stream) for stream in zip_longest(*groups)]
+    return [list(stream) for stream in zip_longest(*as_references(references))]
 
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -206,12 +205,9 @@ CHRF = Metric("chrF", lambda golds, predictions: corpus_sums(
 
 def rouge_metric(name: str, kind: str) -> Metric:
     """Mean F1 of one kind of ROUGE (`rouge1`, `rouge2`, `rougeL`, `rougeLsum`), 0 to 1, without stemming."""
-    def measure(golds: Sequence[TextGold], predictions: Sequence[str]) -> Mean:
-        values = [best_overlap(ROUGE_KINDS[kind], prediction, gold, False).f1
-                  for gold, prediction in zip(golds, predictions, strict=True)]
-        return Mean(np.array(values), np.ones(len(values)))
-
-    return Metric(name, measure, "texts")
+    return Metric(name, lambda golds, predictions: Mean(
+        np.array([best_overlap(ROUGE_KINDS[kind], prediction, gold, False).f1
+                  for gold, prediction in zip(golds, predictions, strict=True)]), np.ones(len(golds))), "texts")
 
 
 TEXT_MATCH = Metric("exact match", lambda golds, predictions: Mean(

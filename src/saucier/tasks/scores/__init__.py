@@ -36,6 +36,7 @@ from saucier.tasks.metrics.labels import (
     SPEARMAN,
     TAG_ACCURACY,
     ClassScore,
+    Count,
     Side,
     accuracy,
     class_outcomes,
@@ -219,19 +220,18 @@ def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:
     return labels_of(*([label for labels in side for label in labels] for side in sides))
 
 
+COUNTED: Mapping[str, tuple[Callable[..., tuple[Any, ...]], Count]] = {
+    "classes": (labels_of, class_outcomes), "many_labels": (set_labels, set_outcomes),
+    "tags": (entity_types, entity_statistics)}
+"""What stands on both sides of each kind, and how it is counted."""
+
+
 def per_class(kind: str, golds: Sequence[Any], predictions: Sequence[Any]) -> tuple[ClassScore, ...]:
     """Give precision, recall and F1 of each class, label or type of entity; nothing for other kinds of task."""
-    match kind:
-        case "classes":
-            names = labels_of(golds, predictions)
-            return class_scores(class_outcomes(golds, predictions, names), names)
-        case "many_labels":
-            names = set_labels(golds, predictions)
-            return class_scores(set_outcomes(golds, predictions, names), names)
-        case "tags" if are_entities(tag for tags in golds for tag in tags):
-            names = entity_types(golds, predictions)
-            return class_scores(entity_statistics(golds, predictions, names), names)
-        case "tags":
-            return per_class("classes", *([tag for tags in side for tag in tags] for side in (golds, predictions)))
-        case _:
-            return ()
+    if kind == "tags" and not are_entities(tag for tags in golds for tag in tags):
+        return per_class("classes", *([tag for tags in side for tag in tags] for side in (golds, predictions)))
+    if kind not in COUNTED:
+        return ()
+    list_names, count = COUNTED[kind]
+    names = list_names(golds, predictions)
+    return class_scores(count(golds, predictions, names), names)

@@ -42,14 +42,13 @@ SEED_STREAM = 11
 class WritingTask(Task, Protocol):
     """A task whose answer is a text: a task that says what is read and what is to be written."""
 
+    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
+    """The head that gives tokens, which the model has; a new one for a decoder without."""
+
     @property
     def scored_as(self) -> str:
         """As texts, as a rule."""
         return "texts"
-
-    @property
-    def config(self) -> Any:
-        """The task as data, with a `writing`."""
 
     def prompt(self, example: Any, encoding: Encoding) -> Prompt:
         """Return what is read, by an encoder or by the decoder that writes."""
@@ -87,9 +86,6 @@ class WritingTask(Task, Protocol):
         if writing.tokens is not None:
             return self
         return self.with_config(writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
-
-    required_head: RequiredHead = RequiredHead("language", c.LanguageHead())
-    """The head that gives tokens, which the model has; a new one for a decoder without."""
 
     @property
     def objective(self) -> Prediction:

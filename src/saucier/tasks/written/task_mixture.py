@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows, join_encoded, take_rows
-from saucier.tasks.examples import Column, Example, Tally, read_cells
+from saucier.tasks.examples import Column, Example, Place, Tally, read_cells
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
 from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
@@ -143,12 +143,17 @@ class MixtureTask(WritingTask):
     config: Mixture
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
-        """Yield the rows of a file by the task whose file it is, or whose name is in the row."""
-        if self.config.by is not None:
-            return read_named_rows(self, source, tally, labelled=labelled)
-        name = task_of_file(source, self.config.tasks)
-        return (MixtureExample(one.place, one.name, name, one)
-                for one in self.members[name].read(source, tally, labelled=labelled))
+        """Yield the rows of a file by the task whose file it is, or whose name is in a column.
+
+        Rows that are only to be answered need no name: then a file may lack the column. Raises `InputError` for a row
+        without a name.
+        """
+        by, named = self.config.by, dict[Place, str]()
+        name = UNNAMED if by is not None else task_of_file(source, self.config.tasks)
+        if by is not None and (labelled or by in list_columns(source)):
+            named = {row.example.place: row.word(NAMED.role) for row in read_cells(source, (NAMED,), {NAMED.role: by})}
+        for one in self.member(name).read(source, tally, labelled=labelled):
+            yield MixtureExample(one.place, one.name, named.get(one.place, name), one)
 
     def member(self, name: str) -> WritingTask:
         """Return the task of a name, also of one that training did not have."""
@@ -297,21 +302,6 @@ class MixtureTask(WritingTask):
     def classes(self, example: MixtureExample) -> Sequence[str]:
         """The name of its task, so that rows are counted by it."""
         return (example.of,)
-
-
-def read_named_rows(task: MixtureTask, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[MixtureExample]:
-    """Yield the rows of a file by the task that a column names. Raises `InputError` for a row without a name.
-
-    Rows that are only to be answered need none: then a file may lack the column.
-    """
-    if not labelled and task.config.by not in list_columns(source):
-        yield from (MixtureExample(one.place, one.name, UNNAMED, one)
-                    for one in task.each.read(source, tally, labelled=False))
-        return
-    named = {row.example.place: row.word(NAMED.role)
-             for row in read_cells(source, (NAMED,), {NAMED.role: task.config.by})}
-    for one in task.each.read(source, tally, labelled=labelled):
-        yield MixtureExample(one.place, one.name, named[one.place], one)
 
 
 def task_of_file(source: SourceFile, tasks: dict[str, Member]) -> str:

@@ -206,7 +206,6 @@ class SpecialTokens(Config):
 
 
 GPT2_TOKENS = SpecialTokens(eos="<|endoftext|>")
-LLAMA_TOKENS = SpecialTokens(unk="<unk>", bos="<s>", eos="</s>", single="<s> $A", pair="<s> $A <s>:1 $B:1")
 BERT_TOKENS = SpecialTokens(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]",
                             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
 T5_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")

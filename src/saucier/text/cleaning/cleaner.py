@@ -188,7 +188,7 @@ class Cleaner:
             if left is not None:
                 kept.append(left)
         if any(kept):
-            page.text = join_lines(kept)
+            page.set_text(join_lines(kept))
             return None
         self._tally.emptied += 1
         return Dropped(last, Fault("took the last line that was left"))

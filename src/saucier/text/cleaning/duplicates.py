@@ -87,8 +87,6 @@ class Survivors:
         return record
 
 
-Shingled = Callable[[int], Hashes]
-Alike = Callable[[int, int], bool]
 CANDIDATES = 50
 """A document is compared with at most this number of others that agree with it in one band."""
 REMEMBERED = 4096
@@ -166,7 +164,7 @@ def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Su
     found.unchecked = len(more)
 
 
-def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:
+def build_shingle_reader(survivors: Survivors, words: int) -> Callable[[int], Hashes]:
     """Return what reads the runs of words of a document, and remembers the latest."""
     @lru_cache(REMEMBERED)
     def shingled(number: int) -> Hashes:
@@ -175,7 +173,7 @@ def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:
     return shingled
 
 
-def join_clusters(group: list[int], clusters: Clusters, similar: Alike) -> set[int]:
+def join_clusters(group: list[int], clusters: Clusters, similar: Callable[[int, int], bool]) -> set[int]:
     """Join each document of a group with the first cluster of the group that it is similar to.
 
     Returns those that were not compared with all.

@@ -144,7 +144,6 @@ class MinHash:
 DOCUMENTS, DROPPED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
 LONGEST = 1 << 24
 """Characters of a document; a longer one goes on as another, which is counted."""
-Keyer = Callable[[Page], tuple[Hashes, Hashes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,7 @@ def name_key_file(kind: str) -> str:
     return f"keys-{kind}.bin"
 
 
-def build_keyer(rule: Duplicates) -> Keyer:
+def build_keyer(rule: Duplicates) -> Callable[[Page], tuple[Hashes, Hashes]]:
     """Return what makes the keys by which a rule finds repetition."""
     match rule:
         case ExactDuplicates():

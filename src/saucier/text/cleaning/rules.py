@@ -234,8 +234,6 @@ def _without(phrases: tuple[str, ...]) -> LineJudge:
     return judge
 
 
-Identify = Callable[[str], tuple[str, float]]
-
 
 def build_language_judge(rule: Language) -> PageJudge:
     """Drop what is in another language, or not surely in this one.
@@ -257,7 +255,7 @@ def build_language_judge(rule: Language) -> PageJudge:
 
 
 @functools.cache
-def load_identifier() -> tuple[Identify, frozenset[str]]:
+def load_identifier() -> tuple[Callable[[str], tuple[str, float]], frozenset[str]]:
     """Return what tells a text's language and its probability, and the codes that it knows. Loading takes seconds."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier

@@ -5,7 +5,7 @@ handled.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,17 +90,11 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
         if token.content not in seen:
             backend.add_tokens([token])
             seen.add(token.content)
-    refuse_tokens_after_vocabulary(backend, settings, seen)
+    for name in seen:  # after the vocabulary, unknown pieces have their ids
+        if settings.known is not None and (backend.token_to_id(name) or 0) >= settings.known:
+            raise InputError(f"the special token {name!r} is not in vocab.json", where=str(settings.folder),
+                             remedy="give a folder with tokenizer.json")
     backend.add_tokens([token for token in own if token.content not in stated])  # these win over the class's
-
-
-def refuse_tokens_after_vocabulary(backend: Backend, settings: TokenizerSettings, added: Iterable[str]) -> None:
-    """Refuse special tokens that are no part of a vocabulary after which unknown pieces have their ids."""
-    known = settings.known
-    outside = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
-    if outside:
-        raise InputError(f"the special token {outside[0]!r} is not in vocab.json", where=str(settings.folder),
-                         remedy="give a folder with tokenizer.json")
 
 
 def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerClass) -> None:

@@ -225,11 +225,6 @@ def build_m2m_100(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken
     return build_renumbered(settings, {**vocab, **languages}, plain=[*languages]), []
 
 
-def list_m2m_languages(settings: TokenizerSettings) -> list[str]:
-    """Name M2M-100's tokens of languages."""
-    return [f"__{code}__" for code in HUNDRED]
-
-
 def build_renumbered(settings: TokenizerSettings, vocab: dict[str, int], plain: list[str]) -> Backend:
     """Build the backend; `plain` are tokens that are in texts as they are. Sets `settings.known`."""
     path = settings.folder / TARGET_PIECES if settings.target else find_model_file(settings.folder)

@@ -88,7 +88,6 @@ def round_scores(backend: Backend, special: int) -> Backend:
 WORD_END = "</w>"
 WORD_INSIDE = "##"
 BYTES = 256
-Trained = ByteBPE | BPE | WordPiece | Unigram | Words
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -102,8 +101,9 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
                          remedy="say which model with --from FOLDER")
     backend, special = TRAINERS[type(config)](config, texts), config.special
     # T5 numbers its sentinels from the end of the vocabulary backwards
-    backend.add_special_tokens([AddedToken(f"<extra_id_{number}>", special=True, normalized=False)
-                                for number in reversed(range(special.sentinels))])
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(special.sentinels))]
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False)
+                                for name in [*list_special_tokens(special), *sentinels]])
     _add_template(backend, special)
     names = {role: name for role in ROLES if (name := getattr(special, role)) is not None}
     return Tokenizer(backend, names)
@@ -202,7 +202,6 @@ def _bytes(config: Bytes, _: Iterable[str]) -> Backend:
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     return backend
 
 
@@ -218,7 +217,6 @@ def _characters(config: Characters, texts: Iterable[str]) -> Backend:
     backend = Backend(models.WordLevel(vocab=vocab, unk_token=unk))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     return backend
 
 
@@ -233,7 +231,8 @@ def _list_sizes(config: ByteBPE | BPE | WordPiece | Words) -> dict[str, Any]:
             "special_tokens": list_special_tokens(config.special)}
 
 
-def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]) -> Backend:
+def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | Unigram | Words,
+           texts: Iterable[str]) -> Backend:
     """Train, and check that the text gave exactly the vocabulary asked for."""
     backend.train_from_iterator(_not_empty(texts), trainer)
     size = backend.get_vocab_size() + config.special.sentinels

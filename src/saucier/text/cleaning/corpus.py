@@ -8,7 +8,6 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -86,16 +85,9 @@ REJECTED = "rejected"
 REJECTED_FILE = "documents.jsonl"
 
 
-@dataclass(slots=True)
-class Corpus:
-    """What came of a cleaning."""
-
-    tally: Tally
-    shards: list[Path]
-
-
-def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, keep_rejected: bool) -> Corpus:
-    """Write the shards and the rejected documents of some pieces into a new folder."""
+def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *,
+                 keep_rejected: bool) -> tuple[Tally, list[Path]]:
+    """Write the shards and the rejected documents of some pieces into a new folder; return the counts and shards."""
     survivors = Survivors(pieces)
     tally = Tally()
     for one in survivors.tallies:
@@ -109,7 +101,7 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, ke
         last = _CorpusWriter(survivors, cleaning, repetition, tally)
         size = sum((piece / DOCUMENTS).stat().st_size for piece in pieces)
         shards = write_shards(last.read_kept(rejected, keep_rejected=keep_rejected), size, cleaning, folder)
-    return Corpus(tally, shards)
+    return tally, shards
 
 
 class _CorpusWriter:

@@ -158,7 +158,7 @@ def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Su
             group = keys["document"][edges[place]:edges[place + 1]].tolist()
             more |= join_clusters(group, clusters, lambda left,
                                   right: compute_jaccard(shingled(left), shingled(right)) >= rule.similarity)
-    first = clusters.all_first()
+    first = np.fromiter(map(clusters.first, range(len(survivors))), np.int64, len(survivors))
     later = np.flatnonzero(first != np.arange(len(first)))
     found.drop(later, first[later], rule.kind)
     found.unchecked = len(more)
@@ -210,7 +210,3 @@ class Clusters:
         """Make one cluster of two."""
         left, right = sorted((self.first(left), self.first(right)))
         self._parent[right] = left
-
-    def all_first(self) -> NDArray[np.int64]:
-        """Return the first document of every document's cluster. Shapes: [D]."""
-        return np.fromiter(map(self.first, range(len(self._parent))), np.int64, len(self._parent))

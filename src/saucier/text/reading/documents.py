@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Literal
 
 from saucier.errors import InputError
@@ -86,10 +86,6 @@ class Counts:
         self.documents += starts
         self.characters += sum(map(len, texts))
         self.bytes += sum(len(text.encode("utf-8")) for text in texts)
-
-    def as_dict(self) -> dict[str, object]:
-        """Give all counts by name, for a report."""
-        return asdict(self)
 
 
 def read_documents(files: Sequence[str], *, column: str | None = None, unit: Unit = "file",

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -302,19 +303,14 @@ def _encode_pieces(documents: Iterable[Document], tokenizer: Tokenizer, sentence
 
 def encode_sentences(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Encode sentence by sentence, so that a sentence starts with a token of its own. Gives ids and sentence starts."""
-    starts = [find_sentence_starts(text) for text in texts]
-    cut = [[text[start:end] for start, end in zip(each, [*each[1:], len(text)], strict=True)]
-           for text, each in zip(texts, starts, strict=True)]
-    encoded = iter(tokenizer.encode_batch([one for text in cut for one in text], add_special_tokens=False))
+    cut = [[text[start:end] for start, end in pairwise([*find_sentence_starts(text), len(text)])] for text in texts]
+    encoded = iter(tokenizer.encode_batch(list(chain.from_iterable(cut)), add_special_tokens=False))
     result = []
     for sentences in cut:
-        ids: list[int] = []
-        places: list[int] = []
-        for _ in sentences:
-            sentence = next(encoded)
-            places += [len(ids)] if sentence else []
-            ids += sentence
-        result.append((ids, places))
+        parts = list(islice(encoded, len(sentences)))
+        ends = accumulate(map(len, parts))
+        starts = [end - len(part) for part, end in zip(parts, ends, strict=True) if part]
+        result.append((list(chain.from_iterable(parts)), starts))
     return result
 
 
@@ -346,7 +342,7 @@ def _encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[tuple
         for pair, *sides in zip(group, sources, targets, strict=True):
             if pair.languages is not None:
                 tokens = tokens or LanguageTokens(tokenizer)
-                sides = [replace(side, ids=tokens.replace_language(side.ids, name, pair.where))
+                sides = [replace(side, ids=[tokens.language(name, pair.where), *side.ids[1:]])
                          for side, name in zip(sides, pair.languages, strict=True)]
             yield sides[0], sides[1]
 

@@ -7,6 +7,7 @@ operation that can make something large, or run for long, is bounded before it r
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -14,11 +15,10 @@ from datetime import datetime
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
-    from jinja2.nodes import Template as Tree
 
 SECONDS = 5.0
 """Longest time that a template may take."""
@@ -81,11 +81,9 @@ def make_template_error(what: str) -> InputError:
 
 def import_jinja() -> Any:
     """Import Jinja. Raises `InputError` that names the extra where it is missing."""
-    try:
+    with report_missing("chat templates need jinja2", where="apply_chat_template",
+                        remedy="pip install 'saucier[chat]'"):
         import jinja2
-    except ImportError as error:
-        raise InputError("chat templates need jinja2", where="apply_chat_template",
-                         remedy="pip install 'saucier[chat]'") from error
     return jinja2
 
 
@@ -93,24 +91,18 @@ def import_jinja() -> Any:
 def compile_template(template: str) -> Template:
     """Compile a template with a clock in every loop, and with joining of texts counted."""
     from jinja2 import Template as Compiled
+    from jinja2 import nodes
 
     environment = build_sandbox()
     tree = environment.parse(template)
-    put_clocks(tree)
+    for loop in tree.find_all(nodes.For):  # every turn of it looks at the clock
+        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
+        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
     compiled = Compiled.from_code(environment, environment.compile(tree), environment.make_globals(None), None)
     names = compiled.root_render_func.__globals__
     for name in ("str_join", "markup_join"):
         names[name] = count_join(names[name])
     return compiled
-
-
-def put_clocks(tree: Tree) -> None:
-    """Let every turn of every loop look at the clock."""
-    from jinja2 import nodes
-
-    for loop in tree.find_all(nodes.For):
-        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
-        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
 
 
 def build_sandbox() -> Environment:
@@ -258,8 +250,7 @@ def estimate_result(name: str, values: Sequence[Any], sizes: Sequence[int], numb
 
 def find_widest(form: str) -> int:
     """Return the largest number in a format, which may be a width."""
-    digits = "".join(one if one.isdecimal() else " " for one in form).split()
-    return max((int(one) if len(one) < 9 else PRODUCT for one in digits), default=0)
+    return max((int(one) if len(one) < 9 else PRODUCT for one in re.findall(r"\d+", form)), default=0)
 
 
 def check_operation(operator: str, left: Any, right: Any) -> None:

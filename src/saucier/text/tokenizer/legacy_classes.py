@@ -27,6 +27,7 @@ WORD_END = "</w>"
 GOES_ON = "@@"
 """What CTRL's vocabulary writes after a piece that does not end its word."""
 INSIDE = "##"
+"""What BERT's vocabulary writes before a piece inside a word."""
 SEGMENTED = {"zh": "the Stanford segmenter", "ja": "KyTea", "th": "PyThaiNLP"}
 """Languages without spaces between words, and what cut them for XLM."""
 

@@ -92,7 +92,10 @@ def read_piece(message: bytes, start: int) -> Piece:
     for number, value, at in read_fields(message, start):
         match number, value:
             case 1, bytes():
-                text = decode_utf8(value, at)
+                try:
+                    text = value.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise BrokenModelError("a piece is not UTF-8", at + error.start) from error
             case 2, int():
                 score = struct.unpack("<f", struct.pack("<I", value & 0xFFFFFFFF))[0]
             case 3, int():
@@ -112,14 +115,6 @@ def read_trainer(model: Pieces, message: bytes, start: int) -> None:
                 model.byte_fallback = bool(value)
             case 40, int():
                 model.unk = value
-
-
-def decode_utf8(value: bytes, at: int) -> str:
-    """Decode UTF-8."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BrokenModelError("a piece is not UTF-8", at + error.start) from error
 
 
 def read_fields(message: bytes, start: int = 0) -> Iterator[tuple[int, int | bytes, int]]:

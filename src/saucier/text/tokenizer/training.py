@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +33,7 @@ from saucier.text.config import (
     Words,
 )
 from saucier.text.reading.corpus import TextCorpus
+from saucier.text.tokenizer.legacy_classes import INSIDE, WORD_END
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer
 
 DECIMALS = 3
@@ -85,8 +87,6 @@ def round_scores(backend: Backend, special: int) -> Backend:
     return Backend.from_str(json.dumps(state, ensure_ascii=False))
 
 
-WORD_END = "</w>"
-WORD_INSIDE = "##"
 BYTES = 256
 
 
@@ -155,15 +155,15 @@ def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
 
 def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
     unk = _need_unk(config.special)
-    backend = Backend(models.WordPiece(unk_token=unk, continuing_subword_prefix=WORD_INSIDE))
+    backend = Backend(models.WordPiece(unk_token=unk, continuing_subword_prefix=INSIDE))
     backend.normalizer = normalizers.BertNormalizer(lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix=WORD_INSIDE)
+    backend.decoder = decoders.WordPiece(prefix=INSIDE)
 
     def affixed(word: str) -> set[str]:
-        return {WORD_INSIDE + character for character in word[1:]}
+        return {INSIDE + character for character in word[1:]}
 
-    trainer = partial(trainers.WordPieceTrainer, continuing_subword_prefix=WORD_INSIDE, show_progress=False)
+    trainer = partial(trainers.WordPieceTrainer, continuing_subword_prefix=INSIDE, show_progress=False)
     return _train_sorted(backend, trainer, affixed, config, texts)
 
 
@@ -208,9 +208,7 @@ def _bytes(config: Bytes, _: Iterable[str]) -> Backend:
 def _characters(config: Characters, texts: Iterable[str]) -> Backend:
     unk = _need_unk(config.special)
     special = list_special_tokens(config.special)
-    found: set[str] = set()
-    for text in texts:
-        found.update(text)
+    found = set(chain.from_iterable(texts))
     if not found:
         raise InputError("the text is empty", where="tokenizer", remedy="give some text")
     vocab = {name: number for number, name in enumerate([*special, *sorted(found)])}

@@ -72,8 +72,7 @@ def find_word_starts(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[n
     begins = (digits & BEGINS > 0) | borders
     begins[..., 1:] |= (digits[..., :-1] & ENDS > 0) | ~inside[..., :-1]
     begins[..., 0] = True
-    starts: NDArray[np.bool_] = begins & inside
-    return starts
+    return begins & inside
 
 
 def parse_marks(marks: str) -> Ints:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,26 +115,20 @@ class Repetition:
 def find_repetition(survivors: Survivors, cleaning: Cleaning, scratch: Path) -> Repetition:
     """Find what the rules about duplicates say: equal documents first, then similar ones, then runs of sentences."""
     found = Repetition(np.full(len(survivors), -1, np.int64))
-    rules: dict[str, Duplicates] = {rule.kind: rule for rule in cleaning.rules if isinstance(rule, Duplicates)}
-    for kind in (ExactDuplicates, NearDuplicates, RepeatedSpans):
-        rule = rules.get(kind.model_fields["kind"].default)
-        if rule is not None:
-            _find_by_rule(rule, found, survivors, scratch / rule.kind)
+    rules = [rule for rule in cleaning.rules if isinstance(rule, Duplicates)]
+    for rule in sorted(rules, key=lambda rule: get_args(Duplicates).index(type(rule))):
+        buckets = read_sorted_buckets(survivors.keys(rule.kind), found.original, scratch / rule.kind)
+        match rule:
+            case ExactDuplicates():
+                for keys in buckets:
+                    first = find_run_starts(keys)
+                    again = first != np.arange(len(keys))
+                    found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
+            case NearDuplicates():
+                _find_near_duplicates(rule, found, survivors, buckets)
+            case RepeatedSpans():
+                _find_repeated_spans(found, buckets)
     return found
-
-
-def _find_by_rule(rule: Duplicates, found: Repetition, survivors: Survivors, scratch: Path) -> None:
-    buckets = read_sorted_buckets(survivors.keys(rule.kind), found.original, scratch)
-    match rule:
-        case ExactDuplicates():
-            for keys in buckets:
-                first = find_run_starts(keys)
-                again = first != np.arange(len(keys))
-                found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
-        case NearDuplicates():
-            _find_near_duplicates(rule, found, survivors, buckets)
-        case RepeatedSpans():
-            _find_repeated_spans(found, buckets)
 
 
 def _find_repeated_spans(found: Repetition, buckets: Iterator[Keys]) -> None:

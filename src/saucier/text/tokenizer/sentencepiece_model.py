@@ -64,7 +64,8 @@ def read_pieces(path: Path) -> Pieces:
                         if key == 2 and isinstance(found, bytes):
                             model.charsmap = found
     except BrokenModelError as error:
-        raise InputError(f"not a SentencePiece model ({error.what})", where=f"{path}, byte {error.at}",
+        what, at = error.args
+        raise InputError(f"not a SentencePiece model ({what})", where=f"{path}, byte {at}",
                          remedy="fetch it again") from error
     if not model.pieces:
         raise InputError("holds no pieces", where=str(path), remedy="fetch it again")
@@ -78,12 +79,7 @@ def read_pieces(path: Path) -> Pieces:
 
 
 class BrokenModelError(Exception):
-    """Bytes that are no protobuf message."""
-
-    def __init__(self, what: str, at: int) -> None:
-        """`at`: the byte."""
-        super().__init__(what)
-        self.what, self.at = what, at
+    """Bytes that are no protobuf message: what is wrong, and at which byte."""
 
 
 def read_piece(message: bytes, start: int) -> Piece:

@@ -145,8 +145,6 @@ class Dropped:
     fault: Fault
 
 
-Step = Callable[[Page, Place], Dropped | None]
-
 
 class Cleaner:
     """Cleans documents, and counts what each rule does."""
@@ -156,7 +154,7 @@ class Cleaner:
         self._tally, self._rules = tally, tally.rules
         for rule in cleaning.rules:
             self._rules.setdefault(rule.kind, RuleTally())
-        self._steps: list[Step] = []
+        self._steps: list[Callable[[Page, Place], Dropped | None]] = []
         for _, neighbours in groupby(cleaning.rules, lambda rule: isinstance(rule, LineRule)):
             rules = list(neighbours)
             lines = [(rule.kind, build_line_judge(rule)) for rule in rules if isinstance(rule, LineRule)]

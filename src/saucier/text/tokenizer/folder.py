@@ -126,7 +126,6 @@ def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[
 
 NO_LIMIT = 1_000_000_000
 """transformers writes 10^30 for a tokenizer whose model takes any length."""
-SIDES = ("left", "right")
 TARGET = "target_tokenizer"
 """Folder next to a tokenizer that holds the one of the side that writes, where that has its own."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -230,7 +229,7 @@ def read_handling(folder: Path, options: Mapping[str, Any], *, inputs: tuple[str
     sides = {}
     for name, default in (("padding_side", "left" if left else "right"), ("truncation_side", "right")):
         sides[name] = options.get(name, default)
-        if sides[name] not in SIDES:
+        if sides[name] not in ("left", "right"):
             raise InputError(f"{name} is {str(sides[name])[:40]!r}", where=where, remedy="write left or right")
     stated = tuple(str(name) for name in options.get("model_input_names") or ())
     return TextHandling(None if length is None or length >= NO_LIMIT else int(length), sides["padding_side"],

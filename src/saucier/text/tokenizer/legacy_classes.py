@@ -100,8 +100,7 @@ def build_ctrl_bpe(settings: TokenizerSettings) -> Backend:
     tokens, merges = read_vocab(path), read_codes(settings.folder / "merges.txt", heading=True)
     unk = settings.names["unk"]
     pieces = list_pieces(merges)
-    special = settings.names.values()
-    vocab = {token if token in special else name_inner_token(token, pieces, str(path)): number
+    vocab = {token if token in settings.names.values() else name_inner_token(token, pieces, str(path)): number
              for token, number in tokens.items()}
     vocab = add_pieces(vocab, pieces, path)
     settings.known = len(tokens) if len(vocab) > len(tokens) else None

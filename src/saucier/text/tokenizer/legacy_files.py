@@ -154,9 +154,9 @@ def read_tokenizer_settings(folder: Path) -> TokenizerSettings:
 
 def find_special_tokens(options: Mapping[str, Any]) -> dict[str, str]:
     """Find the special tokens by role; old files write a token as an object with its `content`."""
-    found = ((role, options.get(f"{role}_token")) for role in ROLES)
-    plain = ((role, name.get("content") if isinstance(name, dict) else name) for role, name in found)
-    return {role: name for role, name in plain if isinstance(name, str) and name}
+    found = {role: options.get(f"{role}_token") for role in ROLES}
+    plain = {role: name.get("content") if isinstance(name, dict) else name for role, name in found.items()}
+    return {role: name for role, name in plain.items() if isinstance(name, str) and name}
 
 
 def read_numbered_tokens(value: object, where: str) -> dict[int, AddedToken]:

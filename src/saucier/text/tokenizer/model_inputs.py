@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,11 +74,9 @@ class Encoded:
     cut: tuple[int, ...]
     """Tokens left out of each row, because it was longer than max_length."""
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> list[str]:
         """Name the tensors."""
-        yield from ("input_ids", "attention_mask")
-        if self.token_type_ids is not None:
-            yield "token_type_ids"
+        return ["input_ids", "attention_mask", *(["token_type_ids"] if self.token_type_ids is not None else [])]
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor by name. Raises `KeyError` for a name that `keys` does not give."""

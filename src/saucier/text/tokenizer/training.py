@@ -39,8 +39,6 @@ from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer
 DECIMALS = 3
 """Decimals kept of a score (a natural logarithm): far above the noise, far below what matters."""
 SPACING = 1e-4
-AddAffixes = Callable[[str], set[str]]
-"""Gives the symbols of one word that carry a mark, such as `w</w>` of `low`."""
 
 
 class SpooledTexts:
@@ -59,8 +57,11 @@ class SpooledTexts:
             yield self._file.read(int.from_bytes(size, "little")).decode("utf-8")
 
 
-def list_marked_symbols(backend: Backend, texts: Iterable[str], affixed: AddAffixes) -> list[str]:
-    """List, sorted, the marked one-character symbols that the trainer will start from."""
+def list_marked_symbols(backend: Backend, texts: Iterable[str], affixed: Callable[[str], set[str]]) -> list[str]:
+    """List, sorted, the marked one-character symbols that the trainer will start from.
+
+    `affixed` gives the symbols of one word that carry a mark, such as `w</w>` of `low`.
+    """
     known: set[str] = set()
     for text in texts:
         normal = backend.normalizer.normalize_str(text) if backend.normalizer else text
@@ -140,8 +141,7 @@ def _byte_bpe(config: ByteBPE, texts: Iterable[str]) -> Backend:
 
 
 def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
-    unk = _need_unk(config.special)
-    backend = Backend(models.BPE(unk_token=unk, end_of_word_suffix=WORD_END))
+    backend = Backend(models.BPE(unk_token=_need_unk(config.special), end_of_word_suffix=WORD_END))
     backend.normalizer = normalizers.Lowercase() if config.lowercase else None
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
@@ -154,8 +154,7 @@ def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
 
 
 def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
-    unk = _need_unk(config.special)
-    backend = Backend(models.WordPiece(unk_token=unk, continuing_subword_prefix=INSIDE))
+    backend = Backend(models.WordPiece(unk_token=_need_unk(config.special), continuing_subword_prefix=INSIDE))
     backend.normalizer = normalizers.BertNormalizer(lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     backend.decoder = decoders.WordPiece(prefix=INSIDE)
@@ -242,7 +241,7 @@ def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | U
     return backend
 
 
-def _train_sorted(backend: Backend, trainer: Callable[..., Any], affixed: AddAffixes,
+def _train_sorted(backend: Backend, trainer: Callable[..., Any], affixed: Callable[[str], set[str]],
                   config: BPE | WordPiece, texts: Iterable[str]) -> Backend:
     """Train with the marked symbols in sorted order (see `repeatable`)."""
     texts = SpooledTexts(texts) if iter(texts) is texts else texts

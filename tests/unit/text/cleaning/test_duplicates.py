@@ -33,7 +33,6 @@ from saucier.text.cleaning.pieces import (
     find_run_starts,
     find_shingles,
     read_sorted_buckets,
-    write_keys,
 )
 from saucier.text.reading.sources import find_sources
 
@@ -143,10 +142,10 @@ def test_bands_agree_as_often_as_the_formula_says() -> None:
 
 def test_buckets_on_disk_give_the_groups_of_one_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    with (tmp_path / "keys.bin").open("wb") as file:
-        for document in range(300):
-            found = rng.integers(0, 40, 5).astype(np.uint64) << np.uint64(56)
-            write_keys(file, found, found, document)
+    keys = np.zeros((300, 5), key_module.KEY)
+    keys["document"], keys["place"] = np.arange(300)[:, None], np.arange(5)
+    keys["key"] = keys["check"] = rng.integers(0, 40, (300, 5)).astype(np.uint64) << np.uint64(56)
+    (tmp_path / "keys.bin").write_bytes(keys.tobytes())
     part, dropped = KeyPart(tmp_path / "keys.bin", 0), np.full(300, -1)
 
     def grouped() -> list[list[int]]:

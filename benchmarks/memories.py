@@ -33,15 +33,16 @@ def evaluating(settings: dict[str, Any], body: c.Transformer, objective: o.Causa
     from saucier.model import build
     from saucier.objectives.base import ObjectiveInputs, TokenIds
     from saucier.objectives.build import build_objective
-    from saucier.text.rows.store import Piece, write_store
+    from saucier.text.rows.store import Piece, TokenStore, write_stores
     from saucier.training.evaluation import Evaluator
 
     folder = TemporaryDirectory()
     tokens = np.random.default_rng(0).integers(0, settings["vocab"], settings["context"] + settings["segment"]
                                                * settings["segments"] + 1)
-    store = write_store(Path(folder.name) / "store", [Piece(tokens.tolist())], vocab=settings["vocab"])
+    path = Path(folder.name) / "store"
+    write_stores(path, {".": settings["vocab"]}, [(Piece(tokens.tolist()),)])
     corruption, learned = build_objective(objective, ObjectiveInputs(TokenIds(settings["vocab"]), body))
-    evaluate = Evaluator(batches(store), corruption, learned.held_out())
+    evaluate = Evaluator(batches(TokenStore(path)), corruption, learned.held_out())
     model = build(body)
 
     def turn() -> float:

@@ -5,7 +5,8 @@ Everything else (a bug of ours) keeps its traceback. The command line turns thes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 LONGEST_PART = 1200
 """Letters of each part of an error: names from a damaged file may have any number."""
@@ -40,6 +41,15 @@ class InputError(SaucierError):
 
 class WorkError(SaucierError):
     """The input was right and the work failed: disk full, loss not finite, interrupted. Exit code 1."""
+
+
+@contextmanager
+def report_missing(what: str, *, remedy: str, where: str | None = None) -> Iterator[None]:
+    """Raise `InputError` where an optional package that is imported inside is not installed."""
+    try:
+        yield
+    except ImportError as error:
+        raise InputError(what, where=where, remedy=remedy) from error
 
 
 def expect(value: object, kinds: type | tuple[type, ...], name: str, remedy: str) -> None:

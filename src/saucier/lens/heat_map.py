@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 from saucier.table import Table
 
 if TYPE_CHECKING:
@@ -66,12 +66,10 @@ def figure_file(path: Path, inches: tuple[float, float]) -> Iterator[Figure]:
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot draw a {path.suffix or 'file without suffix'}", where=str(path),
                          remedy=f"use {', '.join(SUFFIXES)}")
-    try:
+    with report_missing("a picture needs matplotlib, which is not installed",
+                        remedy="pip install 'saucier[report]', or leave out --out"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise InputError("a picture needs matplotlib, which is not installed",
-                         remedy="pip install 'saucier[report]', or leave out --out") from None
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "saucier", "font.size": 9}):
         figure = Figure(figsize=inches)
         yield figure

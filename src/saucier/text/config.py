@@ -206,15 +206,9 @@ class SpecialTokens(Config):
 
 
 GPT2_TOKENS = SpecialTokens(eos="<|endoftext|>")
-LLAMA_TOKENS = SpecialTokens(unk="<unk>", bos="<s>", eos="</s>", single="<s> $A", pair="<s> $A <s>:1 $B:1")
 BERT_TOKENS = SpecialTokens(pad="[PAD]", unk="[UNK]", cls="[CLS]", sep="[SEP]", mask="[MASK]",
                             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1")
 T5_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", eos="</s>", single="$A </s>", pair="$A </s> $B </s>")
-TRANSLATION_TOKENS = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>",
-                                   single="$A </s>", pair="$A </s> $B </s>")
-WORD_TOKENS = SpecialTokens(unk="<UNK>", bos="<S>", eos="</S>", single="<S> $A </S>",
-                            pair="<S> $A </S> <S>:1 $B:1 </S>:1")
-CHARACTER_TOKENS = SpecialTokens(unk="<unk>", eos="<eos>")
 
 
 class ByteBPE(Config):
@@ -245,7 +239,8 @@ class BPE(Config):
     """A merge must occur so often."""
     lowercase: bool = False
     """Lower-case the text first (as GPT-1 does)."""
-    special: SpecialTokens = TRANSLATION_TOKENS
+    special: SpecialTokens = SpecialTokens(pad="<pad>", unk="<unk>", bos="<s>", eos="</s>", single="$A </s>",
+                                           pair="$A </s> $B </s>")
     """Special tokens."""
 
 
@@ -294,7 +289,7 @@ class Characters(Config):
     """One token per Unicode character that the training text holds."""
 
     kind: Literal["characters"] = "characters"
-    special: SpecialTokens = CHARACTER_TOKENS
+    special: SpecialTokens = SpecialTokens(unk="<unk>", eos="<eos>")
     """Special tokens."""
 
 
@@ -309,7 +304,8 @@ class Words(Config):
     """Size of the vocabulary, special tokens included."""
     min_frequency: int = Field(default=1, ge=1)
     """A word must occur so often."""
-    special: SpecialTokens = WORD_TOKENS
+    special: SpecialTokens = SpecialTokens(unk="<UNK>", bos="<S>", eos="</S>", single="<S> $A </S>",
+                                           pair="<S> $A </S> <S>:1 $B:1 </S>:1")
     """Special tokens."""
 
 

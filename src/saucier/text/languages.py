@@ -176,10 +176,8 @@ class LanguageBatches(Batches[Rows]):
         """Return language and place of the rows from number `first` of the whole training to `last` (not included)."""
         found = [self._drawn(period) for period in range(first // PERIOD, -(-last // PERIOD))]
         start = first // PERIOD * PERIOD
-        languages: Ints = np.concatenate([one[0] for one in found])
-        places: Ints = np.concatenate([one[1] for one in found])
-        cut = slice(first - start, last - start)
-        return languages[cut], places[cut]
+        languages, places = np.concatenate(found, axis=1)[:, first - start:last - start]
+        return languages, places
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""

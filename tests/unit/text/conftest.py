@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.unit.text.places import VOCAB, Make
+from tests.unit.text.places import VOCAB, Make, write_store
 
 from saucier.text.reading.python_texts import read_python_documentation
-from saucier.text.rows.store import Piece, TokenStore, write_store
+from saucier.text.rows.store import Piece, TokenStore
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from saucier.text.rows.bucketed import BatchLimits, BucketedPairs, BucketedTexts
 from saucier.text.rows.kinds import RowRequest
 from saucier.text.rows.running import PackedBatches, PackedEvaluation
 from saucier.text.rows.sentences import SentenceBatches
-from saucier.text.rows.store import PairStore, Piece, write_pair_store
+from saucier.text.rows.store import PairStore, Piece, write_stores
 
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
@@ -93,14 +93,15 @@ def test_evaluation_with_a_stride_has_long_contexts(make: Make) -> None:
 
 def pair_store(folder: Path, lengths: list[tuple[int, int]]) -> PairStore:
     """Write pairs whose tokens tell their number; 1 ends every text."""
-    return write_pair_store(
+    write_stores(
         folder / "pairs",
+        {"source": VOCAB, "target": VOCAB},
         [
             (Piece([number + 2] * (s - 1) + [1]), Piece([number + 2] * (t - 1) + [1]))
             for number, (s, t) in enumerate(lengths)
         ],
-        vocabs=(VOCAB, VOCAB),
     )
+    return PairStore(folder / "pairs")
 
 
 SIZES = [(3 + n % 17, 2 + (n * 7) % 23) for n in range(101)]

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.unit.text.places import write_store
 
 from saucier.text import collocations as c
-from saucier.text.rows.store import Piece, TokenStore, write_store
+from saucier.text.rows.store import Piece, TokenStore
 from saucier.text.tokenizer.word_boundaries import parse_marks
 
 MARKS = parse_marks("1" * 60 + "0" * 40)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.unit.text.places import write_store
 
 from saucier.errors import InputError
 from saucier.text.config import LanguageData, list_languages
@@ -23,7 +24,7 @@ from saucier.text.languages import (
 )
 from saucier.text.rows.batch import PADDING, stack_rows
 from saucier.text.rows.running import PackedBatches
-from saucier.text.rows.store import Piece, write_store
+from saucier.text.rows.store import Piece
 
 Write = Callable[[str, "str | bytes"], str]
 LENGTH = 5

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.text.places import write_store
 
 from saucier.errors import InputError, WorkError
 from saucier.text.config import GPT2_TOKENS, ByteBPE, Bytes, WordPiece
@@ -26,7 +27,6 @@ from saucier.text.rows.store import (
     get_document_frame,
     write_documents,
     write_pairs,
-    write_store,
 )
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.text.tokenizer.training import train_tokenizer

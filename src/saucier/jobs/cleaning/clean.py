@@ -164,11 +164,12 @@ def clean(files: Sequence[str], cleaning: Cleaning, out: Path, *, wishes: Cleani
     final = out / WORK / FINAL
     remove_path(final)
     with report_disk_errors(out):
-        corpus = write_corpus([order.target for order in work], cleaning, final, keep_rejected=wishes.keep_rejected)
-    if not corpus.tally.after.documents:
-        raise _nothing_left(out, corpus.tally)
-    report = CleaningReport(cleaning=cleaning, sources=[order.source.name for order in work], tally=corpus.tally,
-                            shards=[path.name for path in corpus.shards],
+        tally, shards = write_corpus([order.target for order in work], cleaning, final,
+                                     keep_rejected=wishes.keep_rejected)
+    if not tally.after.documents:
+        raise _nothing_left(out, tally)
+    report = CleaningReport(cleaning=cleaning, sources=[order.source.name for order in work], tally=tally,
+                            shards=[path.name for path in shards],
                             cost=CleaningCost(seconds=time.perf_counter() - begin, workers=wishes.workers))
     publish_corpus(out, final, report)
     return report

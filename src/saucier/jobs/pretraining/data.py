@@ -278,8 +278,8 @@ def write_token_store(recipe: Recipe, tokenizer: Tokenizer, documents: Iterable[
 def count_data(recipe: Recipe, train: Store, held_out: Store, corpus: Corpus, *, tokenizer: Tokenizer) -> DataCounts:
     """Say what was read and what became of it."""
     corpora = tuple(corpus.members.values()) if isinstance(corpus, LanguageCorpus) else (corpus,)
-    read = [one.train.counts.as_dict() for one in corpora]
-    dropped = {words: sum(int(str(one[name])) for one in read) for name, words in DROPPED_REASONS.items()}
+    dropped = {words: sum(getattr(one.train.counts, name) for one in corpora)
+               for name, words in DROPPED_REASONS.items()}
     return DataCounts(source=describe_source(recipe), train=count_store(train), held_out=count_store(held_out),
                       dropped={words: count for words, count in dropped.items() if count},
                       languages=count_languages(recipe, train, held_out),

@@ -145,8 +145,6 @@ class Dropped:
     fault: Fault
 
 
-Step = Callable[[Page, Place], Dropped | None]
-
 
 class Cleaner:
     """Cleans documents, and counts what each rule does."""
@@ -156,7 +154,7 @@ class Cleaner:
         self._tally, self._rules = tally, tally.rules
         for rule in cleaning.rules:
             self._rules.setdefault(rule.kind, RuleTally())
-        self._steps: list[Step] = []
+        self._steps: list[Callable[[Page, Place], Dropped | None]] = []
         for _, neighbours in groupby(cleaning.rules, lambda rule: isinstance(rule, LineRule)):
             rules = list(neighbours)
             lines = [(rule.kind, build_line_judge(rule)) for rule in rules if isinstance(rule, LineRule)]
@@ -188,7 +186,7 @@ class Cleaner:
             if left is not None:
                 kept.append(left)
         if any(kept):
-            page.text = join_lines(kept)
+            page.set_text(join_lines(kept))
             return None
         self._tally.emptied += 1
         return Dropped(last, Fault("took the last line that was left"))

@@ -12,8 +12,6 @@ from pydantic import Field, model_validator
 
 from saucier.config.base import Config
 
-POLICY = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies", "use cookies")
-STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -64,7 +62,8 @@ class Policies(Config):
     """Remove lines about terms of use, privacy and cookies. Source: Raffel et al. 2020, §2.2."""
 
     kind: Literal["policies"] = "policies"
-    phrases: tuple[str, ...] = POLICY
+    phrases: tuple[str, ...] = ("terms of use", "privacy policy", "cookie policy", "uses cookies", "use of cookies",
+                                "use cookies")
     """Lower case; a line that holds one of them is removed."""
 
 
@@ -173,7 +172,7 @@ class StopWords(Config):
     """Drop documents without the commonest words of the language. Source: Rae et al. 2021, appendix A1.1."""
 
     kind: Literal["stop_words"] = "stop_words"
-    words: tuple[str, ...] = STOP_WORDS
+    words: tuple[str, ...] = ("the", "be", "to", "of", "and", "that", "have", "with")
     """The words, in lower case."""
     least: int = Field(default=2, ge=0)
     """How many different ones there must be."""

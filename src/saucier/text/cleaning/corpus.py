@@ -8,7 +8,6 @@ import functools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -71,19 +70,14 @@ def shuffle_lines(lines: Iterable[tuple[int, bytes]], size: int, seed: int, fold
         files[key >> (64 - bits) if bits else 0].write(
             key.to_bytes(8, "little") + number.to_bytes(8, "little") + len(line).to_bytes(8, "little") + line)
     for file in files:
-        yield from _sort_lines(file)
+        file.seek(0)
+        found = []
+        while head := file.read(24):
+            key, number, length = np.frombuffer(head, "<u8").tolist()
+            found.append((key, number, file.read(length)))
+        yield from (line for *_, line in sorted(found, key=lambda entry: entry[:2]))
         file.close()
         Path(file.name).unlink()
-
-
-def _sort_lines(file: IO[bytes]) -> Iterator[bytes]:
-    file.seek(0)
-    found = []
-    while head := file.read(24):
-        key, number, length = np.frombuffer(head, "<u8").tolist()
-        found.append((key, number, file.read(length)))
-    found.sort(key=lambda entry: entry[:2])
-    yield from (line for _, _, line in found)
 
 
 REJECTED = "rejected"
@@ -91,16 +85,9 @@ REJECTED = "rejected"
 REJECTED_FILE = "documents.jsonl"
 
 
-@dataclass(slots=True)
-class Corpus:
-    """What came of a cleaning."""
-
-    tally: Tally
-    shards: list[Path]
-
-
-def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, keep_rejected: bool) -> Corpus:
-    """Write the shards and the rejected documents of some pieces into a new folder."""
+def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *,
+                 keep_rejected: bool) -> tuple[Tally, list[Path]]:
+    """Write the shards and the rejected documents of some pieces into a new folder; return the counts and shards."""
     survivors = Survivors(pieces)
     tally = Tally()
     for one in survivors.tallies:
@@ -113,10 +100,8 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *, ke
             put_line(rejected, record)
         last = _CorpusWriter(survivors, cleaning, repetition, tally)
         size = sum((piece / DOCUMENTS).stat().st_size for piece in pieces)
-        shards = write_shards(last.kept(), size, cleaning, folder)
-        for record in last.rejections(keep_rejected):
-            put_line(rejected, record)
-    return Corpus(tally, shards)
+        shards = write_shards(last.read_kept(rejected, keep_rejected=keep_rejected), size, cleaning, folder)
+    return tally, shards
 
 
 class _CorpusWriter:
@@ -127,10 +112,9 @@ class _CorpusWriter:
         self._span = next((rule.sentences for rule in cleaning.rules if isinstance(rule, RepeatedSpans)), 0)
         self._judges = [(rule.kind, build_page_judge(rule)) for rule in cleaning.rules
                         if isinstance(rule, FewSentences)]
-        self._dropped: list[tuple[int, Dropped]] = []
 
-    def kept(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines of the corpus with their numbers."""
+    def read_kept(self, rejected: IO[bytes], *, keep_rejected: bool) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines of the corpus with their numbers, and write what is dropped to `rejected`."""
         for number, record in enumerate(self._survivors.records()):
             dropped = self._repeats(number) or self._shorten_text(number, record)
             if dropped is None:
@@ -138,16 +122,12 @@ class _CorpusWriter:
                 kept = {name: record[name] for name in ("text", "source", "line")}
                 yield number, json.dumps(kept, ensure_ascii=False).encode("utf-8") + b"\n"
                 continue
-            self._dropped.append((number, dropped))
+            whole = self._survivors.record(number)
+            put_line(rejected, describe_rejection(whole["document"], _locate(whole), dropped, whole["text"],
+                                                  keep_rejected))
             found = self._tally.rules[dropped.rule]
             found.documents += 1
             found.show(_locate(record).example(record["text"], dropped.fault.reason))
-
-    def rejections(self, keep: bool) -> Iterator[dict[str, Any]]:
-        """Yield the records of the documents that this pass dropped."""
-        for number, dropped in self._dropped:
-            record = self._survivors.record(number)
-            yield describe_rejection(record["document"], _locate(record), dropped, record["text"], keep)
 
     def _repeats(self, number: int) -> Dropped | None:
         rule = self._repetition.rule.get(number)
@@ -170,7 +150,8 @@ class _CorpusWriter:
         starts, ends = [0, *page.sentence_ends], page.sentence_ends
         shown = " ".join(page.text[starts[number]:ends[number]].strip() for number in gone[:self._span])
         found.show(_locate(record).example(shown, f"{len(gone)} sentences removed"))
-        page.text = record["text"] = remove_sentences(page, set(gone))
+        page.set_text(remove_sentences(page, set(gone)))
+        record["text"] = page.text
         record["words"] = len(page.words)
         if not page.text:
             return Dropped("repeated_spans", Fault("every sentence stands in earlier documents"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,6 @@ class Survivors:
         return record
 
 
-Shingled = Callable[[int], Hashes]
-Alike = Callable[[int, int], bool]
 CANDIDATES = 50
 """A document is compared with at most this number of others that agree with it in one band."""
 REMEMBERED = 4096
@@ -117,26 +115,20 @@ class Repetition:
 def find_repetition(survivors: Survivors, cleaning: Cleaning, scratch: Path) -> Repetition:
     """Find what the rules about duplicates say: equal documents first, then similar ones, then runs of sentences."""
     found = Repetition(np.full(len(survivors), -1, np.int64))
-    rules: dict[str, Duplicates] = {rule.kind: rule for rule in cleaning.rules if isinstance(rule, Duplicates)}
-    for kind in (ExactDuplicates, NearDuplicates, RepeatedSpans):
-        rule = rules.get(kind.model_fields["kind"].default)
-        if rule is not None:
-            _find_by_rule(rule, found, survivors, scratch / rule.kind)
+    rules = [rule for rule in cleaning.rules if isinstance(rule, Duplicates)]
+    for rule in sorted(rules, key=lambda rule: get_args(Duplicates).index(type(rule))):
+        buckets = read_sorted_buckets(survivors.keys(rule.kind), found.original, scratch / rule.kind)
+        match rule:
+            case ExactDuplicates():
+                for keys in buckets:
+                    first = find_run_starts(keys)
+                    again = first != np.arange(len(keys))
+                    found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
+            case NearDuplicates():
+                _find_near_duplicates(rule, found, survivors, buckets)
+            case RepeatedSpans():
+                _find_repeated_spans(found, buckets)
     return found
-
-
-def _find_by_rule(rule: Duplicates, found: Repetition, survivors: Survivors, scratch: Path) -> None:
-    buckets = read_sorted_buckets(survivors.keys(rule.kind), found.original, scratch)
-    match rule:
-        case ExactDuplicates():
-            for keys in buckets:
-                first = find_run_starts(keys)
-                again = first != np.arange(len(keys))
-                found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
-        case NearDuplicates():
-            _find_near_duplicates(rule, found, survivors, buckets)
-        case RepeatedSpans():
-            _find_repeated_spans(found, buckets)
 
 
 def _find_repeated_spans(found: Repetition, buckets: Iterator[Keys]) -> None:
@@ -160,13 +152,13 @@ def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Su
             group = keys["document"][edges[place]:edges[place + 1]].tolist()
             more |= join_clusters(group, clusters, lambda left,
                                   right: compute_jaccard(shingled(left), shingled(right)) >= rule.similarity)
-    first = clusters.all_first()
+    first = np.fromiter(map(clusters.first, range(len(survivors))), np.int64, len(survivors))
     later = np.flatnonzero(first != np.arange(len(first)))
     found.drop(later, first[later], rule.kind)
     found.unchecked = len(more)
 
 
-def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:
+def build_shingle_reader(survivors: Survivors, words: int) -> Callable[[int], Hashes]:
     """Return what reads the runs of words of a document, and remembers the latest."""
     @lru_cache(REMEMBERED)
     def shingled(number: int) -> Hashes:
@@ -175,7 +167,7 @@ def build_shingle_reader(survivors: Survivors, words: int) -> Shingled:
     return shingled
 
 
-def join_clusters(group: list[int], clusters: Clusters, similar: Alike) -> set[int]:
+def join_clusters(group: list[int], clusters: Clusters, similar: Callable[[int, int], bool]) -> set[int]:
     """Join each document of a group with the first cluster of the group that it is similar to.
 
     Returns those that were not compared with all.
@@ -212,7 +204,3 @@ class Clusters:
         """Make one cluster of two."""
         left, right = sorted((self.first(left), self.first(right)))
         self._parent[right] = left
-
-    def all_first(self) -> NDArray[np.int64]:
-        """Return the first document of every document's cluster. Shapes: [D]."""
-        return np.fromiter(map(self.first, range(len(self._parent))), np.int64, len(self._parent))

@@ -60,36 +60,30 @@ LINE_END = re.compile("\n")
 
 
 class Page:
-    """The text of a document as it is, and views of it. Setting `text` drops the views."""
+    """The text of a document as it is, and views of it."""
 
     def __init__(self, text: str) -> None:
         """Start with a raw text."""
-        self._text = text
+        self.text = text
 
-    @property
-    def text(self) -> str:
-        """The text."""
-        return self._text
-
-    @text.setter
-    def text(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Set the text, and drop the views of the one before."""
-        self.__dict__ = {"_text": text}
+        self.__dict__ = {"text": text}
 
     @cached_property
     def lower(self) -> str:
         """The text in lower case."""
-        return self._text.lower()
+        return self.text.lower()
 
     @cached_property
     def lines(self) -> list[str]:
         """Lines that hold text, without white space around them."""
-        return [stripped for line in self._text.split("\n") if (stripped := line.strip())]
+        return [stripped for line in self.text.split("\n") if (stripped := line.strip())]
 
     @cached_property
     def words(self) -> list[str]:
         """What is between white space."""
-        return self._text.split()
+        return self.text.split()
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -114,7 +108,7 @@ class Page:
     @cached_property
     def sentence_ends(self) -> list[int]:
         """Where sentences end: after a full stop, at the end of a line, at the end of the text."""
-        return find_sentence_ends(self._text)
+        return find_sentence_ends(self.text)
 
 
 def find_sentence_ends(text: str) -> list[int]:

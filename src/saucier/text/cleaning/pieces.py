@@ -36,13 +36,6 @@ PENDING = (1 << 16) * KEY.itemsize
 Keys = NDArray[np.void]
 
 
-def write_keys(file: IO[bytes], keys: Hashes, checks: Hashes, document: int) -> None:
-    """Append the keys of one document to a file; their places count from 0. Shapes: keys, checks [K]."""
-    new = np.empty(len(keys), KEY)
-    new["key"], new["check"], new["document"], new["place"] = keys, checks, document, np.arange(len(keys))
-    file.write(new.tobytes())
-
-
 @dataclass(frozen=True, slots=True)
 class KeyPart:
     """A file of keys whose documents are counted from `first` on in the corpus."""
@@ -99,8 +92,6 @@ def find_run_starts(keys: Keys) -> NDArray[np.int64]:
     return np.maximum.accumulate(places)
 
 
-HALF = np.uint64(32)
-
 
 def find_shingles(page: Page, words: int) -> Hashes:
     """Return the different runs of words of a text, sorted; a shorter text is one run. Shapes: [N]."""
@@ -129,7 +120,7 @@ class MinHash:
         found = find_shingles(page, self._rule.words)
         if not len(found):
             return np.zeros(len(self._factors), np.uint64)
-        least: Hashes = ((self._factors * found + self._offsets) >> HALF).min(axis=1)
+        least: Hashes = ((self._factors * found + self._offsets) >> np.uint64(32)).min(axis=1)
         return least
 
     def bands(self, page: Page) -> Hashes:
@@ -144,7 +135,6 @@ class MinHash:
 DOCUMENTS, DROPPED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
 LONGEST = 1 << 24
 """Characters of a document; a longer one goes on as another, which is counted."""
-Keyer = Callable[[Page], tuple[Hashes, Hashes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +159,7 @@ def name_key_file(kind: str) -> str:
     return f"keys-{kind}.bin"
 
 
-def build_keyer(rule: Duplicates) -> Keyer:
+def build_keyer(rule: Duplicates) -> Callable[[Page], tuple[Hashes, Hashes]]:
     """Return what makes the keys by which a rule finds repetition."""
     match rule:
         case ExactDuplicates():
@@ -202,7 +192,11 @@ def _write(order: Order, folder: Path) -> None:
                 continue
             survivor = next(survivors)
             for compute_keys, file in keys:
-                write_keys(file, *compute_keys(page), survivor)
+                found, checks = compute_keys(page)
+                written = np.empty(len(found), KEY)
+                written["key"], written["check"], written["document"] = found, checks, survivor
+                written["place"] = np.arange(len(found))
+                file.write(written.tobytes())
             offsets.write(kept.tell().to_bytes(8, "little"))
             put_line(kept, {"text": page.text, "source": place.source, "line": place.line, "document": number,
                             "words": len(page.words)})

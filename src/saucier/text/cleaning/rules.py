@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.config.base import Config
-from saucier.errors import InputError, suggest_name
+from saucier.errors import InputError, report_missing, suggest_name
 from saucier.text.cleaning.config import (
     AlphabeticWords,
     BadWords,
@@ -234,8 +234,6 @@ def _without(phrases: tuple[str, ...]) -> LineJudge:
     return judge
 
 
-Identify = Callable[[str], tuple[str, float]]
-
 
 def build_language_judge(rule: Language) -> PageJudge:
     """Drop what is in another language, or not surely in this one.
@@ -257,13 +255,11 @@ def build_language_judge(rule: Language) -> PageJudge:
 
 
 @functools.cache
-def load_identifier() -> tuple[Identify, frozenset[str]]:
+def load_identifier() -> tuple[Callable[[str], tuple[str, float]], frozenset[str]]:
     """Return what tells a text's language and its probability, and the codes that it knows. Loading takes seconds."""
-    try:
+    with report_missing("languages are told apart by py3langid, which is not installed", where="language",
+                        remedy="pip install 'saucier[clean]', or leave the rule out"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
-    except ImportError as error:
-        raise InputError("languages are told apart by py3langid, which is not installed", where="language",
-                         remedy="pip install 'saucier[clean]', or leave the rule out") from error
     found = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     return found.classify, frozenset(str(code) for code in found.nb_classes)
 

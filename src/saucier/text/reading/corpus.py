@@ -166,22 +166,17 @@ class TextCorpus(SplitData[Document]):
         self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
 
     def _part(self, part: Part, counts: Counts) -> Iterator[Document]:
-        read = Counts()
-        documents = self._cut(part, read)
+        held_out, read = self.data.held_out, Counts()
+        files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
+        documents = _read_data_documents(self.data, files, self._own, read)
+        if isinstance(self._chosen, int):
+            documents = cut_documents(documents, self._chosen, part)
+        elif not isinstance(held_out, HeldOutFiles):
+            documents = select_documents(documents, self._chosen, part)
         for document in documents:
             counts.add(document.text, starts=document.part == 0)
             yield document
         _copy_counts(counts, read)
-
-    def _cut(self, part: Part, counts: Counts) -> Iterator[Document]:
-        held_out = self.data.held_out
-        if isinstance(held_out, HeldOutFiles):
-            return _read_data_documents(self.data, self.data.files if part == "train" else held_out.files, self._own,
-                                        counts)
-        documents = _read_data_documents(self.data, self.data.files, self._own, counts)
-        if isinstance(self._chosen, int):
-            return cut_documents(documents, self._chosen, part)
-        return select_documents(documents, self._chosen, part)
 
 
 class PairCorpus(SplitData[Pair]):

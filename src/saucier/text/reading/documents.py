@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from itertools import dropwhile
 from typing import Literal
 
 from saucier.errors import InputError
@@ -52,8 +53,7 @@ class Pair:
     @property
     def turned(self) -> Pair:
         """The same pair the other way round."""
-        back = None if self.languages is None else (self.languages[1], self.languages[0])
-        return Pair(self.target, self.source, self.where, back)
+        return Pair(self.target, self.source, self.where, self.languages and self.languages[::-1])
 
 
 @dataclass(slots=True)
@@ -87,10 +87,6 @@ class Counts:
         self.characters += sum(map(len, texts))
         self.bytes += sum(len(text.encode("utf-8")) for text in texts)
 
-    def as_dict(self) -> dict[str, object]:
-        """Give all counts by name, for a report."""
-        return asdict(self)
-
 
 def read_documents(files: Sequence[str], *, column: str | None = None, unit: Unit = "file",
                    counts: Counts | None = None) -> Iterator[Document]:
@@ -117,11 +113,8 @@ def read_source_documents(source: SourceFile, *, column: str | None, unit: Unit,
 
 
 def _file_document(source: SourceFile, _: Counts) -> Iterator[Document]:
-    part = 0
-    for block in read_blocks(source):
-        if part or block.strip():
-            yield Document(block, source.name, part=part)
-            part += 1
+    blocks = dropwhile(lambda block: not block.strip(), read_blocks(source))
+    yield from (Document(block, source.name, part=part) for part, block in enumerate(blocks))
 
 
 def _line_documents(source: SourceFile, counts: Counts) -> Iterator[Document]:

@@ -81,7 +81,10 @@ def read_help_topics() -> dict[str, str]:
     if not path.is_file():
         raise InputError("this Python comes without its documentation", where=str(path),
                          remedy="give text with --data FILE")
-    return _parse_topics(path)
+    for statement in ast.parse(path.read_bytes()).body:
+        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict):  # `topics = {name: text}`
+            return dict(ast.literal_eval(statement.value))
+    return {}
 
 
 def find_topics_file() -> Path:
@@ -101,15 +104,6 @@ def list_modules() -> Iterator[tuple[str, Path]]:
         parts = path.relative_to(root).parts
         if not SKIPPED.intersection(parts):
             yield ".".join([*parts[:-1], path.stem]), path
-
-
-def _parse_topics(path: Path) -> dict[str, str]:
-    """Read the literal dictionary `topics = {name: text}`."""
-    for statement in ast.parse(path.read_bytes()).body:
-        if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Dict):
-            topics: dict[str, str] = ast.literal_eval(statement.value)
-            return topics
-    return {}
 
 
 def parse_module(path: Path, counts: Counts) -> ast.Module:

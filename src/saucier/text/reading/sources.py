@@ -6,6 +6,7 @@ Everything streams in blocks of about `BLOCK` bytes. Errors name the file and th
 from __future__ import annotations
 
 import atexit
+import codecs
 import functools
 import glob
 import gzip
@@ -36,8 +37,6 @@ COMPRESSIONS: dict[str, Compression] = {".gz": "gz", ".xz": "xz", ".zst": "zst"}
 OPENERS: Mapping[Compression | None, Callable[[Path, str], Any]] = {None: open, "gz": gzip.open, "xz": lzma.open}
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, OSError)
 """What reading a damaged archive raises."""
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +167,10 @@ def _whole_characters(block: bytes) -> int:
 
 def _decode(block: bytes, offset: int, source: SourceFile) -> str:
     if offset == 0:
-        if block.startswith(UTF16_MARKS):
+        if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError("byte 0: the text is UTF-16, not UTF-8", where=source.name,
                              remedy="convert it: iconv -f UTF-16 -t UTF-8")
-        block = block.removeprefix(BYTE_ORDER_MARK)
+        block = block.removeprefix(codecs.BOM_UTF8)
     if (zero := block.find(b"\0")) >= 0:
         raise InputError(f"byte {offset + zero}: holds a zero byte, so this is binary data, not text",
                          where=source.name, remedy="give UTF-8 text")

@@ -23,10 +23,6 @@ GOLDEN = 0x9E3779B97F4A7C15
 """An odd number whose products with whole numbers are far apart, modulo 2^64: 2^64 by the golden ratio."""
 PADDING = -1
 """The document number of a padded position."""
-ROW_FIELDS = ("context", "sentence_label", "row", "item", "continues")
-"""Fields of `Rows` that have a value for every row."""
-TOKEN_FIELDS = ("tokens", "documents", "positions", "segments", "sentence_starts", "languages")
-"""Fields of `Rows` that have a value for every position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,9 @@ class Rows:
     def select(self, rows: slice) -> Rows:
         """Take some of the rows (a micro-batch), as long as the longest of them."""
         length = int(self.mask[rows].sum(axis=1).max(initial=1))
-        wide = {name: value[rows, :length] for name in TOKEN_FIELDS if (value := getattr(self, name)) is not None}
-        flat = {name: value[rows] for name in ROW_FIELDS if (value := getattr(self, name)) is not None}
-        return replace(self, **wide, **flat)
+        given = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) is not None}
+        return replace(self, **{name: value[rows] if value.ndim == 1 else value[rows, :length]
+                                for name, value in given.items()})
 
 
 @dataclass(frozen=True, slots=True)

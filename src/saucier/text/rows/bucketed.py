@@ -29,8 +29,6 @@ from saucier.text.rows.batch import (
 )
 from saucier.text.rows.store import PairStore, TokenStore
 
-TooLong = Literal["truncate", "drop"]
-
 
 @dataclass(frozen=True, slots=True)
 class TextEnds:
@@ -52,7 +50,7 @@ class BatchLimits:
     """Tokens in a batch with its padding, at most (the larger side, for pairs); none = no bound but `batch`."""
     length: int | None = None
     """Tokens in a text, at most; none = any length."""
-    too_long: TooLong = "truncate"
+    too_long: Literal["truncate", "drop"] = "truncate"
     """What happens to longer ones: cut, or left out. Either is counted."""
     ends: TextEnds = TextEnds()
     """How a text ends; of pairs, a source."""
@@ -74,10 +72,13 @@ class LengthPlan:
         if not len(self._items):
             raise InputError("every text is longer than the limit and is dropped", where="data",
                              remedy=f"raise the length of {limits.length}, or truncate")
-        self.borders = _cut_batches(self._lengths[self.sorted_by_length(None)], limits)
+        ordered = self._lengths[self.sorted_by_length(None)]
+        self.borders = _cut_batches(ordered, limits)
+        widths = np.maximum.reduceat(ordered, self.borders[:-1], axis=0)
         self.counts = {"rows": len(self._items), "batches": len(self.borders) - 1, "tokens": int(self._lengths.sum()),
                        "truncated": int((longer & kept).sum()), "dropped": int((longer & ~kept).sum()),
-                       "tokens_cut": int((lengths - cut)[kept].sum()), "padding": self._padding()}
+                       "tokens_cut": int((lengths - cut)[kept].sum()),
+                       "padding": int((widths * np.diff(self.borders)[:, None]).sum() - ordered.sum())}
         self._epoch = functools.lru_cache(maxsize=2)(self._shuffle_epoch)
 
     def sorted_by_length(self, epoch: int | None) -> Ints:
@@ -89,11 +90,6 @@ class LengthPlan:
     def _shuffle_epoch(self, epoch: int) -> tuple[Ints, Ints]:
         batches = make_generator(self._seed, epoch, 1).permutation(len(self.borders) - 1)
         return self._items[self.sorted_by_length(epoch)], batches
-
-    def _padding(self) -> int:
-        ordered = self._lengths[self.sorted_by_length(None)]
-        widths = np.maximum.reduceat(ordered, self.borders[:-1], axis=0)
-        return int((widths * np.diff(self.borders)[:, None]).sum() - ordered.sum())
 
     @property
     def batches(self) -> int:

@@ -102,8 +102,6 @@ RowKind = Literal["running", "documents", "consecutive", "segment_pairs", "sente
 Frame = Literal["none", "document", "segment"]
 """The tokens around a document. `document`: bos (or else eos) before it, eos after it, as language models have them;
 `segment`: cls before it, sep after it, as BERT has them."""
-SHORT_ROWS = 0.1
-"""How often a row of two segments is cut to a random length, so that short inputs are learned, too: BERT's script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +120,10 @@ class RowRequest:
     """Share of the rows whose second piece follows the first."""
     wrong: Literal["elsewhere", "swapped"] = "elsewhere"
     """What the second piece is in the others: a piece of another document, or the one before the first."""
-    short: float = SHORT_ROWS
-    """How often a row of two segments is cut to a random length."""
+    short: float = 0.1
+    """How often a row of two segments is cut to a random length, so that short inputs are learned, too.
+
+    The default is that of BERT's script."""
     whole: bool = False
     """Whether a text pair that lacks a side is an error; else it is left out and counted."""
 

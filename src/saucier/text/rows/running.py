@@ -46,9 +46,6 @@ class PackedBatches(ShuffledBatches):
         super().__init__(-(-len(store.tokens) // length), batch=batch, seed=seed)
         self._store, self._length, self._overlap, self._shift = store, length, overlap, shift
 
-    def _start(self, epoch: int) -> int:
-        return int(make_generator(self._seed, epoch, 1).integers(self._length)) if self._shift else 0
-
     @property
     def counts(self) -> dict[str, int]:
         """Rows and tokens of an epoch; `repeated`: tokens of the last row that are read twice in an epoch."""
@@ -58,7 +55,8 @@ class PackedBatches(ShuffledBatches):
 
     def read_rows(self, drawn: DrawnRows) -> Rows:
         """Cut the rows that were drawn."""
-        shifts = np.array([self._start(int(epoch)) for epoch in drawn.epochs], dtype=np.int64)
+        shifts = np.array([make_generator(self._seed, int(epoch), 1).integers(self._length) if self._shift else 0
+                           for epoch in drawn.epochs], dtype=np.int64)
         starts = shifts + drawn.items * self._length
         places = starts[:, None] + np.arange(self._length + self._overlap)
         return cut_rows(self._store, places, context=np.full(len(starts), self._overlap), row=drawn.numbers,

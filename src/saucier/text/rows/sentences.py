@@ -138,8 +138,9 @@ class SentencePairBatches(ShuffledBatches):
         self._filled = np.flatnonzero(np.diff(self._document_units))
         self._chunks, self._alone = self._cut()
         rows = len(self._chunks)
-        super().__init__(rows, seed=seed,
-                         batch=batch if self._are_segments else scale_batch(batch, length, self._size, rows))
+        sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SENTENCE_PAIR_SPECIALS
+        super().__init__(rows, seed=seed, batch=batch if self._are_segments else
+                         scale_batch(batch, length, int(sizes.sum()), rows))
 
     def _cut(self) -> tuple[Ints, int]:
         """Cut the chunks; count those of one sentence. Errors: as said above."""
@@ -153,12 +154,6 @@ class SentencePairBatches(ShuffledBatches):
             raise InputError("next-sentence prediction needs two documents or more", where=self._where,
                              remedy="split the text: data.document=paragraph, or use objective.next_sentence=null")
         return chunks[two] if self._request.wrong == "swapped" else chunks, int((~two).sum())
-
-    @property
-    def _size(self) -> int:
-        """Tokens of all rows, special ones too, where every pair is the true one."""
-        sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]]
-        return int(sizes.sum()) + SENTENCE_PAIR_SPECIALS * len(sizes)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,18 +96,13 @@ class StoreWriter:
         (self._folder / "store.json").write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
-def write_store(folder: Path, pieces: Iterable[Piece], *, vocab: int, progress: Progress | None = None) -> TokenStore:
-    """Stream pieces to disk: nothing but the piece at hand is in memory. The folder appears whole, or not at all.
+def write_stores(folder: Path, vocabs: Mapping[str, int], rows: Iterable[Sequence[Piece]],
+                 progress: Progress | None = None) -> None:
+    """Stream rows of pieces to stores, one piece to each: nothing but the row at hand is in memory.
 
-    Errors: `InputError` for an id outside the vocabulary or no tokens at all; `WorkError` for a full disk.
+    `vocabs`: the folder of each store below `folder` -> its vocabulary. All appear whole, or not at all.
+    Errors: `InputError` for an id outside its vocabulary or no tokens at all; `WorkError` for a full disk.
     """
-    _write_stores(folder, {".": vocab}, ((piece,) for piece in pieces), progress)
-    return TokenStore(folder)
-
-
-def _write_stores(folder: Path, vocabs: Mapping[str, int], rows: Iterable[Sequence[Piece]],
-                  progress: Progress | None) -> None:
-    """Stream rows of pieces to stores, one piece to each. `vocabs`: subfolder of each store -> its vocabulary."""
     def write(temporary: Path) -> None:
         with report_disk_errors(folder):
             writers = [StoreWriter(temporary / name, vocab) for name, vocab in vocabs.items()]
@@ -222,16 +218,6 @@ class PairStore:
                                        for name, count in counts.items() if name != "documents"}}
 
 
-def write_pair_store(folder: Path, pairs: Iterable[tuple[Piece, Piece]], *, vocabs: tuple[int, int],
-                     progress: Progress | None = None) -> PairStore:
-    """Stream (source, target) pieces to disk. The folder appears whole, or not at all.
-
-    Errors: `InputError` for an id outside its vocabulary or no tokens at all; `WorkError` for a full disk.
-    """
-    _write_stores(folder, {"source": vocabs[0], "target": vocabs[1]}, pairs, progress)
-    return PairStore(folder)
-
-
 GROUP = 1 << 20
 """Characters that are encoded at a time."""
 SENTENCE_END = re.compile(r"(?:[.!?]['\")\]]*\s+|\n\s*)(?=\S)")
@@ -257,7 +243,9 @@ def write_documents(folder: Path, documents: Iterable[Document], tokenizer: Toke
     Errors: those of reading; `InputError` where there is no token at all; `WorkError` for a full disk.
     """
     pieces = _encode_pieces(documents, tokenizer, sentences)
-    return write_store(folder, _add_frame(pieces, begin, end), vocab=tokenizer.vocab_size, progress=progress)
+    rows = ((piece,) for piece in _add_frame(pieces, begin, end))
+    write_stores(folder, {".": tokenizer.vocab_size}, rows, progress)
+    return TokenStore(folder)
 
 
 def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
@@ -267,8 +255,9 @@ def write_pairs(folder: Path, pairs: Iterable[Pair], tokenizer: Tokenizer, *,
     Where languages are named, each text begins with its own.
     Errors: as `write_documents`; `InputError` for a language that the tokenizer has no token of.
     """
-    vocabs = tokenizer.vocab_size, tokenizer.target.vocab_size
-    return write_pair_store(folder, _encode_pairs(pairs, tokenizer), vocabs=vocabs, progress=progress)
+    vocabs = {"source": tokenizer.vocab_size, "target": tokenizer.target.vocab_size}
+    write_stores(folder, vocabs, _encode_pairs(pairs, tokenizer), progress)
+    return PairStore(folder)
 
 
 def find_sentence_starts(text: str) -> list[int]:
@@ -302,19 +291,14 @@ def _encode_pieces(documents: Iterable[Document], tokenizer: Tokenizer, sentence
 
 def encode_sentences(texts: list[str], tokenizer: Tokenizer) -> list[tuple[list[int], list[int]]]:
     """Encode sentence by sentence, so that a sentence starts with a token of its own. Gives ids and sentence starts."""
-    starts = [find_sentence_starts(text) for text in texts]
-    cut = [[text[start:end] for start, end in zip(each, [*each[1:], len(text)], strict=True)]
-           for text, each in zip(texts, starts, strict=True)]
-    encoded = iter(tokenizer.encode_batch([one for text in cut for one in text], add_special_tokens=False))
+    cut = [[text[start:end] for start, end in pairwise([*find_sentence_starts(text), len(text)])] for text in texts]
+    encoded = iter(tokenizer.encode_batch(list(chain.from_iterable(cut)), add_special_tokens=False))
     result = []
     for sentences in cut:
-        ids: list[int] = []
-        places: list[int] = []
-        for _ in sentences:
-            sentence = next(encoded)
-            places += [len(ids)] if sentence else []
-            ids += sentence
-        result.append((ids, places))
+        parts = list(islice(encoded, len(sentences)))
+        ends = accumulate(map(len, parts))
+        starts = [end - len(part) for part, end in zip(parts, ends, strict=True) if part]
+        result.append((list(chain.from_iterable(parts)), starts))
     return result
 
 
@@ -346,7 +330,7 @@ def _encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer) -> Iterator[tuple
         for pair, *sides in zip(group, sources, targets, strict=True):
             if pair.languages is not None:
                 tokens = tokens or LanguageTokens(tokenizer)
-                sides = [replace(side, ids=tokens.replace_language(side.ids, name, pair.where))
+                sides = [replace(side, ids=[tokens.language(name, pair.where), *side.ids[1:]])
                          for side, name in zip(sides, pair.languages, strict=True)]
             yield sides[0], sides[1]
 

@@ -7,6 +7,7 @@ operation that can make something large, or run for long, is bounded before it r
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -14,11 +15,10 @@ from datetime import datetime
 from functools import lru_cache, wraps
 from typing import TYPE_CHECKING, Any
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
-    from jinja2.nodes import Template as Tree
 
 SECONDS = 5.0
 """Longest time that a template may take."""
@@ -39,14 +39,6 @@ DEADLINE = ContextVar("DEADLINE", default=float("inf"))
 """When the template that this thread fills must be done: compiled templates are shared by all threads."""
 
 
-class TooMuchError(Exception):
-    """A template wanted more time or room than it may have."""
-
-
-class RefusedError(Exception):
-    """The template itself refused the messages."""
-
-
 def render_template(template: str, variables: Mapping[str, Any]) -> str:
     """Fill a chat template. Raises `InputError` for a template that is broken, escapes, refuses, or wants too much."""
     jinja2 = import_jinja()
@@ -59,12 +51,9 @@ def render_template(template: str, variables: Mapping[str, Any]) -> str:
         for part in compiled.generate(**variables):
             size += len(part)
             if size > LARGEST:
-                raise TooMuchError(f"it gives more than {LARGEST:,} characters")
+                raise make_template_error(f"it gives more than {LARGEST:,} characters")
             parts.append(part)
-    except RefusedError as error:
-        raise InputError(f"the chat template refuses the messages: {error}", where="messages",
-                         remedy="change the messages") from error
-    except (jinja2.TemplateError, TooMuchError) as error:
+    except jinja2.TemplateError as error:
         line = f" (line {error.lineno})" if isinstance(error, jinja2.TemplateSyntaxError) else ""
         raise make_template_error(f"{error}{line}") from error
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError, MemoryError,
@@ -81,11 +70,9 @@ def make_template_error(what: str) -> InputError:
 
 def import_jinja() -> Any:
     """Import Jinja. Raises `InputError` that names the extra where it is missing."""
-    try:
+    with report_missing("chat templates need jinja2", where="apply_chat_template",
+                        remedy="pip install 'saucier[chat]'"):
         import jinja2
-    except ImportError as error:
-        raise InputError("chat templates need jinja2", where="apply_chat_template",
-                         remedy="pip install 'saucier[chat]'") from error
     return jinja2
 
 
@@ -93,24 +80,18 @@ def import_jinja() -> Any:
 def compile_template(template: str) -> Template:
     """Compile a template with a clock in every loop, and with joining of texts counted."""
     from jinja2 import Template as Compiled
+    from jinja2 import nodes
 
     environment = build_sandbox()
     tree = environment.parse(template)
-    put_clocks(tree)
+    for loop in tree.find_all(nodes.For):  # every turn of it looks at the clock
+        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
+        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
     compiled = Compiled.from_code(environment, environment.compile(tree), environment.make_globals(None), None)
     names = compiled.root_render_func.__globals__
     for name in ("str_join", "markup_join"):
         names[name] = count_join(names[name])
     return compiled
-
-
-def put_clocks(tree: Tree) -> None:
-    """Let every turn of every loop look at the clock."""
-    from jinja2 import nodes
-
-    for loop in tree.find_all(nodes.For):
-        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
-        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
 
 
 def build_sandbox() -> Environment:
@@ -136,7 +117,7 @@ def build_sandbox() -> Environment:
         def look(self) -> None:
             """Look at the clock."""
             if time.monotonic() > DEADLINE.get():
-                raise TooMuchError(f"it takes more than {SECONDS:g} seconds")
+                raise make_template_error(f"it takes more than {SECONDS:g} seconds")
 
         def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
             """Call a function or method of the template's."""
@@ -180,7 +161,8 @@ def get_namespace_class() -> type:
 
 def refuse(message: object) -> None:
     """Let a template say that it cannot take the messages."""
-    raise RefusedError(str(message)[:500])
+    raise InputError(f"the chat template refuses the messages: {str(message)[:500]}", where="messages",
+                     remedy="change the messages")
 
 
 def write_json_value(value: Any, ensure_ascii: bool = False, indent: int | None = None, *,
@@ -222,7 +204,7 @@ def estimate_letters(value: Any) -> int:
 def check_bound(value: Any) -> Any:
     """Return a value that is not too large."""
     if estimate_letters(value) > LARGEST:
-        raise TooMuchError("it makes a text or list that is too large")
+        raise make_template_error("it makes a text or list that is too large")
     return value
 
 
@@ -230,12 +212,12 @@ def check_arguments(values: Sequence[Any], *, name: str) -> None:
     """Refuse arguments of which a call of a filter or method could make something huge, or work on for long."""
     sizes = [estimate_letters(value) for value in values]
     if max(sizes, default=0) > SLOW.get(name, LARGEST):
-        raise TooMuchError(f"it works on a text or list that is too large for {name or 'it'}")
+        raise make_template_error(f"it works on a text or list that is too large for {name or 'it'}")
     numbers = [abs(value) for value in values if isinstance(value, int)]
     if max(numbers, default=0) > NUMBER:
-        raise TooMuchError(f"it counts to {max(numbers):,}"[:60])
+        raise make_template_error(f"it counts to {max(numbers):,}"[:60])
     if estimate_result(name, values, sizes, max(numbers, default=0)) > PRODUCT:
-        raise TooMuchError("it works on texts that are too long together")
+        raise make_template_error("it works on texts that are too long together")
 
 
 def estimate_result(name: str, values: Sequence[Any], sizes: Sequence[int], number: int) -> int:
@@ -258,8 +240,7 @@ def estimate_result(name: str, values: Sequence[Any], sizes: Sequence[int], numb
 
 def find_widest(form: str) -> int:
     """Return the largest number in a format, which may be a width."""
-    digits = "".join(one if one.isdecimal() else " " for one in form).split()
-    return max((int(one) if len(one) < 9 else PRODUCT for one in digits), default=0)
+    return max((int(one) if len(one) < 9 else PRODUCT for one in re.findall(r"\d+", form)), default=0)
 
 
 def check_operation(operator: str, left: Any, right: Any) -> None:
@@ -267,15 +248,15 @@ def check_operation(operator: str, left: Any, right: Any) -> None:
     sizes = [estimate_letters(value) if isinstance(value, str | list | tuple) else 0 for value in (left, right)]
     if operator == "%" and isinstance(left, str):
         if "*" in left or left.count("%") * (find_widest(left) + estimate_letters(right)) > PRODUCT:
-            raise TooMuchError("it pads a text by too much")
+            raise make_template_error("it pads a text by too much")
     elif any(sizes):
         times = next((value for value in (left, right) if isinstance(value, int)), 1)
         if (sum(sizes) if operator == "+" else max(sizes) * abs(times)) > LARGEST:
-            raise TooMuchError("it makes a text or list that is too large")
+            raise make_template_error("it makes a text or list that is too large")
     elif isinstance(left, int) and isinstance(right, int):
         bits = left.bit_length() * abs(right) if operator == "**" else left.bit_length() + right.bit_length()
         if bits > BITS:
-            raise TooMuchError("it computes a number that is too large")
+            raise make_template_error("it computes a number that is too large")
 
 
 def count_join(join: Callable[[Any], str]) -> Callable[[Any], str]:
@@ -283,7 +264,7 @@ def count_join(join: Callable[[Any], str]) -> Callable[[Any], str]:
     def joined(parts: Any) -> str:
         found = list(parts)
         if sum(map(estimate_letters, found)) > LARGEST:
-            raise TooMuchError("it makes a text that is too large")
+            raise make_template_error("it makes a text that is too large")
         return join(found)
 
     return joined

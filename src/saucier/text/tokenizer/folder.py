@@ -5,7 +5,7 @@ handled.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,17 +90,11 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
         if token.content not in seen:
             backend.add_tokens([token])
             seen.add(token.content)
-    refuse_tokens_after_vocabulary(backend, settings, seen)
+    for name in seen:  # after the vocabulary, unknown pieces have their ids
+        if settings.known is not None and (backend.token_to_id(name) or 0) >= settings.known:
+            raise InputError(f"the special token {name!r} is not in vocab.json", where=str(settings.folder),
+                             remedy="give a folder with tokenizer.json")
     backend.add_tokens([token for token in own if token.content not in stated])  # these win over the class's
-
-
-def refuse_tokens_after_vocabulary(backend: Backend, settings: TokenizerSettings, added: Iterable[str]) -> None:
-    """Refuse special tokens that are no part of a vocabulary after which unknown pieces have their ids."""
-    known = settings.known
-    outside = [name for name in added if known is not None and (backend.token_to_id(name) or 0) >= known]
-    if outside:
-        raise InputError(f"the special token {outside[0]!r} is not in vocab.json", where=str(settings.folder),
-                         remedy="give a folder with tokenizer.json")
 
 
 def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerClass) -> None:
@@ -132,7 +126,6 @@ def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[
 
 NO_LIMIT = 1_000_000_000
 """transformers writes 10^30 for a tokenizer whose model takes any length."""
-SIDES = ("left", "right")
 TARGET = "target_tokenizer"
 """Folder next to a tokenizer that holds the one of the side that writes, where that has its own."""
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -236,7 +229,7 @@ def read_handling(folder: Path, options: Mapping[str, Any], *, inputs: tuple[str
     sides = {}
     for name, default in (("padding_side", "left" if left else "right"), ("truncation_side", "right")):
         sides[name] = options.get(name, default)
-        if sides[name] not in SIDES:
+        if sides[name] not in ("left", "right"):
             raise InputError(f"{name} is {str(sides[name])[:40]!r}", where=where, remedy="write left or right")
     stated = tuple(str(name) for name in options.get("model_input_names") or ())
     return TextHandling(None if length is None or length >= NO_LIMIT else int(length), sides["padding_side"],

@@ -92,7 +92,7 @@ def frames_with_language(tokenizer: Tokenizer) -> bool:
 
 
 class LanguageTokens:
-    """Puts a language in the place of the one with which a tokenizer begins every text."""
+    """The ids of the languages with which a tokenizer can begin a text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Look at the frame. Raises `InputError` where it is not: language, text, end token."""
@@ -108,7 +108,3 @@ class LanguageTokens:
         if name not in self._ids:
             self._ids[name] = find_language_id(name, self._known, where)
         return self._ids[name]
-
-    def replace_language(self, ids: Sequence[int], name: str, where: str) -> list[int]:
-        """Return a text in its frame with its own language at the beginning."""
-        return [self.language(name, where), *ids[1:]]

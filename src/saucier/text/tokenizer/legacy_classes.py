@@ -27,6 +27,7 @@ WORD_END = "</w>"
 GOES_ON = "@@"
 """What CTRL's vocabulary writes after a piece that does not end its word."""
 INSIDE = "##"
+"""What BERT's vocabulary writes before a piece inside a word."""
 SEGMENTED = {"zh": "the Stanford segmenter", "ja": "KyTea", "th": "PyThaiNLP"}
 """Languages without spaces between words, and what cut them for XLM."""
 
@@ -99,8 +100,7 @@ def build_ctrl_bpe(settings: TokenizerSettings) -> Backend:
     tokens, merges = read_vocab(path), read_codes(settings.folder / "merges.txt", heading=True)
     unk = settings.names["unk"]
     pieces = list_pieces(merges)
-    special = settings.names.values()
-    vocab = {token if token in special else name_inner_token(token, pieces, str(path)): number
+    vocab = {token if token in settings.names.values() else name_inner_token(token, pieces, str(path)): number
              for token, number in tokens.items()}
     vocab = add_pieces(vocab, pieces, path)
     settings.known = len(tokens) if len(vocab) > len(tokens) else None
@@ -159,14 +159,12 @@ def name_inner_token(token: str, pieces: Container[str], where: str) -> str:
     return goes_on
 
 
-BackendBuilder = Backend | tuple[Backend, list[AddedToken]]
-
 
 @dataclass(frozen=True, slots=True)
 class TokenizerClass:
     """One tokenizer class."""
 
-    build: Callable[[TokenizerSettings], BackendBuilder]
+    build: Callable[[TokenizerSettings], Backend | tuple[Backend, list[AddedToken]]]
     names: Mapping[str, str]
     """Role -> special token, where the folder says nothing else."""
     frame: tuple[str, str] | None = None
@@ -209,35 +207,26 @@ BERT_NAMES = {"unk": "[UNK]", "sep": "[SEP]", "pad": "[PAD]", "cls": "[CLS]", "m
 ANGLE_NAMES = {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>", "cls": "<s>",
                "mask": "<mask>"}
 END_OF_TEXT = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "unk": "<|endoftext|>"}
-ALBERT_NAMES = {"bos": "[CLS]", "eos": "[SEP]", "unk": "<unk>", "sep": "[SEP]", "pad": "<pad>", "cls": "[CLS]",
-                "mask": "[MASK]"}
 SEGMENTS = ("{cls}:0 $A:0 {sep}:0", "{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1")
 DOUBLE = ("{cls} $A {sep}", "{cls} $A {sep} {sep} $B {sep}")
 FAIRSEQ = ("{bos} $A {eos}", "{bos} $A {eos} {eos} $B {eos}")
-SENTENCE_END = ("$A {eos}", "$A {eos} $B {eos}")
-BERT = TokenizerClass(build_wordpiece, BERT_NAMES, SEGMENTS)
-ROBERTA = TokenizerClass(choose_byte_bpe(), ANGLE_NAMES, DOUBLE)
-GPT2 = TokenizerClass(choose_byte_bpe(), END_OF_TEXT)
 FAIRSEQ_FIRST = ("{bos}", "{pad}", "{eos}", "{unk}")
 """What fairseq puts in the place of a model's first three pieces."""
-T5 = TokenizerClass(p.choose_unigram(p.normalize_as_model, order=p.order_sentinels_last, unk=2),
-                    {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}, SENTENCE_END, extra=p.list_sentinels)
-ALBERT = TokenizerClass(p.choose_unigram(*p.PLAIN_QUOTES, p.strip_accents, p.lower_case(True), p.normalize_as_model,
-                                         unk=1), ALBERT_NAMES, SEGMENTS)
 
 CLASSES: dict[str, TokenizerClass] = {
     **dict.fromkeys(("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "MobileBertTokenizer",
                      "ConvBertTokenizer", "DPRQuestionEncoderTokenizer", "DPRContextEncoderTokenizer",
                      "DPRReaderTokenizer", "RealmTokenizer", "RetriBertTokenizer", "SqueezeBertTokenizer",
-                     "LxmertTokenizer"), BERT),
+                     "LxmertTokenizer"), TokenizerClass(build_wordpiece, BERT_NAMES, SEGMENTS)),
     "MPNetTokenizer": TokenizerClass(build_wordpiece, {**ANGLE_NAMES, "unk": "[UNK]"}, DOUBLE, spaced_mask=True),
     "FunnelTokenizer": TokenizerClass(build_wordpiece,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
                                        "cls": "<cls>", "mask": "<mask>"},
                                       ("{cls}:2 $A:0 {sep}:0", "{cls}:2 $A:0 {sep}:0 $B:1 {sep}:1")),
-    **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"), ROBERTA),
+    **dict.fromkeys(("RobertaTokenizer", "BartTokenizer", "LongformerTokenizer", "LEDTokenizer"),
+                    TokenizerClass(choose_byte_bpe(), ANGLE_NAMES, DOUBLE)),
     "DebertaTokenizer": TokenizerClass(choose_byte_bpe(), {"bos": "[CLS]", "eos": "[SEP]", **BERT_NAMES}, DOUBLE),
-    "GPT2Tokenizer": GPT2,
+    "GPT2Tokenizer": TokenizerClass(choose_byte_bpe(), END_OF_TEXT),
     "GPTNeoXTokenizer": TokenizerClass(choose_byte_bpe(normalizer=normalizers.NFC),
                                        {**END_OF_TEXT, "pad": "<|padding|>"}),
     "Qwen2Tokenizer": TokenizerClass(choose_byte_bpe(normalizer=normalizers.NFC, words=QWEN_WORDS),
@@ -247,8 +236,12 @@ CLASSES: dict[str, TokenizerClass] = {
     "XLMTokenizer": TokenizerClass(build_xlm_bpe, {**ANGLE_NAMES, "cls": "</s>", "mask": "<special1>"},
                                    ("{bos} $A {sep}", "{bos} $A {sep} $B {sep}"),
                                    extra=lambda settings: [f"<special{number}>" for number in range(10)]),
-    **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), T5),
-    **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), ALBERT),
+    **dict.fromkeys(("T5Tokenizer", "MT5Tokenizer"), TokenizerClass(
+        p.choose_unigram(p.normalize_as_model, order=p.order_sentinels_last, unk=2),
+        {"eos": "</s>", "unk": "<unk>", "pad": "<pad>"}, ("$A {eos}", "$A {eos} $B {eos}"), extra=p.list_sentinels)),
+    **dict.fromkeys(("AlbertTokenizer", "FNetTokenizer"), TokenizerClass(
+        p.choose_unigram(*p.PLAIN_QUOTES, p.strip_accents, p.lower_case(True), p.normalize_as_model, unk=1),
+        {**ANGLE_NAMES, "bos": "[CLS]", "eos": "[SEP]", "sep": "[SEP]", "cls": "[CLS]", "mask": "[MASK]"}, SEGMENTS)),
     "XLNetTokenizer": TokenizerClass(p.choose_unigram(*p.PLAIN_QUOTES, normalizers.NFKD(), normalizers.StripAccents(),
                                                       p.lower_case(False), p.normalize_as_model),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "<sep>", "pad": "<pad>",
@@ -290,7 +283,7 @@ CLASSES: dict[str, TokenizerClass] = {
     "M2M100Tokenizer": TokenizerClass(p.build_m2m_100,
                                       {"bos": "<s>", "eos": "</s>", "unk": "<unk>", "sep": "</s>", "pad": "<pad>"},
                                       ("__{source}__ $A {eos}", "__{source}__ $A $B {eos}"),
-                                      extra=p.list_m2m_languages, source="en"),
+                                      extra=lambda settings: [f"__{code}__" for code in p.HUNDRED], source="en"),
     "LlamaTokenizer": TokenizerClass(p.choose_bpe(space="first", split=False),
                                      {"bos": "<s>", "eos": "</s>", "unk": "<unk>"}, left=True),
 }

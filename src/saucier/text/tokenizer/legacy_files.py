@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 from saucier.files import read_object, write_json, write_text
 
 PUNCTUATION = str.maketrans({
@@ -68,11 +68,9 @@ def build_moses_scripts(language: str) -> tuple[Callable[[str], str], Callable[[
 
     Raises `InputError` without sacremoses.
     """
-    try:
+    with report_missing("XLM's texts are prepared by sacremoses, which is not installed", where="tokenizer",
+                        remedy="pip install 'saucier[moses]'"):
         import sacremoses
-    except ImportError as error:
-        raise InputError("XLM's texts are prepared by sacremoses, which is not installed", where="tokenizer",
-                         remedy="pip install 'saucier[moses]'") from error
     tokenizer: Any = sacremoses.MosesTokenizer(lang=language)
     normalizer: Any = sacremoses.MosesPunctNormalizer(lang=language)
     return normalizer.normalize, functools.partial(tokenizer.tokenize, return_str=False, escape=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -74,11 +74,9 @@ class Encoded:
     cut: tuple[int, ...]
     """Tokens left out of each row, because it was longer than max_length."""
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> list[str]:
         """Name the tensors."""
-        yield from ("input_ids", "attention_mask")
-        if self.token_type_ids is not None:
-            yield "token_type_ids"
+        return ["input_ids", "attention_mask", *(["token_type_ids"] if self.token_type_ids is not None else [])]
 
     def __getitem__(self, name: str) -> Tensor:
         """Return a tensor by name. Raises `KeyError` for a name that `keys` does not give."""
@@ -183,8 +181,7 @@ def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], fit: LengthOptions)
     if cut := [row.cut for row in rows if row.cut]:
         warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {fit.limit} tokens; {sum(cut)} tokens are left out",
                       stacklevel=3)
-    longest = max(len(row.ids) for row in rows)
-    width = fit.limit if fit.padding == "max_length" and fit.limit is not None else longest
+    width = fit.limit if fit.padding == "max_length" and fit.limit is not None else max(len(row.ids) for row in rows)
     missing = [width - len(row.ids) for row in rows]
     if any(missing) and fit.padding == "none":
         raise InputError("the texts have different lengths", where="padding", remedy="use padding longest")
@@ -193,15 +190,14 @@ def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], fit: LengthOptions)
                          remedy="choose one: tokenizer.names['pad'] = tokenizer.names['eos']")
     left = tokenizer.handling.padding_side == "left"
 
-    def filled(values: list[int], filler: int, count: int) -> list[int]:
-        return [filler] * count + values if left else values + [filler] * count
+    def pad(values: Iterable[list[int]], filler: int) -> Tensor:
+        filled = [[filler] * count + row if left else row + [filler] * count
+                  for row, count in zip(values, missing, strict=True)]
+        return torch.tensor(filled, dtype=torch.long)
 
-    ids = [filled(row.ids, tokenizer.pad_id or 0, count) for row, count in zip(rows, missing, strict=True)]
-    mask = [filled([1] * len(row.ids), 0, count) for row, count in zip(rows, missing, strict=True)]
-    types = [filled(row.types, 0, count) for row, count in zip(rows, missing, strict=True)]
-    wants = tokenizer.has_segments
-    return Encoded(torch.tensor(ids, dtype=torch.long), torch.tensor(mask, dtype=torch.long),
-                   torch.tensor(types, dtype=torch.long) if wants else None, tuple(row.cut for row in rows))
+    types = pad((row.types for row in rows), 0) if tokenizer.has_segments else None
+    return Encoded(pad((row.ids for row in rows), tokenizer.pad_id or 0), pad(([1] * len(row.ids) for row in rows), 0),
+                   types, tuple(row.cut for row in rows))
 
 
 def frame_has_segments(post_processor: str) -> bool:

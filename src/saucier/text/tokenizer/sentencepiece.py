@@ -17,8 +17,6 @@ from saucier.text.tokenizer.sentencepiece_model import BPE, CONTROL, UNIGRAM, US
 
 SPACE = "▁"
 Scores = list[tuple[str, float]]
-Names = Callable[[TokenizerSettings], Sequence[str]]
-"""Names the special tokens that a class has apart from those with a role."""
 Order = Callable[[Scores, TokenizerSettings], Scores]
 """Gives the entries of the vocabulary by id, of a model's pieces."""
 Normalize = Callable[[TokenizerSettings, Pieces], list[normalizers.Normalizer]]
@@ -45,7 +43,8 @@ def list_pegasus_tokens(settings: TokenizerSettings) -> list[str]:
     return [settings.option("mask_token_sent", "<mask_1>"), *(f"<unk_{number}>" for number in unused)]
 
 
-def order_pieces(*first: str, replaced: int = 0, last: Sequence[str] = (), names: Names = lambda settings: ()) -> Order:
+def order_pieces(*first: str, replaced: int = 0, last: Sequence[str] = (),
+                 names: Callable[[TokenizerSettings], Sequence[str]] = lambda settings: ()) -> Order:
     """Put `first` and the tokens of `names` in the place of the model's `replaced` first pieces, and `last` after them.
 
     `{unk}` is the token of that role. Placeholders that no text is to have (`<unk_2>`) get a very low score.
@@ -223,11 +222,6 @@ def build_m2m_100(settings: TokenizerSettings) -> tuple[Backend, list[AddedToken
     first = max(vocab.values()) + 1
     languages = {f"__{code}__": first + place for place, code in enumerate(HUNDRED)}
     return build_renumbered(settings, {**vocab, **languages}, plain=[*languages]), []
-
-
-def list_m2m_languages(settings: TokenizerSettings) -> list[str]:
-    """Name M2M-100's tokens of languages."""
-    return [f"__{code}__" for code in HUNDRED]
 
 
 def build_renumbered(settings: TokenizerSettings, vocab: dict[str, int], plain: list[str]) -> Backend:

@@ -48,8 +48,6 @@ class Pieces:
         return [(piece.text, piece.score) for piece in self.pieces]
 
 
-Value = int | bytes
-
 
 def read_pieces(path: Path) -> Pieces:
     """Read a SentencePiece model. Raises `InputError` that names the byte where the file stops making sense."""
@@ -61,10 +59,13 @@ def read_pieces(path: Path) -> Pieces:
                     model.pieces.append(read_piece(value, at))
                 case 2, bytes():
                     read_trainer(model, value, at)
-                case 3, bytes():
-                    read_normalizer(model, value, at)
+                case 3, bytes():  # how a text is normalized
+                    for key, found, _ in read_fields(value, at):
+                        if key == 2 and isinstance(found, bytes):
+                            model.charsmap = found
     except BrokenModelError as error:
-        raise InputError(f"not a SentencePiece model ({error.what})", where=f"{path}, byte {error.at}",
+        what, at = error.args
+        raise InputError(f"not a SentencePiece model ({what})", where=f"{path}, byte {at}",
                          remedy="fetch it again") from error
     if not model.pieces:
         raise InputError("holds no pieces", where=str(path), remedy="fetch it again")
@@ -78,12 +79,7 @@ def read_pieces(path: Path) -> Pieces:
 
 
 class BrokenModelError(Exception):
-    """Bytes that are no protobuf message."""
-
-    def __init__(self, what: str, at: int) -> None:
-        """`at`: the byte."""
-        super().__init__(what)
-        self.what, self.at = what, at
+    """Bytes that are no protobuf message: what is wrong, and at which byte."""
 
 
 def read_piece(message: bytes, start: int) -> Piece:
@@ -92,7 +88,10 @@ def read_piece(message: bytes, start: int) -> Piece:
     for number, value, at in read_fields(message, start):
         match number, value:
             case 1, bytes():
-                text = decode_utf8(value, at)
+                try:
+                    text = value.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise BrokenModelError("a piece is not UTF-8", at + error.start) from error
             case 2, int():
                 score = struct.unpack("<f", struct.pack("<I", value & 0xFFFFFFFF))[0]
             case 3, int():
@@ -114,22 +113,7 @@ def read_trainer(model: Pieces, message: bytes, start: int) -> None:
                 model.unk = value
 
 
-def read_normalizer(model: Pieces, message: bytes, start: int) -> None:
-    """Read how a text is normalized."""
-    for number, value, _ in read_fields(message, start):
-        if number == 2 and isinstance(value, bytes):
-            model.charsmap = value
-
-
-def decode_utf8(value: bytes, at: int) -> str:
-    """Decode UTF-8."""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BrokenModelError("a piece is not UTF-8", at + error.start) from error
-
-
-def read_fields(message: bytes, start: int = 0) -> Iterator[tuple[int, Value, int]]:
+def read_fields(message: bytes, start: int = 0) -> Iterator[tuple[int, int | bytes, int]]:
     """Yield number, value and place of every field of a message; `start` is where the message is in the file."""
     at = 0
     while at < len(message):

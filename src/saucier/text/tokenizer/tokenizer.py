@@ -18,6 +18,7 @@ import tokenizers
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import write_json, write_text
+from saucier.text.reading.documents import SURROGATE
 from saucier.text.tokenizer.folder import TARGET, TextHandling, TokenizerFiles, open_tokenizer_folder
 from saucier.text.tokenizer.legacy_files import write_vocabulary_and_merges
 from saucier.text.tokenizer.model_inputs import Encoded, LengthOptions, encode_rows, frame_has_segments, pad_rows
@@ -26,7 +27,6 @@ from saucier.text.tokenizer.word_boundaries import mark_words
 
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
-SURROGATE = re.compile("[\ud800-\udfff]")
 LARGEST_ID = 2**32
 """The tokenizers library counts ids in so many."""
 CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
@@ -299,15 +299,14 @@ class Tokenizer:
         """
         if self._target is not None:
             self._target.save(Path(folder) / TARGET)
-        config = self._write_splitting(Path(folder)) | {"clean_up_tokenization_spaces": self.clean_up}
-        config |= {f"{role}_token": name for role, name in self.names.items()}
-        write_json(Path(folder) / "tokenizer_config.json", config | self.handling.as_options())
-
-    def _write_splitting(self, folder: Path) -> dict[str, Any]:
-        if self.handling.moses is not None:
-            return write_vocabulary_and_merges(self.backend, self.handling.known, folder)
-        write_text(folder / "tokenizer.json", self.backend.to_str(pretty=True))
-        return {"tokenizer_class": "PreTrainedTokenizerFast"}
+        config: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+        if self.handling.moses is None:
+            write_text(Path(folder) / "tokenizer.json", self.backend.to_str(pretty=True))
+        else:
+            config = write_vocabulary_and_merges(self.backend, self.handling.known, Path(folder))
+        config["clean_up_tokenization_spaces"] = self.clean_up
+        config |= {f"{role}_token": name for role, name in self.names.items()} | self.handling.as_options()
+        write_json(Path(folder) / "tokenizer_config.json", config)
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:

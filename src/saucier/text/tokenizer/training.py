@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import IO, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,13 +33,12 @@ from saucier.text.config import (
     Words,
 )
 from saucier.text.reading.corpus import TextCorpus
+from saucier.text.tokenizer.legacy_classes import INSIDE, WORD_END
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer
 
 DECIMALS = 3
 """Decimals kept of a score (a natural logarithm): far above the noise, far below what matters."""
 SPACING = 1e-4
-AddAffixes = Callable[[str], set[str]]
-"""Gives the symbols of one word that carry a mark, such as `w</w>` of `low`."""
 
 
 class SpooledTexts:
@@ -57,8 +57,11 @@ class SpooledTexts:
             yield self._file.read(int.from_bytes(size, "little")).decode("utf-8")
 
 
-def list_marked_symbols(backend: Backend, texts: Iterable[str], affixed: AddAffixes) -> list[str]:
-    """List, sorted, the marked one-character symbols that the trainer will start from."""
+def list_marked_symbols(backend: Backend, texts: Iterable[str], affixed: Callable[[str], set[str]]) -> list[str]:
+    """List, sorted, the marked one-character symbols that the trainer will start from.
+
+    `affixed` gives the symbols of one word that carry a mark, such as `w</w>` of `low`.
+    """
     known: set[str] = set()
     for text in texts:
         normal = backend.normalizer.normalize_str(text) if backend.normalizer else text
@@ -85,10 +88,7 @@ def round_scores(backend: Backend, special: int) -> Backend:
     return Backend.from_str(json.dumps(state, ensure_ascii=False))
 
 
-WORD_END = "</w>"
-WORD_INSIDE = "##"
 BYTES = 256
-Trained = ByteBPE | BPE | WordPiece | Unigram | Words
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -102,8 +102,9 @@ def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
                          remedy="say which model with --from FOLDER")
     backend, special = TRAINERS[type(config)](config, texts), config.special
     # T5 numbers its sentinels from the end of the vocabulary backwards
-    backend.add_special_tokens([AddedToken(f"<extra_id_{number}>", special=True, normalized=False)
-                                for number in reversed(range(special.sentinels))])
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(special.sentinels))]
+    backend.add_special_tokens([AddedToken(name, special=True, normalized=False)
+                                for name in [*list_special_tokens(special), *sentinels]])
     _add_template(backend, special)
     names = {role: name for role in ROLES if (name := getattr(special, role)) is not None}
     return Tokenizer(backend, names)
@@ -140,8 +141,7 @@ def _byte_bpe(config: ByteBPE, texts: Iterable[str]) -> Backend:
 
 
 def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
-    unk = _need_unk(config.special)
-    backend = Backend(models.BPE(unk_token=unk, end_of_word_suffix=WORD_END))
+    backend = Backend(models.BPE(unk_token=_need_unk(config.special), end_of_word_suffix=WORD_END))
     backend.normalizer = normalizers.Lowercase() if config.lowercase else None
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.decoder = decoders.BPEDecoder(suffix=WORD_END)
@@ -154,16 +154,15 @@ def _bpe(config: BPE, texts: Iterable[str]) -> Backend:
 
 
 def _wordpiece(config: WordPiece, texts: Iterable[str]) -> Backend:
-    unk = _need_unk(config.special)
-    backend = Backend(models.WordPiece(unk_token=unk, continuing_subword_prefix=WORD_INSIDE))
+    backend = Backend(models.WordPiece(unk_token=_need_unk(config.special), continuing_subword_prefix=INSIDE))
     backend.normalizer = normalizers.BertNormalizer(lowercase=config.lowercase)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    backend.decoder = decoders.WordPiece(prefix=WORD_INSIDE)
+    backend.decoder = decoders.WordPiece(prefix=INSIDE)
 
     def affixed(word: str) -> set[str]:
-        return {WORD_INSIDE + character for character in word[1:]}
+        return {INSIDE + character for character in word[1:]}
 
-    trainer = partial(trainers.WordPieceTrainer, continuing_subword_prefix=WORD_INSIDE, show_progress=False)
+    trainer = partial(trainers.WordPieceTrainer, continuing_subword_prefix=INSIDE, show_progress=False)
     return _train_sorted(backend, trainer, affixed, config, texts)
 
 
@@ -202,23 +201,19 @@ def _bytes(config: Bytes, _: Iterable[str]) -> Backend:
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     return backend
 
 
 def _characters(config: Characters, texts: Iterable[str]) -> Backend:
     unk = _need_unk(config.special)
     special = list_special_tokens(config.special)
-    found: set[str] = set()
-    for text in texts:
-        found.update(text)
+    found = set(chain.from_iterable(texts))
     if not found:
         raise InputError("the text is empty", where="tokenizer", remedy="give some text")
     vocab = {name: number for number, name in enumerate([*special, *sorted(found)])}
     backend = Backend(models.WordLevel(vocab=vocab, unk_token=unk))
     backend.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
     backend.decoder = decoders.Fuse()
-    backend.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in special])
     return backend
 
 
@@ -233,7 +228,8 @@ def _list_sizes(config: ByteBPE | BPE | WordPiece | Words) -> dict[str, Any]:
             "special_tokens": list_special_tokens(config.special)}
 
 
-def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]) -> Backend:
+def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | Unigram | Words,
+           texts: Iterable[str]) -> Backend:
     """Train, and check that the text gave exactly the vocabulary asked for."""
     backend.train_from_iterator(_not_empty(texts), trainer)
     size = backend.get_vocab_size() + config.special.sentinels
@@ -245,7 +241,7 @@ def _train(backend: Backend, trainer: Any, config: Trained, texts: Iterable[str]
     return backend
 
 
-def _train_sorted(backend: Backend, trainer: Callable[..., Any], affixed: AddAffixes,
+def _train_sorted(backend: Backend, trainer: Callable[..., Any], affixed: Callable[[str], set[str]],
                   config: BPE | WordPiece, texts: Iterable[str]) -> Backend:
     """Train with the marked symbols in sorted order (see `repeatable`)."""
     texts = SpooledTexts(texts) if iter(texts) is texts else texts

@@ -63,21 +63,16 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
     extend = KINDS.get(state["model"]["type"])
     if extend is None or tokenizer.handling.known is not None or tokenizer.handling.moses is not None:
         raise InputError("this tokenizer cannot learn more words", where=where, remedy="leave it out")
-    keep_ids(state)
+    vocab = state["model"]["vocab"]
+    if isinstance(vocab, dict):  # added tokens that are not in it would be numbered again, after its new words
+        for token in state["added_tokens"]:
+            vocab.setdefault(token["content"], token["id"])
     found = extend(state, words, count, first)
     if found < count:
         raise InputError(f"this text has only {found} words that are worth a token", where=where,
                          remedy=f"use {found} or less, or give more text")
     return Tokenizer(Backend.from_str(json.dumps(state, ensure_ascii=False)), tokenizer.names,
                      clean_up=tokenizer.clean_up, handling=tokenizer.handling)
-
-
-def keep_ids(state: TokenizerState) -> None:
-    """Write added tokens into the vocabulary too: those outside it would be numbered again, after its new words."""
-    vocab = state["model"]["vocab"]
-    if isinstance(vocab, dict):
-        for token in state["added_tokens"]:
-            vocab.setdefault(token["content"], token["id"])
 
 
 def spell_new_tokens(known: Tokenizer, tokenizer: Tokenizer) -> list[list[int]]:

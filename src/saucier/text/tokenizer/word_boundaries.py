@@ -19,7 +19,6 @@ INSIDE, BEGINS, ENDS = 0, 1, 2
 """Bits of a digit."""
 SPACES = {"Ġ": "ĠĊĉč", "▁": "▁"}
 """What begins a word in byte-level BPE and in SentencePiece, and which characters of theirs are white space."""
-Digit = Callable[[str], int]
 
 
 def mark_words(backend: Backend) -> str:
@@ -40,7 +39,7 @@ def mark_words(backend: Backend) -> str:
     return "".join(digits)
 
 
-def choose_mark_rule(model: models.Model, vocab: Mapping[str, int]) -> Digit | None:
+def choose_mark_rule(model: models.Model, vocab: Mapping[str, int]) -> Callable[[str], int] | None:
     """Return how a token's digit follows from its spelling."""
     inside = getattr(model, "continuing_subword_prefix", None)
     if inside:
@@ -73,8 +72,7 @@ def find_word_starts(tokens: Ints, inside: NDArray[np.bool_], borders: NDArray[n
     begins = (digits & BEGINS > 0) | borders
     begins[..., 1:] |= (digits[..., :-1] & ENDS > 0) | ~inside[..., :-1]
     begins[..., 0] = True
-    starts: NDArray[np.bool_] = begins & inside
-    return starts
+    return begins & inside
 
 
 def parse_marks(marks: str) -> Ints:

@@ -11,6 +11,7 @@ import pytest
 
 from saucier.text.cleaning import corpus as corpus_module
 from saucier.text.cleaning import pieces as key_module
+from saucier.text.cleaning.cleaner import Tally
 from saucier.text.cleaning.config import (
     Cleaning,
     ExactDuplicates,
@@ -21,7 +22,7 @@ from saucier.text.cleaning.config import (
     Shuffle,
     Unshuffled,
 )
-from saucier.text.cleaning.corpus import Corpus, write_corpus
+from saucier.text.cleaning.corpus import write_corpus
 from saucier.text.cleaning.page import Page
 from saucier.text.cleaning.pieces import (
     KeyPart,
@@ -32,12 +33,13 @@ from saucier.text.cleaning.pieces import (
     find_run_starts,
     find_shingles,
     read_sorted_buckets,
-    write_keys,
 )
 from saucier.text.reading.sources import find_sources
 
+Cleaned = tuple[Tally, list[Path]]
 
-def corpus(folder: Path, texts: list[list[str]], *given: Rule, order: Shuffle | Unshuffled | None = None) -> Corpus:
+
+def corpus(folder: Path, texts: list[list[str]], *given: Rule, order: Shuffle | Unshuffled | None = None) -> Cleaned:
     """Clean lists of documents, a file for each list."""
     cleaning = Cleaning(rules=given, order=order or Unshuffled())
     pieces = []
@@ -49,9 +51,9 @@ def corpus(folder: Path, texts: list[list[str]], *given: Rule, order: Shuffle | 
     return write_corpus(pieces, cleaning, folder / "final", keep_rejected=False)
 
 
-def texts_of(found: Corpus) -> list[str]:
+def texts_of(found: Cleaned) -> list[str]:
     """Return the texts of a corpus in order."""
-    return [json.loads(line)["text"] for shard in found.shards for line in shard.read_text().splitlines()]
+    return [json.loads(line)["text"] for shard in found[1] for line in shard.read_text().splitlines()]
 
 
 def words(rng: np.random.Generator, count: int) -> list[str]:
@@ -62,7 +64,7 @@ def words(rng: np.random.Generator, count: int) -> list[str]:
 def test_equal_documents_are_found_across_files_and_the_first_stays(tmp_path: Path) -> None:
     found = corpus(tmp_path, [["the sauce", "the bread"], ["The  Sauce\n", "the soup", "the bread"]], ExactDuplicates())
     assert texts_of(found) == ["the sauce", "the bread", "the soup"]
-    assert found.tally.rules["exact_duplicates"].documents == 2
+    assert found[0].rules["exact_duplicates"].documents == 2
     rejected = [json.loads(line) for line in (tmp_path / "final/rejected/documents.jsonl").read_text().splitlines()]
     assert [record["document"] for record in rejected] == [3, 5]
     assert rejected[1]["reason"] == f"repeats document 2, {tmp_path}/raw-0.jsonl, line 2"
@@ -75,14 +77,14 @@ def test_three_sentences_that_come_again_are_removed(tmp_path: Path) -> None:
                    RepeatedSpans())
     assert texts_of(found) == [f"One first. {shared} Two last.", "Three begins. Four ends. Five too.",
                                "The pot is hot. The sauce is red. Six differs."]
-    assert found.tally.rules["repeated_spans"].sentences == 3
+    assert found[0].rules["repeated_spans"].sentences == 3
 
 
 def test_too_few_sentences_left_drop_the_document(tmp_path: Path) -> None:
     shared = "The pot is hot. The sauce is red. The bread is warm."
     found = corpus(tmp_path, [[shared, f"{shared} One more. Another."]], FewSentences(), RepeatedSpans())
     assert texts_of(found) == [shared]
-    assert found.tally.rules["few_sentences"].documents == 1
+    assert found[0].rules["few_sentences"].documents == 1
 
 
 def test_a_span_of_a_dropped_duplicate_does_not_count(tmp_path: Path) -> None:
@@ -90,7 +92,7 @@ def test_a_span_of_a_dropped_duplicate_does_not_count(tmp_path: Path) -> None:
     shared = "The pot is hot. The sauce is red. The bread is warm."
     found = corpus(tmp_path, [[shared, shared]], ExactDuplicates(), RepeatedSpans())
     assert texts_of(found) == [shared]
-    assert found.tally.rules["repeated_spans"].taken == 0
+    assert found[0].rules["repeated_spans"].taken == 0
 
 
 def test_near_duplicates_are_the_pairs_above_the_similarity(tmp_path: Path) -> None:
@@ -140,10 +142,10 @@ def test_bands_agree_as_often_as_the_formula_says() -> None:
 
 def test_buckets_on_disk_give_the_groups_of_one_bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
-    with (tmp_path / "keys.bin").open("wb") as file:
-        for document in range(300):
-            found = rng.integers(0, 40, 5).astype(np.uint64) << np.uint64(56)
-            write_keys(file, found, found, document)
+    keys = np.zeros((300, 5), key_module.KEY)
+    keys["document"], keys["place"] = np.arange(300)[:, None], np.arange(5)
+    keys["key"] = keys["check"] = rng.integers(0, 40, (300, 5)).astype(np.uint64) << np.uint64(56)
+    (tmp_path / "keys.bin").write_bytes(keys.tobytes())
     part, dropped = KeyPart(tmp_path / "keys.bin", 0), np.full(300, -1)
 
     def grouped() -> list[list[int]]:

@@ -1,4 +1,5 @@
-"""Plain values: the first place where two of them differ, and numbers as a person reads them (counts, bytes, seconds).
+"""Plain values: what JSON holds, the first place where two of them differ, and numbers as a person reads them (counts,
+bytes, seconds).
 
 Decimal units: 1 GB is 10^9 bytes.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 HANDED_IN: dict[str, Callable[..., Any]] = {}
@@ -35,7 +37,9 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365.25 * 86400
 
 
 def json_value(value: Any) -> Any:
-    """Return plain values with null in place of what JSON cannot say: infinities, and numbers that are none."""
+    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return json_value(asdict(value))
     match value:
         case float():
             return value if math.isfinite(value) else None

@@ -30,9 +30,10 @@ def prompt(task: TaskFile, *, model: Model, shots: Shots = "0", draws: Draws = 1
     from saucier.jobs.prompting.evaluation import PromptPlan, render_prompting, run_prompting
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
     from saucier.jobs.prompting.questions import read_task
+    from saucier.plain import json_value
 
     wanted = read_task(task)
     plan = PromptPlan(read_shots(shots), draws, limit, seed)
     folder = out or find_free_name(Path("runs") / f"prompt-{wanted.name}")
     found = run_prompting(wanted, open_prompted_model(model, dtype, base), plan, model=model, out=folder)
-    print_found(found.as_json, lambda: render_prompting(found), as_json=as_json)
+    print_found(lambda: json_value(found), lambda: render_prompting(found), as_json=as_json)

@@ -31,9 +31,10 @@ def score(files: Files, *, gold: GoldFile = None, column: Column = None, kind: K
     """
     from saucier.errors import InputError
     from saucier.jobs.score import render_report, score_files
+    from saucier.plain import json_value
 
     if len(files) > 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     found = score_files(files, gold, column=column, kind=kind, metrics=metric or (), group=group, seed=seed)
-    print_found(found.as_json, lambda: render_report(found), as_json=as_json)
+    print_found(lambda: json_value(found), lambda: render_report(found), as_json=as_json)

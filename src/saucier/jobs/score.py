@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
-from saucier.plain import json_value
 from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, PairedRow, convert_row, group_rows, guess_kind, match
 from saucier.tasks.metrics.labels import ClassScore
@@ -80,10 +79,6 @@ class ScoreReport:
     apart: tuple[Disagreement, ...] = ()
     disagreeing: int = 0
     """Rows on which the two files say something else."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Give everything, null where a number is not defined."""
-        return dict(json_value(asdict(self)))
 
 
 def score_files(files: Sequence[str], gold: str | None = None, *, column: str | None = None, kind: str | None = None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -200,10 +200,6 @@ class PromptOutcome:
     baselines: tuple[Score, ...]
     """What needs no model: chance, and the most frequent gold."""
 
-    def as_json(self) -> dict[str, Any]:
-        """Give everything, null where a number is not defined."""
-        return dict(json_value(asdict(self)))
-
 
 def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan, *, model: str = "",
                   out: Path | None = None) -> PromptOutcome:
@@ -230,7 +226,7 @@ def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptP
 def write_results(asked: Sequence[AnsweredQuestion], found: PromptOutcome, out: Path) -> None:
     """Write every text as it was sent and answered, and the scores, into a new folder."""
     write_predictions(out / PROMPT_RESULTS_FILE, [one.as_prediction() for one in asked])
-    write_json(out / PROMPT_SCORES_FILE, found.as_json())
+    write_json(out / PROMPT_SCORES_FILE, json_value(found))
 
 
 def check_shots(plan: PromptPlan, train: Sequence[Question]) -> None:

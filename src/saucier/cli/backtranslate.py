@@ -1,7 +1,5 @@
 """`saucier backtranslate`: pairs to learn from, made of texts of the target language by a reverse model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,26 +7,27 @@ import typer
 
 from saucier.cli.arguments import Run, new_file
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Texts of the target language: one a line, or a "
-                                            "row of a table.")]
-Table = Annotated[Path, typer.Option("--out", metavar="FILE.tsv", callback=new_file, help="The pairs, as a new table.")]
-Column = Annotated[str | None, typer.Option(help="The column of a table that holds the texts.")]
-Columns = Annotated[str, typer.Option(metavar="SOURCE,TARGET", help="What the columns of the pairs are called.")]
-Beams = Annotated[int, typer.Option(min=1, help="Beams of the reverse model.")]
-Sampled = Annotated[float, typer.Option("--temperature", min=0,
-                                        help="Draw sources at this temperature instead; 0 takes the likeliest.")]
-TopK = Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed draws the same sources.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="The first so many texts only.")]
-Batch = Annotated[int, typer.Option(min=1, help="So many texts at a time.")]
-SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the texts.")]
-TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")]
 
-
-def backtranslate(run: Run, files: Files, *, out: Table, column: Column = None, columns: Columns = "source,target",
-                  beams: Beams = 5, temperature: Sampled = 0.0, top_k: TopK = None, seed: Seed = 0,
-                  limit: Limit = None, batch: Batch = 64, source_language: SourceLanguage = None,
-                  target_language: TargetLanguage = None) -> None:
+def backtranslate(
+    run: Run,
+    files: Annotated[list[str], typer.Argument(
+        metavar="FILE...", help="Texts of the target language: one a line, or a row of a table.")],
+    *,
+    out: Annotated[Path, typer.Option(
+        "--out", metavar="FILE.tsv", callback=new_file, help="The pairs, as a new table.")],
+    column: Annotated[str | None, typer.Option(help="The column of a table that holds the texts.")] = None,
+    columns: Annotated[str, typer.Option(
+        metavar="SOURCE,TARGET", help="What the columns of the pairs are called.")] = "source,target",
+    beams: Annotated[int, typer.Option(min=1, help="Beams of the reverse model.")] = 5,
+    temperature: Annotated[float, typer.Option(
+        "--temperature", min=0, help="Draw sources at this temperature instead; 0 takes the likeliest.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same sources.")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many texts only.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="So many texts at a time.")] = 64,
+    source_language: Annotated[str | None, typer.Option(help="Multilingual models: the language of the texts.")] = None,
+    target_language: Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")] = None,
+) -> None:
     """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
     from saucier.errors import InputError
     from saucier.jobs.run.language_pairs import read_direction

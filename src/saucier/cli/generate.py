@@ -1,9 +1,8 @@
 """`saucier generate`: let a model write, to the terminal while it writes."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,52 +15,50 @@ if TYPE_CHECKING:
     from saucier.jobs.writing.batches import WrittenTexts
     from saucier.opened import OpenModel
 
-Prompts = Annotated[list[str] | None,
-                    typer.Argument(metavar="[PROMPT]",
-                                   help="The text to continue or to translate; standard input without it. "
-                                   "`--` before it where it starts with a dash.")]
-Tokens = Annotated[int, typer.Option("--tokens", min=1, help="The most tokens to write.")]
-Temperature = Annotated[float, typer.Option(min=0, help="0 takes the likeliest token every time.")]
-TopK = Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")]
-TopP = Annotated[float | None, typer.Option(max=1, help="Draw from the likeliest tokens that hold this probability.")]
-Beams = Annotated[int, typer.Option(min=1, help="Beam search with so many hypotheses; nothing is drawn at random.")]
-LengthPenalty = Annotated[float, typer.Option(help="Above 0 beams favour long texts.")]
-Repetition = Annotated[float,
-                       typer.Option("--repetition-penalty", min=0,
-                                    help="Above 1 tokens that are there already are less likely.")]
-NoRepeat = Annotated[int, typer.Option("--no-repeat-ngram", min=0, help="No n-gram of this size twice.")]
-Stop = Annotated[list[str] | None,
-                 typer.Option("--stop", metavar="TEXT", help="End behind this text. Can be given again.")]
-Samples = Annotated[int, typer.Option("--samples", min=1, help="How many texts to write.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="The same seed draws the same text.")]
-Strategy = Annotated[str | None,
-                     typer.Option(metavar="'KIND [name=value]...'",
-                                  help="Not from left to right: `gibbs` or `metropolis_hastings` fill in the mask "
-                                  "tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets "
-                                  "how a model that writes whole texts does so.")]
-Masks = Annotated[int, typer.Option(min=0, help="With such a strategy: so many mask tokens behind the text.")]
-SourceLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language of the source, as de.")]
-TargetLanguage = Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")]
-Files = Annotated[list[str] | None,
-                  typer.Option("--file", metavar="FILE",
-                               help="Write for each line of a text file, or each row of a table. Can be given again.")]
-Column = Annotated[str | None, typer.Option(help="With --file: the column of a table that holds the sources.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", callback=new_file,
-                                          help="With --file: one line for each source goes here.")]
-Batch = Annotated[int, typer.Option(min=1, help="With --file: so many sources at a time.")]
-Compiled = Annotated[bool, typer.Option("--compile", help="Compile the model first: slow to start, then faster.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16.")]
 
-
-def generate(run: Run, prompt: Prompts = None, *, tokens: Tokens = 200, temperature: Temperature = 0.8,
-             top_k: TopK = None, top_p: TopP = None, beams: Beams = 1, length_penalty: LengthPenalty = 1.0,
-             repetition_penalty: Repetition = 1.0, no_repeat_ngram: NoRepeat = 0, stop: Stop = None,
-             samples: Samples = 1, seed: Seed = None, strategy: Strategy = None, masks: Masks = 0,
-             source_language: SourceLanguage = None, target_language: TargetLanguage = None,
-             file: Files = None, column: Column = None, out: Out = None, batch: Batch = 32,
-             compiled: Compiled = False, dtype: Dtype = "auto", device: Device = "auto",
-             base: Base = None, as_json: AsJson = False) -> None:
+def generate(
+    run: Run,
+    prompt: Annotated[list[str] | None, typer.Argument(
+        metavar="[PROMPT]", help="The text to continue or to translate; standard input without it. `--` before it "
+        "where it starts with a dash.")] = None,
+    *,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="The most tokens to write.")] = 200,
+    temperature: Annotated[float, typer.Option(min=0, help="0 takes the likeliest token every time.")] = 0.8,
+    top_k: Annotated[int | None, typer.Option(min=1, help="Draw from the k likeliest tokens only.")] = None,
+    top_p: Annotated[float | None, typer.Option(
+        max=1, help="Draw from the likeliest tokens that hold this probability.")] = None,
+    beams: Annotated[int, typer.Option(
+        min=1, help="Beam search with so many hypotheses; nothing is drawn at random.")] = 1,
+    length_penalty: Annotated[float, typer.Option(help="Above 0 beams favour long texts.")] = 1.0,
+    repetition_penalty: Annotated[float, typer.Option(
+        "--repetition-penalty", min=0, help="Above 1 tokens that are there already are less likely.")] = 1.0,
+    no_repeat_ngram: Annotated[int, typer.Option("--no-repeat-ngram", min=0, help="No n-gram of this size twice.")] = 0,
+    stop: Annotated[list[str] | None, typer.Option(
+        "--stop", metavar="TEXT", help="End behind this text. Can be given again.")] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="How many texts to write.")] = 1,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed draws the same text.")] = None,
+    strategy: Annotated[str | None, typer.Option(
+        metavar="'KIND [name=value]...'", help="Not from left to right: `gibbs` or `metropolis_hastings` fill in the "
+        "mask tokens of a text, as in 'gibbs steps=200'; `mask_predict` sets how a model that writes whole texts does "
+        "so.")] = None,
+    masks: Annotated[int, typer.Option(min=0, help="With such a strategy: so many mask tokens behind the text.")] = 0,
+    source_language: Annotated[str | None, typer.Option(
+        help="Multilingual models: the language of the source, as de.")] = None,
+    target_language: Annotated[str | None, typer.Option(help="Multilingual models: the language to write.")] = None,
+    file: Annotated[list[str] | None, typer.Option(
+        "--file", metavar="FILE", help="Write for each line of a text file, or each row of a table. Can be given "
+        "again.")] = None,
+    column: Annotated[str | None, typer.Option(
+        help="With --file: the column of a table that holds the sources.")] = None,
+    out: Annotated[Path | None, typer.Option(
+        "--out", metavar="FILE", callback=new_file, help="With --file: one line for each source goes here.")] = None,
+    batch: Annotated[int, typer.Option(min=1, help="With --file: so many sources at a time.")] = 32,
+    compiled: Annotated[bool, typer.Option(
+        "--compile", help="Compile the model first: slow to start, then faster.")] = False,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    base: Base = None, as_json: AsJson = False,
+) -> None:
     """Let a model write on from a prompt, or translate one. Text appears while it is written."""
     from saucier.config import LengthHead
     from saucier.generation.decoding import ChainStrategy
@@ -110,7 +107,7 @@ def refuse_unused_options(for_files: Mapping[str, object], files: Sequence[str] 
                          remedy="leave it out, or give one text")
 
 
-def refuse_steps(opened: OpenModel, given: Mapping[str, bool]) -> None:
+def refuse_steps(opened: "OpenModel", given: Mapping[str, bool]) -> None:
     """Raise `InputError` for what is done token by token, where a model writes a text whole."""
     from saucier.config import LengthHead
     from saucier.errors import InputError
@@ -121,7 +118,7 @@ def refuse_steps(opened: OpenModel, given: Mapping[str, bool]) -> None:
                          remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
 
 
-def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> None:
+def print_texts(written: "WrittenTexts", out: Path | None, *, as_json: bool) -> None:
     """Write the texts of all sources into a file, or to the screen; say what was cut."""
     if out is not None:
         from saucier.files import write_text
@@ -138,18 +135,19 @@ def print_texts(written: WrittenTexts, out: Path | None, *, as_json: bool) -> No
                    err=True)
 
 
-def write_to_screen(opened: OpenModel, text: str, options: Mapping[str, Any], way: Direction | None, *,
+def write_to_screen(opened: "OpenModel", text: str, options: Mapping[str, Any], way: "Direction | None", *,
                     as_json: bool) -> None:
     """Write on from a text, or translate it; one text that is final while it is written is shown at once."""
     from saucier.jobs.writing.writer import write_freely
 
     live = not as_json and options["num_beams"] == options["num_return_sequences"] == 1
-    written = write_freely(opened, text, options, direction=way, speak=print_piece if live else None)
+    speak = partial(print, end="", flush=True) if live else None
+    written = write_freely(opened, text, options, direction=way, speak=speak)
     print_found(lambda: {"prompt": text, "texts": written}, lambda: "" if live else "\n\n".join(written),
                 as_json=as_json)
 
 
-def fill_to_screen(opened: OpenModel, text: str, masks: int, options: Mapping[str, Any], *, as_json: bool) -> None:
+def fill_to_screen(opened: "OpenModel", text: str, masks: int, options: Mapping[str, Any], *, as_json: bool) -> None:
     """Fill in the mask tokens of a text; how many proposals were taken is said on standard error."""
     from saucier.jobs.writing.writer import fill_masks
 
@@ -158,9 +156,3 @@ def fill_to_screen(opened: OpenModel, text: str, masks: int, options: Mapping[st
                 lambda: "\n".join(texts), as_json=as_json)
     if done.proposed and not as_json:
         typer.echo(f"took {done.accepted:,} of {done.proposed:,} proposals ({done.rate:.0%})", err=True)
-
-
-def print_piece(piece: str) -> None:
-    """Put a piece of text on the screen at once."""
-    sys.stdout.write(piece)
-    sys.stdout.flush()

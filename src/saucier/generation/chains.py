@@ -139,7 +139,7 @@ class ChainSearch:
         match self.strategy:
             case MetropolisHastings(energy=kind) if self.done >= 0:
                 self.propose(apply_processors(self.processors, self.ids, logits).log_softmax(-1), kind)
-            case Gibbs(burn_in=int(whole)) if self.done < whole:
+            case Gibbs(burn_in=int(burn_in)) if self.done < burn_in:
                 self.redraw(logits, self.without_top_k, self.draw)
             case Gibbs(burn_in=int()) if not self.options.top_k:
                 self.redraw(logits, self.processors, pick_likeliest)
@@ -206,7 +206,8 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
         masked = MaskedModel(inference_view(model), strategy.mask, free, mask, options.suppress_tokens)
         search = ChainSearch(masked, ids, options, strategy)
         texts = decode(masked, search, start=search.choose_places())
-    return Chains(texts.clone(), search.proposed, search.accepted, search.energy)
+    energy = None if search.energy is None else search.energy.clone()  # outside inference mode, like the ids
+    return Chains(texts.clone(), search.proposed, search.accepted, energy)
 
 
 def check_masked_model(config: c.Transformer) -> None:

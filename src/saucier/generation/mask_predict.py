@@ -5,7 +5,7 @@ Letters: B sources, N lengths tried for each, R = B·N rows, S source length, T 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -21,26 +21,15 @@ from saucier.generation.search import Step, decode
 from saucier.model import Transformer
 
 
-@dataclass(frozen=True, slots=True)
-class TargetFeed:
-    """A model that writes whole targets: reads a target again at every step, and a source once."""
+def read_targets(step: Step | None, *, model: Transformer, encoded: Tensor, mask: Tensor | None, real: Tensor,
+                 token: int) -> Tensor:
+    """Read targets with mask tokens in the places to be written, at first everywhere: the feed of Mask-Predict.
 
-    model: Transformer
-    encoded: Tensor
-    """[R, S, D]."""
-    mask: Tensor | None
-    """[R, S]; None: all of the source is real."""
-    real: Tensor
-    """[R, T], True where the target has a token."""
-    token: int
-    """The mask token."""
-
-    def __call__(self, step: Step | None) -> Tensor:
-        """Read targets with mask tokens in the places to be written, at first everywhere. Shapes: -> [R, T, V]."""
-        ids = torch.full(self.real.shape, self.token, device=self.real.device) if step is None else step.tokens
-        logits = self.model(None, self.mask, encoder_output=self.encoded, decoder_input_ids=ids,
-                            decoder_attention_mask=self.real).logits
-        return logits.float()  # type: ignore[no-any-return]
+    Shapes: encoded [R, S, D], what the source gave, read once; mask [R, S]; real [R, T] -> [R, T, V], float32.
+    """
+    ids = torch.full(real.shape, token, device=real.device) if step is None else step.tokens
+    output = model(None, mask, encoder_output=encoded, decoder_input_ids=ids, decoder_attention_mask=real)
+    return output.logits.float()  # type: ignore[no-any-return]
 
 
 class MaskPredictSearch:
@@ -102,9 +91,9 @@ def mask_predict(model: Transformer, ids: Tensor | None, mask: Tensor | None, op
         count = min(strategy.length_candidates, likely.shape[1])
         lengths = likely.topk(count).indices + 1  # [B, N]
         real = mark_real_tokens(lengths.flatten(), int(lengths.max()))
-        feed = TargetFeed(model, output.encoder_last_hidden_state.repeat_interleave(count, 0),
-                          None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0),
-                          real, token)
+        source_mask = None if prompt.source_mask is None else prompt.source_mask.repeat_interleave(count, 0)
+        feed = partial(read_targets, model=model, mask=source_mask, real=real, token=token,
+                       encoded=output.encoder_last_hidden_state.repeat_interleave(count, 0))
         search = MaskPredictSearch(real, token=token, barred=(token, *options.suppress_tokens, *options.ends),
                                    iterations=strategy.iterations)
         texts = decode(feed, search)

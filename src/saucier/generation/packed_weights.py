@@ -11,6 +11,7 @@ import copy
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import torch
@@ -42,14 +43,14 @@ def fingerprint_weights(model: nn.Module) -> Fingerprint:
     return *writes, *torch.stack(sums).tolist()
 
 
+@dataclass(frozen=True)
 class MadeFromWeights(Generic[Made]):
     """What was made from a model's weights, for each model, as long as the model lives and its weights stay."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.kept: weakref.WeakKeyDictionary[Transformer,
-                                             tuple[Fingerprint, dict[object, Made]]] = weakref.WeakKeyDictionary()
-        self.reading, self.making = threading.Lock(), threading.Lock()
+    kept: weakref.WeakKeyDictionary[Transformer, tuple[Fingerprint, dict[object, Made]]] = field(
+        default_factory=weakref.WeakKeyDictionary)
+    reading: threading.Lock = field(default_factory=threading.Lock)
+    making: threading.Lock = field(default_factory=threading.Lock)
 
     def get(self, model: Transformer, key: object, make: Callable[[], Made]) -> Made:
         """Return what `make` gave for this model, weights and key; threads that ask for the same make it once."""

@@ -181,6 +181,11 @@ def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int,
     Raises `InputError` for stop strings without a tokenizer.
     """
     length = prompt.ids.shape[1]
+    stops: list[Stop] = [partial(end_at_tokens, tokens=options.ends)] if options.ends else []
+    if options.stop_strings:
+        if tokenizer is None:
+            raise InputError("stop strings are looked for in text", where="stop_strings", remedy="give tokenizer= too")
+        stops.append(partial(end_at_strings, strings=options.stop_strings, tokenizer=tokenizer, start=length))
     processors = list(make_constraints(options, length, limit))
     if options.do_sample:  # beams: one of the tokens that stay must be no end
         processors += make_distribution(options, 1 if options.num_beams == 1 else max(2, 1 + len(options.ends)))
@@ -189,8 +194,7 @@ def make_search_rules(options: GenerationOptions, prompt: Prompt, *, limit: int,
         processors.insert(0, partial(penalize_repetition, penalty=options.repetition_penalty, padding=padding))
     if options.renormalize_logits:
         processors.append(renormalize)
-    return SearchRules(tuple(processors), tuple(make_stops(options, length, tokenizer)), limit,
-                       find_fill_token(options))
+    return SearchRules(tuple(processors), tuple(stops), limit, find_fill_token(options))
 
 
 def check_tokens(options: GenerationOptions, vocab: int) -> None:
@@ -238,16 +242,6 @@ def make_distribution(options: GenerationOptions, least: int = 1) -> Iterator[Pr
         yield partial(keep_top_k, count=max(options.top_k, least))
     if options.top_p < 1:
         yield partial(keep_top_p, share=options.top_p, least=least)
-
-
-def make_stops(options: GenerationOptions, length: int, tokenizer: TextDecoder | None) -> Iterator[Stop]:
-    """Yield what ends a row, apart from the limit of its length."""
-    if options.ends:
-        yield partial(end_at_tokens, tokens=options.ends)
-    if options.stop_strings:
-        if tokenizer is None:
-            raise InputError("stop strings are looked for in text", where="stop_strings", remedy="give tokenizer= too")
-        yield partial(end_at_strings, strings=options.stop_strings, tokenizer=tokenizer, start=length)
 
 
 def find_fill_token(options: GenerationOptions) -> int:

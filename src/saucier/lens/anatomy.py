@@ -60,14 +60,12 @@ def describe_model(
 
     `states` is the number of 32-bit values that the optimizer keeps for a parameter.
     """
-    use = "generation" if config.decoder else "inference"
-    training = [MemoryNeed("training", dtype, batch, length,
-                           estimate_memory(config, batch=batch, length=length, training=True, optimizer_states=states,
-                                           value_bytes=size)) for dtype, size in FORMATS.items()]
-    inference = [MemoryNeed(use, dtype, 1, length,
-                            estimate_memory(config, batch=1, length=length, training=False, value_bytes=size))
-                 for dtype, size in FORMATS.items()]
-    return Description(name, about, anatomy(config, length), length, (*training, *inference))
+    uses = (("training", batch, True), ("generation" if config.decoder else "inference", 1, False))
+    needs = tuple(MemoryNeed(use, dtype, rows, length,
+                             estimate_memory(config, batch=rows, length=length, training=training,
+                                             optimizer_states=states, value_bytes=size))
+                  for use, rows, training in uses for dtype, size in FORMATS.items())
+    return Description(name, about, anatomy(config, length), length, needs)
 
 
 def anatomy_rows(node: Node, guides: str = "", tail: str = "") -> Iterator[tuple[str, Node]]:

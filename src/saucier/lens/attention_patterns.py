@@ -61,12 +61,9 @@ def narrow_stream(config: c.Transformer) -> c.Transformer:
         block.bottleneck for stack in stacks for block in stack.blocks())
     if fixed or config.dim <= WIDTH:
         return config
-    return rewrite_config(config, partial(keep_heads, dim=config.dim)).model_copy(update={"dim": WIDTH})
-
-
-def keep_heads(part: Config, dim: int) -> Config:
-    """Return maps that say how wide their heads are; any other part as it is."""
-    return part.model_copy(update={"head_dim": part.widths(dim)[2]}) if isinstance(part, c.Projection) else part
+    same_heads = rewrite_config(config, lambda part: part if not isinstance(part, c.Projection) else
+                                part.model_copy(update={"head_dim": part.widths(config.dim)[2]}))
+    return same_heads.model_copy(update={"dim": WIDTH})
 
 
 def lengthen_positions(config: c.Transformer, length: int) -> c.Transformer:

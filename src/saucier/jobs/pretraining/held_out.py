@@ -35,7 +35,6 @@ from saucier.jobs.pretraining.data import (
     write_token_store,
 )
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
-from saucier.jobs.writing.batches import map_in_batches
 from saucier.jobs.writing.writer import Writer
 from saucier.objectives.base import IGNORED, Batch
 from saucier.objectives.build import BuiltObjective, join_objectives
@@ -53,6 +52,7 @@ from saucier.recipes import Recipe
 from saucier.report.results import HeldOut, Score
 from saucier.tasks.language_baselines import Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
+from saucier.tasks.written.task import map_in_batches
 from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.reading.corpus import add_reverse_pair
 from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
@@ -220,7 +220,7 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
     """
     recipe, way = found.own_recipe, None if languages is None else read_direction(found, *languages)
     writer, options = Writer(found, recipe.training.length, way), (decoding or list_decodings(recipe)[-1]).options()
-    return map_in_batches(sources, recipe.evaluation.batch, lambda some: writer.translate(some, options))
+    return map_in_batches(sources, recipe.evaluation.batch, lambda some, _: writer.translate(some, options))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,9 @@ from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction
 from saucier.jobs.writing.writer import Writer
 from saucier.opened import OpenModel, room
+from saucier.tasks.written.task import map_in_batches
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.sources import find_sources, read_lines
-
-
-def map_in_batches(texts: Sequence[str], size: int, write: Callable[[list[str]], list[str]]) -> list[str]:
-    """Apply `write` to batches of texts of about one length; the results come back in the order of the texts."""
-    order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
-    results = [""] * len(texts)
-    for start in range(0, len(order), size):
-        numbers = order[start:start + size]
-        for number, text in zip(numbers, write([texts[number] for number in numbers]), strict=True):
-            results[number] = text
-    return results
-
 
 LONGEST_SOURCE = 512
 """The longest source, in tokens, of a model that can take any length and was not trained here."""
@@ -35,7 +24,6 @@ LONGEST_SOURCE = 512
 class WrittenTexts:
     """One text for each source."""
 
-    sources: list[str]
     texts: list[str]
     cut: int
     """Sources that were longer than the model takes, and were cut."""
@@ -71,19 +59,16 @@ def write_in_batches(writer: Writer, sources: Sequence[str], options: Mapping[st
     if options.get("num_return_sequences", 1) > 1:
         raise InputError("a file gets one text for each source", where="--samples", remedy="leave it out")
     full = [number for number, source in enumerate(sources) if source.strip()]
-    done, cut = 0, 0
+    cut = sum(len(writer.start(sources[number])) > writer.longest for number in full)
 
-    def write_some(texts: list[str]) -> list[str]:
-        nonlocal done, cut
-        cut += sum(len(writer.start(text)) > writer.longest for text in texts)
-        drawn = {} if options.get("seed") is None else {"seed": options["seed"] + done}
-        done += len(texts)
+    def write_some(texts: list[str], start: int) -> list[str]:
+        drawn = {} if options.get("seed") is None else {"seed": options["seed"] + start}
         return writer.translate(texts, {**options, **drawn})
 
     texts = [""] * len(sources)
     for number, text in zip(full, map_in_batches([sources[number] for number in full], batch, write_some), strict=True):
         texts[number] = text
-    return WrittenTexts(list(sources), texts, cut)
+    return WrittenTexts(texts, cut)
 
 
 def refuse_existing(path: Path) -> None:

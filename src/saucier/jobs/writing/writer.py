@@ -88,9 +88,9 @@ class Writer:
                 for name, number in self.ids.generation_options.items()}
 
     @property
-    def target_start(self) -> Mapping[str, Any]:
+    def target_start(self) -> dict[str, Any]:
         """The options that begin a target in its language."""
-        return {} if self.direction is None else self.direction.options
+        return {} if self.direction is None else dict(self.direction.options)
 
     @property
     def writes_whole(self) -> bool:
@@ -180,8 +180,7 @@ def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
                          remedy="leave it out, or use a masked language model")
     known = {"mask": tokenizer.mask_id} if kind in CHAINS else {}
     try:
-        adapter: TypeAdapter[Strategy] = TypeAdapter(Strategy)
-        return adapter.validate_python(known | values)
+        return TypeAdapter(Strategy).validate_python(known | values)  # type: ignore[no-any-return]
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = " ".join(str(part) for part in fault["loc"][1:])
@@ -240,7 +239,7 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
 
 def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
-    read = [{**writer.special_tokens, **writer.target_start}["decoder_start_token_id"], *target[:-1]]
+    read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
         ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
         output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)

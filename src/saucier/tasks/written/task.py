@@ -6,8 +6,8 @@ Axes: B rows of a batch, L positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ from saucier.text.rows.batch import make_generator, pad_ids
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+Item = TypeVar("Item", bound=Sized)
 SEED_STREAM = 11
 """Stream of random numbers."""
 
@@ -164,17 +165,28 @@ def write_answers(prompts: Sequence[Prompt], predictor: Predictor, writing: Writ
     limit = writing.tokens or encoding.length
     room = encoding.length if is_encoder_decoder(encoding.body) else max(encoding.length // 2, encoding.length - limit)
     rows, _ = encode_prompts(prompts, encoding, room)
-    order = np.argsort([len(row) for row in rows], kind="stable")
-    found = [""] * len(rows)
-    for start in range(0, len(order), writing.batch):
-        numbers = order[start:start + writing.batch]
+
+    def answer(some: list[list[int]], start: int) -> list[str]:
         settings = {**options, "max_new_tokens": limit}
         if "seed" in options:
-            settings["seed"] = int(make_generator(options["seed"], SEED_STREAM, int(start)).integers(2**62))
-        texts = write_batch([rows[number] for number in numbers], predictor, settings)
-        for number, text in zip(numbers.tolist(), texts, strict=True):
-            found[number] = text
-    return found
+            settings["seed"] = int(make_generator(options["seed"], SEED_STREAM, start).integers(2**62))
+        return write_batch(some, predictor, settings)
+
+    return map_in_batches(rows, writing.batch, answer)
+
+
+def map_in_batches(items: Sequence[Item], size: int, write: Callable[[list[Item], int], list[str]]) -> list[str]:
+    """Write for batches of items of about one length, each with the number of those before it, shortest first.
+
+    The results come back in the order of the items.
+    """
+    order = sorted(range(len(items)), key=lambda number: len(items[number]))
+    results = [""] * len(items)
+    for start in range(0, len(order), size):
+        numbers = order[start:start + size]
+        for number, text in zip(numbers, write([items[number] for number in numbers], start), strict=True):
+            results[number] = text
+    return results
 
 
 def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: dict[str, Any]) -> list[str]:

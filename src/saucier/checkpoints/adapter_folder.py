@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.own_folder import read_json, summarize_faults
+from saucier.checkpoints.own_folder import summarize_faults
 from saucier.checkpoints.weight_files import SafeShard, Weights, check_shape
 from saucier.errors import InputError
 from saucier.expressions import compile_expression
-from saucier.files import parse_json
+from saucier.files import parse_json, read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."

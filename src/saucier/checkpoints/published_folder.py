@@ -21,12 +21,13 @@ from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
-from saucier.checkpoints.own_folder import read_json, weights_error
+from saucier.checkpoints.own_folder import weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import check_shape, write_tensors
 from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
+from saucier.files import read_json
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
 from saucier.parts.provenance import Provenance

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.own_folder import read_json
 from saucier.checkpoints.weight_files import Weights, write_tensors
 from saucier.errors import InputError
-from saucier.files import parse_json, read_object
+from saucier.files import parse_json, read_json, read_object
 from saucier.model import Transformer
 from saucier.parts.heads import build_head
 from saucier.parts.pooling import EmbeddingHead

@@ -7,10 +7,21 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, count_labels, head_class
+from saucier.checkpoints.classes import (
+    BARE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    both_sides,
+    count_labels,
+    decoder_alone,
+    head_class,
+    repeat_block,
+    shares_table,
+    ties_output,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Key, join_paths, rename_fields
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import both_sides, decoder_alone, repeat_block, shares_table, ties_output
 from saucier.checkpoints.weight_names import Axis, NameTable, Rule, Rules, Table
 
 

@@ -7,10 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.classes import LABELS, head_class, language_rules
+from saucier.checkpoints.classes import (
+    LABELS,
+    add_cross_attention,
+    has_cross_attention,
+    head_class,
+    language_rules,
+    repeat_block,
+)
 from saucier.checkpoints.fields import Key, first_attention, make_keys, put
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import add_cross_attention, has_cross_attention, repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
 
 

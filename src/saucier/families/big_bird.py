@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import DROPOUT, TIED, encoder_classes, fixed_key, head_class, keep_all, keep_language
+from saucier.checkpoints.classes import (
+    DROPOUT,
+    TIED,
+    as_decoder,
+    encoder_classes,
+    fixed_key,
+    head_class,
+    keep_all,
+    keep_language,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import as_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
 from saucier.config.questions import list_terms
 from saucier.config.visibility import build_bigbird_visibility

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.classes import decoder_classes, repeat_block
 from saucier.checkpoints.fields import kind_key, make_keys, rename_fields
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, FREE_SUMMARY_FIELDS, LABELS, PADDING, head_class, keep_all
+from saucier.checkpoints.classes import BARE, FREE_SUMMARY_FIELDS, LABELS, PADDING, head_class, keep_all, repeat_block
 from saucier.checkpoints.fields import Key, make_keys
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes, drop_classes, head_class
+from saucier.checkpoints.classes import (
+    FREE_SUMMARY_FIELDS,
+    NormPlacement,
+    decoder_classes,
+    drop_classes,
+    head_class,
+    repeat_block,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import NormPlacement, repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Transpose
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.classes import add_cross_attention, decoder_classes, swap_sublayers
 from saucier.checkpoints.fields import Key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import add_cross_attention, swap_sublayers
 from saucier.errors import InputError
 from saucier.families.bert_lineage import CROSSED
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights

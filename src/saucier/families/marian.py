@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, WHOLE, drop_classes
+from saucier.checkpoints.classes import BARE, WHOLE, drop_classes, shares_table
 from saucier.checkpoints.fields import Key, join_paths, replace_defaults
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import shares_table
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,

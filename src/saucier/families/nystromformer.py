@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import encoder_classes, head_class
+from saucier.checkpoints.classes import encoder_classes, head_class, repeat_block
 from saucier.checkpoints.fields import Key, first_attention
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import Reshaped, Rule, Rules
 from saucier.families import bert_lineage
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import LABELS, LAST_TOKEN, PADDING, decoder_classes, drop_classes
+from saucier.checkpoints.classes import LABELS, LAST_TOKEN, PADDING, decoder_classes, drop_classes, repeat_block
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable
 
 

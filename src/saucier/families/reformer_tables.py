@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, fixed_key, head_class
+from saucier.checkpoints.classes import (
+    BARE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    fixed_key,
+    head_class,
+    move_to_decoder,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import Document, Key, kind_key, list_attentions, make_keys
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Axis, Concat, Rule, Rules, module_rules
 from saucier.errors import InputError
 from saucier.families.bert_lineage import SEES_PAST_ONLY

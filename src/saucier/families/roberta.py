@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saucier import config as c
-from saucier.checkpoints.classes import TIED, encoder_classes, head_class, keep_language
+from saucier.checkpoints.classes import (
+    TIED,
+    encoder_classes,
+    head_class,
+    keep_language,
+    move_to_decoder,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.families import bert_lineage
 
 

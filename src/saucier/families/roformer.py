@@ -9,14 +9,16 @@ from saucier.checkpoints.classes import (
     DROPOUT,
     SUMMARY_FIELDS,
     TIED,
+    add_cross_attention,
     encoder_classes,
     keep_all,
+    move_to_decoder,
+    move_to_encoder,
     name_null_activation,
     summary_class,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import add_cross_attention, move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rules, Table
 from saucier.families import bert_lineage
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, WHOLE
+from saucier.checkpoints.classes import BARE, WHOLE, add_experts, find_expert_step, list_expert_layers, ties_output
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import add_experts, find_expert_step, list_expert_layers, ties_output
 from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, encoder_model, keys, weights
 

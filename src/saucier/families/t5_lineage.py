@@ -7,10 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, ENCODER_ALONE, LABELS, SPANS, WHOLE, fixed_key, head_class, keep_encoder
+from saucier.checkpoints.classes import (
+    BARE,
+    ENCODER_ALONE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    fixed_key,
+    head_class,
+    keep_encoder,
+    repeat_block,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules
 from saucier.errors import InputError
 

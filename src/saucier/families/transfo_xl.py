@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE
+from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE, repeat_block
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import Concat, NameTable, Rule
 from saucier.config.embedding import cluster_sizes
 

@@ -16,11 +16,11 @@ from saucier.checkpoints.classes import (
     TO_LABELS,
     head_class,
     keep_all,
+    repeat_block,
     summary_type_key,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, look_up, make_keys, rename_fields
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
 
 

@@ -7,10 +7,9 @@ from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints import classes
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIED, head_class, keep_all
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIED, head_class, keep_all, repeat_block
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, PerHead, Reshaped, Rule, Rules
 
 

@@ -19,10 +19,13 @@ NormPlacement = type[c.PreNorm] | type[c.PostNorm] | type[c.FromNorm]
 
 
 def repeat_block(layers: int, *inner: Any, place: NormPlacement = c.PostNorm, norm: c.Norm | None = None,
-                 dropout: float = 0.0, **rest: Any) -> c.Stack:
-    """Return a stack of equal blocks, each of these sublayers in residuals of one kind; `rest`: fields of the stack."""
+                 dropout: float = 0.0, ends: float = 0.0, **rest: Any) -> c.Stack:
+    """Return a stack of equal blocks, each of these sublayers in residuals of one kind.
+
+    `ends`: the dropout before the first and after the last block; `rest`: further fields of the stack.
+    """
     block = c.Block(sublayers=tuple(place(inner=part, norm=norm or c.LayerNorm(), dropout=dropout) for part in inner))
-    return c.Stack(layers=c.Repeat(block=block, times=layers), **rest)
+    return c.Stack(layers=c.Repeat(block=block, times=layers), dropout=ends, **rest)
 
 
 def add_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c.Stack:
@@ -119,6 +122,10 @@ def both_sides(tree: c.Transformer) -> c.Transformer:
             return put(tree, {"encoder": tree.decoder, "decoder.layers.block.sublayers": (own, own, feed_forward)})
         case _:
             return tree
+
+
+PAST = c.Causal()
+"""What a decoder's tokens see, where nothing else is said."""
 
 
 def count_labels(document: Document, count: int = 2) -> range:

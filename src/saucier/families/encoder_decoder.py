@@ -123,10 +123,10 @@ READS, WRITES = ({name: name for name in ("embed", "encoder", "pooler")},
                  {"embed": "decoder_embed", "decoder": "decoder", "head": "head"})
 
 
-def make_pair_rules(document: Document, encoders: Parts, decoders: Parts) -> Callable[[c.Transformer], Rules]:
-    """Return what gives the weight names of the two families that a config names, for a tree."""
-    (first, reads), (second, writes) = (choose_part("encoder", document.get("encoder"), encoders),
-                                        choose_part("decoder", document.get("decoder"), decoders))
+def name_pair(layout: Layout, document: Document) -> Layout:
+    """Return the layout with the weight names of the two families that a config names."""
+    first, reads = choose_part("encoder", document.get("encoder"), ENCODERS)
+    second, writes = choose_part("decoder", document.get("decoder"), DECODERS)
 
     def names(tree: c.Transformer) -> Rules:
         sides = (side_rules(first.rules(take_encoder(tree), reads), READS, first.base_of(reads), "encoder."),
@@ -134,7 +134,7 @@ def make_pair_rules(document: Document, encoders: Parts, decoders: Parts) -> Cal
         return Rules([*sides[0].rules, *sides[1].rules, Rule("bridge.{p}", "enc_to_dec_proj.{p}")],
                      tables=[*sides[0].tables, *sides[1].tables], ignored=[*sides[0].ignored, *sides[1].ignored])
 
-    return names
+    return replace(layout, weights=names)
 
 
 def side_key(side: str, parts: Parts, alone: Callable[[c.Transformer], c.Transformer]) -> Key:
@@ -150,11 +150,6 @@ def bert2bert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
     return join_sides(reads, as_decoder(add_cross_attention(reads)))
 
 
-def spelled(layout: Layout, document: Document) -> Layout:
-    """Return the layout with the weight names of the two families that a config names."""
-    return replace(layout, weights=make_pair_rules(document, ENCODERS, DECODERS))
-
-
 ENCODER_DECODER_LAYOUT = Layout(
     "encoder-decoder",
     join_sides,
@@ -164,7 +159,7 @@ ENCODER_DECODER_LAYOUT = Layout(
     "",
     fixed={"is_encoder_decoder": True, "tie_encoder_decoder": False},
     free=frozenset({"tie_word_embeddings", "encoder", "decoder"}),
-    choose_layout=spelled,
+    choose_layout=name_pair,
 )
 
 

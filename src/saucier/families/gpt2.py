@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.classes import add_cross_attention, decoder_classes, swap_sublayers
+from saucier.checkpoints.classes import PAST, add_cross_attention, decoder_classes, swap_sublayers
 from saucier.checkpoints.fields import Key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError
 from saucier.families.bert_lineage import CROSSED
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
-
-PAST = c.Causal()
 
 
 def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50257, length: int = 1024,

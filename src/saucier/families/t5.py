@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
+from saucier.checkpoints.classes import PAST
 from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Concat, Rule
@@ -21,8 +22,6 @@ from saucier.families.t5_lineage import (
     read_feed_forward,
     weights,
 )
-
-PAST = c.Causal()
 
 
 def t5(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128, hidden: int = 3072,

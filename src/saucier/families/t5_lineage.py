@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints.classes import (
@@ -35,11 +35,7 @@ def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.Gated
     reader = c.SelfAttention(projection=projection, positions=c.T5Bias(), kernel=kernel)
     writer = c.SelfAttention(projection=projection, positions=c.T5Bias(bidirectional=False), visibility=c.Causal(),
                              kernel=kernel)
-
-    def stack(*inner: Any) -> c.Stack:
-        made = repeat_block(layers, *inner, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm)
-        return made.model_copy(update={"dropout": dropout})
-
+    stack = partial(repeat_block, layers, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm, ends=dropout)
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, dropout=dropout),

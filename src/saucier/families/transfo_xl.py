@@ -31,8 +31,8 @@ def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int
     narrower = c.ProjectClusters(width=dim, division=division, cutoffs=cutoffs) if division > 1 else None
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
-        decoder=repeat_block(layers, attention, feed_forward, dropout=dropout).model_copy(update={
-            "dropout": dropout, "memory": c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None}),
+        decoder=repeat_block(layers, attention, feed_forward, dropout=dropout, ends=dropout,
+                             memory=c.SegmentMemory(length=memory, start=c.FromZeros()) if memory else None),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
                             tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()))
 

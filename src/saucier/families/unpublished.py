@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from saucier import config as c
+from saucier.checkpoints.classes import repeat_block
 from saucier.config import (
     LSTM,
     Apart,
@@ -35,12 +36,10 @@ def deep_char(dim: int = 512, layers: int = 64, *, heads: int = 8, vocab: int = 
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal(),
                                 kernel=c.Softmax(dropout=dropout))
     feed_forward = c.FeedForward(hidden=hidden, activation="relu", dropout=dropout)
-    residuals = (c.PostNorm(inner=attention), c.PostNorm(inner=feed_forward))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab),
-        decoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers),
-                        layer_positions=c.Learned(length=length)),
+        decoder=repeat_block(layers, attention, feed_forward, layer_positions=c.Learned(length=length)),
         head=c.LanguageHead(tied=False),
     )
 
@@ -87,11 +86,9 @@ def etc(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522
         positions=c.GlobalLocal(globals=global_tokens, stretch=stretch, reach=reach),
         visibility=c.Window(radius + 1) | c.Global(otherwise=c.FirstTokens(count=global_tokens)))
     feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
-    block = c.Block(sublayers=tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
-                                    for inner in (attention, feed_forward)))
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
-        encoder=c.Stack(layers=c.Repeat(block=block, times=layers)),
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 

@@ -28,9 +28,9 @@ def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, segments=c.SegmentScores(), dropout=dropout),
-        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout).model_copy(update={
-            "dropout": dropout, "memory": c.SegmentMemory(length=memory, training=False),
-            "queries": c.QueryVector(dropout=dropout)}),
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout, ends=dropout,
+                             memory=c.SegmentMemory(length=memory, training=False),
+                             queries=c.QueryVector(dropout=dropout)),
         head=c.LanguageHead(bias=True, predicts=c.QueryStream()),
     )
 

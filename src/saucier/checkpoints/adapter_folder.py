@@ -79,8 +79,7 @@ class Adapter:
 
     def alpha(self, module: str) -> float:
         """Return the alpha of a module."""
-        found = next((value for meets, value in self.alphas if meets(module)), self.options.get("lora_alpha", 8))
-        return float(found)
+        return float(next((value for meets, value in self.alphas if meets(module)), self.options.get("lora_alpha", 8)))
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor on a module's product of matrices. Source: Hu et al. 2021, §4.1, arXiv:2106.09685.

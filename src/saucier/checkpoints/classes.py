@@ -10,7 +10,7 @@ from typing import Any
 from saucier import config as c
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, is_count, look_up, put
 from saucier.checkpoints.layout import Keep, Published
-from saucier.checkpoints.weight_names import Rule, Twins
+from saucier.checkpoints.weight_names import Rule, Twins, module_rules
 from saucier.config.blocks import arrange_blocks
 from saucier.config.questions import reads_pooled
 from saucier.errors import InputError
@@ -48,8 +48,8 @@ def find_expert_step(stack: c.Stack | None) -> int | None:
 
 def list_expert_layers(stack: c.Stack | None) -> list[int]:
     """Return the numbers of the layers with experts."""
-    blocks = stack.blocks() if stack else []
-    return [number for number, block in enumerate(blocks) if isinstance(block.sublayers[-1].inner, c.Experts)]
+    return [number for number, block in enumerate(stack.blocks() if stack else ())
+            if isinstance(block.sublayers[-1].inner, c.Experts)]
 
 
 def has_cross_attention(tree: c.Transformer) -> bool:
@@ -184,8 +184,8 @@ def language_rules(dense: str, norm: str, output: str, *more: Rule,
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"
-        has_two = isinstance(tree.head, c.EmbeddingHead)  # REALM's files hold the bias of the head once, too
-        untied = tree.language_head is not None and not tree.language_head.tied and not has_two
+        untied = (tree.language_head is not None and not tree.language_head.tied
+                  and not isinstance(tree.head, c.EmbeddingHead))  # REALM's files hold the bias of the head once, too
         if bias is None:
             last = Rule(f"{ours}.bias", f"{output}.bias")
         elif untied:
@@ -224,11 +224,8 @@ def head_class(head: HeadMaker, output: str = "classifier", *, dense: str | None
 
     `keys` in addition to the head's own; a head that has no labels of its own (spans, choices) gives none.
     """
-    rules = [Rule("head.output.{p}", output + ".{p}")]
-    if dense:
-        rules.append(Rule("head.transform.dense.{p}", dense + ".{p}"))
-    if norm:
-        rules.append(Rule("head.transform.norm.{p}", norm + ".{p}"))
+    names = {"output": output, "transform.dense": dense, "transform.norm": norm}
+    rules = module_rules("head.", "", {ours: theirs for ours, theirs in names.items() if theirs})
     return Published(with_head(head), tuple(rules), keys)
 
 

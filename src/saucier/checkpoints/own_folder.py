@@ -79,8 +79,7 @@ def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.dev
 
     Raises `InputError` that lists every missing, unknown or misshapen weight.
     """
-    config = read_config(folder)
-    model = allocate_model(config, dtype=dtype or torch.float32, device=device)
+    model = allocate_model(read_config(folder), dtype=dtype or torch.float32, device=device)
     fill_weights(model, folder / "model.safetensors")
     if (folder / "generation_config.json").is_file():
         model.generation = read_json(folder / "generation_config.json")

@@ -52,8 +52,8 @@ def keys(*own: Key, arguments: tuple[str, ...] = (), drop: tuple[str, ...] = (),
     activation and norm are the body's; `normed`: a norm that alone is.
     """
     absent = {*drop, *(key.foreign for key in own)}
-    norms = (f"{transform}.norm.eps", f"{normed}.eps", *(also or {}).get("eps", ()))
-    more = {**(also or {}), "activation": (f"{transform}.activation",), "eps": norms}
+    more = {**(also or {}), "activation": (f"{transform}.activation",),
+            "eps": (f"{transform}.norm.eps", f"{normed}.eps", *(also or {}).get("eps", ()))}
     spelled = {name: found for name, found in {**FIELDS, **changed}.items() if name not in absent}
     return (*make_keys("encoder", spelled, arguments=arguments, also=more), *own)
 
@@ -137,5 +137,5 @@ ROBERTA_WORDS = language_rules("lm_head.dense", "lm_head.layer_norm", "lm_head.d
 
 def labelled_first(activation: c.Activation, *more: Key) -> Published:
     """Return the class that labels texts by their first token, after a dense layer of its own."""
-    head = c.ClassificationHead(pick=c.First(), transform=c.Transform(activation=activation))
-    return head_class(head, "classifier.out_proj", dense="classifier.dense", keys=(LABELS, *more))
+    return head_class(c.ClassificationHead(pick=c.First(), transform=c.Transform(activation=activation)),
+                      "classifier.out_proj", dense="classifier.dense", keys=(LABELS, *more))

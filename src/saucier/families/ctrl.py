@@ -17,11 +17,11 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
     """
     norm = c.LayerNorm(eps=1e-6)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
-    feed_forward = c.FeedForward(hidden=hidden, activation="relu")
     return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
                                                     positions=c.Sinusoidal(layout=c.Halves(), length=length),
                                                     scale=dim**0.5, segments=c.SegmentTokens(), dropout=dropout),
-                         decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
+                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=hidden, activation="relu"),
+                                              place=c.PreNorm, norm=norm,
                                               dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
 
 

@@ -176,12 +176,8 @@ def joined(reads: c.Transformer, writes: c.Transformer, *, shared: bool = False)
     if reads.dim != writes.dim:
         raise InputError(f"an encoder of width {reads.dim} and a decoder of width {writes.dim}", where="warm_start",
                          remedy="use parts of one width: a map between them would have no weights to start from")
-    source = reads.model_copy(update={"head": None, "pooler": None})
-    pair = join_sides(source, written_by(writes))
-    if not shared:
-        return pair
-    assert pair.decoder is not None, "paired() has looked"
-    return pair.model_copy(update={"decoder_embed": None, "decoder": pair.decoder.model_copy(update={"tied": True})})
+    pair = join_sides(put(reads, {"head": None, "pooler": None}), written_by(writes))
+    return put(pair, {"decoder_embed": None, "decoder.tied": True}) if shared else pair
 
 
 def written_by(tree: c.Transformer) -> c.Transformer:

@@ -13,7 +13,7 @@ from saucier.checkpoints.classes import (
     head_class,
     repeat_block,
 )
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, look_up, make_keys
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Transpose
 
@@ -81,8 +81,7 @@ def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
 
 def two_heads(tree: c.Transformer, document: Document) -> c.Head:
     """The language head next to one that compares texts."""
-    assert tree.language_head is not None, "the family's function gives one"
-    return c.DoubleHead(language=tree.language_head)
+    return c.DoubleHead(language=look_up(tree, "head"))
 
 
 def one_head(tree: c.Transformer) -> c.Transformer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
 from saucier.checkpoints.classes import PAST, add_cross_attention, decoder_classes, swap_sublayers
 from saucier.checkpoints.fields import Key, look_up, make_keys, put
@@ -42,9 +44,8 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
     return put(tree, {"decoder.layers": made})
 
 
-def crossing_between(tree: c.Transformer) -> c.Transformer:
-    """Exchange cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
-    return swap_sublayers(tree, "decoder")
+crossing_between = partial(swap_sublayers, stack="decoder")
+"""Exchanges cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
 
 
 SCALE = "sublayers.0.inner.projection.scale"

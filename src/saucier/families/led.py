@@ -39,8 +39,7 @@ def weights(tree: c.Transformer) -> Rules:
     body = bart_lineage.weights(tree)
 
     def maps(end: str) -> tuple[str, ...]:
-        names = ("query", "key", "value")
-        return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in names)
+        return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in ("query", "key", "value"))
 
     kept = [rule for rule in body.rules if not rule.ours.startswith(ours)]
     return Rules([
@@ -50,7 +49,6 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 CLASSES = drop_classes(bart_lineage.classes("LED", labels=2), "ForCausalLM")
-CLASSES["LEDForSequenceClassification"] = finding(c.FirstToken(), CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout(
     "led", from_fields,
     keys=(
@@ -62,7 +60,8 @@ LED_LAYOUT = Layout(
         bart_lineage.START,
     ),
     weights=weights,
-    classes=CLASSES,
+    classes={**CLASSES, "LEDForSequenceClassification": finding(c.FirstToken(),
+                                                                CLASSES["LEDForSequenceClassification"])},
     base="led.", normalize=bart_lineage.newer, older=bart_lineage.OLDER,
     free=bart_lineage.FREE | {"classifier_dropout"},
 )

@@ -59,16 +59,16 @@ def m2m_100(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 
     return tree.model_copy(update={"head": c.LanguageHead()})
 
 
-TABLES = ("@encoder.embed_positions.weight", "@decoder.embed_positions.weight")
 MARIAN = drop_classes(classes("Marian", writer="MTModel"), "ForSequenceClassification", "ForQuestionAnswering")
 TARGETS = Key("decoder_vocab_size", ("embed.vocab",), default=lambda document: document.get("vocab_size", 58101))
-MARIAN["MarianForCausalLM"] = replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,))
 MARIAN_LAYOUT = Layout(
     "marian", from_fields(marian),
     (*replace_defaults(KEYS, vocab_size=58101), FIXED,
      Key("share_encoder_decoder_embeddings", (), argument="shared", default=True, found=shares_table),
      replace(TARGETS, paths=("decoder_embed.vocab",))),
-    weights, {**MARIAN, "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=TABLES)}, "model.",
+    weights, {**MARIAN, "MarianForCausalLM": replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,)),
+              "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=(
+                  "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"))}, "model.",
     fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
 PEGASUS_LAYOUT = Layout(

@@ -19,12 +19,11 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     (`pre_norm` false), it is the second smallest size.
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
-    feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
     return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
                                                     projection=c.ProjectTokens(width=narrow, bias=False) if narrow
                                                     else None, positions=c.Learned(length=length + 2,
                                                                                    places=c.RealTokens(offset=2))),
-                         decoder=repeat_block(layers, attention, feed_forward,
+                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="relu"),
                                               place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
                                               final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
                          head=c.LanguageHead(),)

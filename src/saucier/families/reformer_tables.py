@@ -42,10 +42,9 @@ def weights(tree: c.Transformer) -> Rules:
     rules = module_rules(f"{stack}.blocks.{{i}}.", "@encoder.layers.{i}.", INSIDE)
     for number, attention in enumerate(list_attentions(tree)):
         maps = ("query_key", "value") if kind_of(attention) == "lsh" else ("query", "key", "value")
-        width = attention.projection.widths(tree.dim)[0]
         rules.append(Rule(f"{stack}.blocks.{number}.attention.inner.qkv.weight", tuple(
             f"@encoder.layers.{number}.attention.self_attention.{name}.weight" for name in maps),
-                          Concat((width,) * len(maps))))
+                          Concat((attention.projection.widths(tree.dim)[0],) * len(maps))))
     places = "@embeddings.position_embeddings"
     return Rules([
         *rules, Rule(f"{stack}.final_norm.{{p}}", "@encoder.layer_norm.{p}"),

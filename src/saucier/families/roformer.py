@@ -17,7 +17,7 @@ from saucier.checkpoints.classes import (
     name_null_activation,
     summary_class,
 )
-from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention
+from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention, look_up
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rules, Table
 from saucier.families import bert_lineage
@@ -55,11 +55,9 @@ def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of RoFormer's body: BERT's, and a table of the angles' sines and cosines."""
-    attention = first_attention(tree)
-    assert isinstance(attention.positions, c.Rotary), "as the family's function says"
-    length = attention.positions.length
+    length = look_up(tree, f"{bert_lineage.ATTENTION}.inner.positions.length")
     table = Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
-                  attention.projection.widths(tree.dim)[2])
+                  first_attention(tree).projection.widths(tree.dim)[2])
     return replace(bert_lineage.BERT_BODY(tree), tables=[table] if length else [])
 
 

@@ -110,7 +110,6 @@ def mask_predict(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int 
     without a long warm-up; the paper has them after.
     """
     body = transformer(dim, layers, heads=heads, vocab=vocab, hidden=hidden, dropout=dropout, pre_norm=True)
-    language = c.LanguageHead(predicts=c.WholeText(mask=mask))
     return put(body, {"decoder.layers.block.sublayers.0.inner.visibility": c.Full(),
-                      "head": c.LengthHead(language=language, longest=longest),
+                      "head": c.LengthHead(language=c.LanguageHead(predicts=c.WholeText(mask=mask)), longest=longest),
                       "pooler": c.Pooler(dense=False, activation="identity")})

@@ -99,8 +99,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     if place.type == "cpu":
         keep_small_blocks()
     if not model.provenance.rewrites:
-        origin = Origin.of(path, model, tokenizer=find_tokenizer(kind))
-        model.provenance = replace(model.provenance, origin=origin)
+        model.provenance = replace(model.provenance, origin=Origin.of(path, model, tokenizer=find_tokenizer(kind)))
     return model
 
 
@@ -177,8 +176,8 @@ def open_unmerged(folder: AdapterFolder, head: str, dtype: torch.dtype, device: 
     named = folder.base == folder.settings.get("base_model_name_or_path")
     is_folder = Path(folder.base).is_dir() or (folder.path / folder.base).is_dir()
     origin = str(place.absolute()) if is_folder and not named else folder.base  # a hub id stays: its place is a cache
-    model = load(place, dtype=dtype, device=device)
-    return read_own_adapter(folder.settings, model, folder.path / WEIGHTS, origin=origin)
+    return read_own_adapter(folder.settings, load(place, dtype=dtype, device=device), folder.path / WEIGHTS,
+                            origin=origin)
 
 
 def open_base(folder: AdapterFolder) -> tuple[Adapter, PublishedFolder, MergedWeights]:

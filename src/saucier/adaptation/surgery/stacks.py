@@ -80,9 +80,9 @@ def use_windows(shape: ModelState, by: Windows) -> ModelState:
         raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
                          remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
     shape = move_pooler_to_head(count_past_padding(shape))
-    bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
     config = shape.attentions(visibility=c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
-                              global_maps=c.GlobalMaps(bias=all(bias)))
+                              global_maps=c.GlobalMaps(bias=all(
+                                  part.projection.bias for part in shape.stacks()["encoder"].attentions())))
     own = {f"{match[1]}global_qkv.{match[2]}": weight.clone() for name, weight in shape.weights.items()
            if (match := LOCAL.fullmatch(name))}
     return shape.put(config, {**shape.weights, **own}, same=by.width // 2 + 1)
@@ -147,19 +147,15 @@ def change_hashes(shape: ModelState, by: Hashes) -> ModelState:
                          remedy="begin with a Reformer, or use window:512")
     multiple = lcm(by.chunk, *(kernel.length for kernel in kernels if isinstance(kernel, c.Chunks)))
 
-    def padded(chunks: c.Chunks, length: int) -> c.Chunks:
-        return chunks.model_copy(update={"length": length, "multiple": chunks.multiple and multiple})
-
     def changed(attention: c.SelfAttention) -> c.SelfAttention:
         match attention.kernel:
-            case c.Hashing(chunks=chunks, rounds=rounds) as kernel:
-                new: c.Hashing | c.Chunks = kernel.model_copy(update={
-                    "chunks": padded(chunks, by.chunk), "rounds": by.rounds or rounds})
-            case c.Chunks(length=length) as kernel:
-                new = padded(kernel, length)
+            case c.Hashing(chunks=chunks, rounds=rounds):
+                return put(attention, {"kernel.rounds": by.rounds or rounds, "kernel.chunks.length": by.chunk,
+                                       "kernel.chunks.multiple": chunks.multiple and multiple})
+            case c.Chunks(multiple=padded):
+                return put(attention, {"kernel.multiple": padded and multiple})
             case _:
                 return attention
-        return attention.model_copy(update={"kernel": new})
 
     return shape.put(shape.attentions(changed), same=min(by.chunk, *hashing))
 
@@ -228,7 +224,7 @@ def reorder_layers(shape: ModelState, by: Layers) -> ModelState:
                          remedy=f"such as {option} 0-{len(blocks) - 1}")
     layers = arrange_blocks(tuple(blocks[one] for one in by.order))
     unchanged = by.order == tuple(range(len(blocks)))
-    return shape.put(shape.config.model_copy(update={name: stack.model_copy(update={"layers": layers})}),
+    return shape.put(put(shape.config, {f"{name}.layers": layers}),
                      renumber_layers(shape.weights, name, by.order), same=float("inf") if unchanged else 0)
 
 

@@ -235,6 +235,6 @@ def merge_map(module: LowRank) -> nn.Module:
     if isinstance(base, QuantizedLinear):
         base = base.as_linear()
     made: nn.Module = copy.copy(base)
-    weight = nn.Parameter(matrix.to(module.base.weight.dtype), requires_grad=False)
-    made._parameters = {**base._parameters, "weight": weight}
+    made._parameters = {**base._parameters, "weight": nn.Parameter(matrix.to(module.base.weight.dtype),
+                                                                   requires_grad=False)}
     return made

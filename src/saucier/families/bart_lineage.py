@@ -133,10 +133,10 @@ def tables(tree: c.Transformer) -> list[Table]:
     return [Table(f"@{side}.embed_positions.weight", positions, tree.dim) for side in sides]
 
 
-COPIES = ("@shared.weight", "lm_head.weight", "final_logits_bias")
 UNUSED = ("embed_tokens.weight", "embed_positions.weight", "embed_positions.weights", "layernorm_embedding.{p}",
           "version")
-COPIES_AND_UNUSED = (*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
+COPIES_AND_UNUSED = ("@shared.weight", "lm_head.weight", "final_logits_bias",
+                     *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
 
 
 BLOCK = NameTable(

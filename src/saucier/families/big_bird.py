@@ -53,8 +53,8 @@ def drawn_blocks(tree: c.Transformer) -> int | None:
 
 def block_size(tree: c.Transformer) -> int | None:
     """Return the positions in a block, where there are blocks."""
-    terms = list_terms(first_attention(tree).visibility)
-    return next((term.size for term in terms if isinstance(term, c.BlockWindow)), None)
+    return next((term.size for term in list_terms(first_attention(tree).visibility)
+                 if isinstance(term, c.BlockWindow)), None)
 
 
 BLOCK = "encoder.layers.block.sublayers"

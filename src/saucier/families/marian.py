@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.classes import BARE, WHOLE, drop_classes, shares_table
-from saucier.checkpoints.fields import Key, join_paths, replace_defaults
+from saucier.checkpoints.fields import Key, join_paths, put, replace_defaults
 from saucier.checkpoints.layout import Layout, Published
 from saucier.families.bart_lineage import (
     FIXED,
@@ -33,8 +33,7 @@ def marian(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 5810
                         dropout=dropout)
     tree = encoder_decoder(dim, embed, layers=layers, heads=heads, hidden=hidden, activation="silu", dropout=dropout,
                            place=c.PostNorm)
-    target = None if target_vocab is None else embed.model_copy(update={"vocab": target_vocab})
-    return tree.model_copy(update={"decoder_embed": target})
+    return put(tree, {"decoder_embed": None if target_vocab is None else put(embed, {"vocab": target_vocab})})
 
 
 def pegasus(dim: int = 1024, layers: int = 16, *, heads: int = 16, vocab: int = 96103, hidden: int | None = None,

@@ -35,9 +35,9 @@ def weights(tree: c.Transformer) -> Rules:
     """The names of the body: BERT's, and the filters of the values."""
     kernel, heads = first_attention(tree).kernel, first_attention(tree).projection.heads
     size = kernel.convolution if isinstance(kernel, c.Nystrom) else None
-    rule = Rule("encoder.blocks.{i}.attention.inner.convolution.weight",
-                "@encoder.layer.{i}.attention.self.conv.weight", Reshaped((heads, -1), (heads, 1, size or -1, 1)))
-    return replace(bert_lineage.BERT_BODY, more=(rule,))(tree)
+    return replace(bert_lineage.BERT_BODY, more=(Rule(
+        "encoder.blocks.{i}.attention.inner.convolution.weight", "@encoder.layer.{i}.attention.self.conv.weight",
+        Reshaped((heads, -1), (heads, 1, size or -1, 1))),))(tree)
 
 
 NYSTROMFORMER_LAYOUT = Layout(

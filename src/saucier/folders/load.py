@@ -63,9 +63,7 @@ def set_token_spellings(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def load_token_spellings(model: Transformer, folder: Path | str) -> None:
-    """The same with the tokenizer of a folder. Raises `InputError` where a model that reads characters has none."""
-    if model.config.embed.characters is None:
-        return
+    """The same with the tokenizer of a folder, for a model that reads characters. Raises `InputError` for none."""
     try:
         set_token_spellings(model, load_tokenizer(folder))
     except InputError as error:
@@ -94,13 +92,15 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     check_options(head, base)
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     model = open_folder(kind, head, choose_number_format(dtype, kind, place), place)
-    model = merge_if_possible(model).eval()
-    load_token_spellings(model, path)
+    if model.provenance.rewrites:
+        model = merge_if_possible(model)
+    if model.config.embed.characters is not None:
+        load_token_spellings(model, path)
     if place.type == "cpu":
         keep_small_blocks()
     if not model.provenance.rewrites:
         model.provenance = replace(model.provenance, origin=Origin.of(path, model, tokenizer=find_tokenizer(kind)))
-    return model
+    return model.eval()
 
 
 def check_options(head: str, base: str | None) -> None:

@@ -215,11 +215,10 @@ def parse_global_tokens(name: str | None, separator: int) -> GlobalTokens:
     known: dict[str, GlobalTokens] = {
         "none": NoTokens(), "cls": FirstToken(), "question": BeforeSeparator(token=separator),
         "choices": AfterSeparator(token=separator)}
-    if name is None:
-        return NoTokens()
-    if name not in known:
-        raise InputError(f"unknown global tokens {name!r}", where="--global", remedy=suggest_name(name, [*known]))
-    return known[name]
+    chosen = "none" if name is None else name
+    if chosen not in known:
+        raise InputError(f"unknown global tokens {chosen!r}", where="--global", remedy=suggest_name(chosen, [*known]))
+    return known[chosen]
 
 
 def parse_ranges(words: str, option: str) -> tuple[int, ...]:

@@ -200,8 +200,7 @@ def pool_heads(weight: Tensor, kind: str, before: tuple[int, int, int], after: t
     query, key, width = before
     own = [] if kind == "kv" else [weight[:query]]
     parts = weight[-2 * key:].split(key)
-    groups = after[1] // width
-    means = [part.unflatten(0, (groups, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
+    means = [part.unflatten(0, (after[1] // width, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
     return torch.cat([*own, *means])
 
 
@@ -223,9 +222,9 @@ def reorder_layers(shape: ModelState, by: Layers) -> ModelState:
         raise InputError(f"there is no layer {wrong[0]}: they are numbered from 0 to {len(blocks) - 1}", where=option,
                          remedy=f"such as {option} 0-{len(blocks) - 1}")
     layers = arrange_blocks(tuple(blocks[one] for one in by.order))
-    unchanged = by.order == tuple(range(len(blocks)))
     return shape.put(put(shape.config, {f"{name}.layers": layers}),
-                     renumber_layers(shape.weights, name, by.order), same=float("inf") if unchanged else 0)
+                     renumber_layers(shape.weights, name, by.order),
+                     same=float("inf") if by.order == tuple(range(len(blocks))) else 0)
 
 
 def renumber_layers(weights: Mapping[str, Tensor], stack: str, order: tuple[int, ...]) -> dict[str, Tensor]:
@@ -233,6 +232,5 @@ def renumber_layers(weights: Mapping[str, Tensor], stack: str, order: tuple[int,
     numbered = re.compile(rf"({stack}\.(?:blocks|positions)\.)(\d+)(\..+)")
     matches = {name: numbered.fullmatch(name) for name in weights}
     kept = {name: weights[name] for name, match in matches.items() if match is None}
-    moved = {f"{match[1]}{place}{match[3]}": weights[name] for name, match in matches.items() if match is not None
-             for place, number in enumerate(order) if number == int(match[2])}
-    return kept | moved
+    return kept | {f"{match[1]}{place}{match[3]}": weights[name] for name, match in matches.items() if match is not None
+                   for place, number in enumerate(order) if number == int(match[2])}

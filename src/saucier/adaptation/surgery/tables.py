@@ -46,10 +46,10 @@ class ModelState:
     def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention] = lambda attention: attention,
                    **fields: Any) -> c.Transformer:
         """Return the config with every self-attention changed, and with other values of some of its fields."""
-        stacks = {name: rewrite_config(stack, lambda node: change(node).model_copy(update=fields)
-                                       if isinstance(node, c.SelfAttention) else node)
-                  for name, stack in self.stacks().items()}
-        return self.config.model_copy(update=stacks)
+        return self.config.model_copy(update={
+            name: rewrite_config(stack, lambda node: change(node).model_copy(update=fields)
+                                 if isinstance(node, c.SelfAttention) else node)
+            for name, stack in self.stacks().items()})
 
 
 def check_full_encoder(shape: ModelState) -> None:

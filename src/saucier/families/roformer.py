@@ -55,9 +55,10 @@ def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of RoFormer's body: BERT's, and a table of the angles' sines and cosines."""
-    length = look_up(tree, f"{bert_lineage.ATTENTION}.inner.positions.length")
+    attention = first_attention(tree)  # of an encoder, or of a decoder alone
+    length = look_up(attention, "positions.length")
     table = Table("@encoder.embed_positions.weight", c.Sinusoidal(layout=c.Halves(), length=length),
-                  first_attention(tree).projection.widths(tree.dim)[2])
+                  attention.projection.widths(tree.dim)[2])
     return replace(bert_lineage.BERT_BODY(tree), tables=[table] if length else [])
 
 

@@ -242,6 +242,14 @@ def read_object(path: Path, *, finite: bool = True) -> dict[str, Any]:
     return value
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object of a model's folder that must be there. Raises `InputError` that names the file and the line.
+    """
+    if not path.is_file():
+        raise InputError("no such file", where=str(path), remedy="give a model folder or a run folder")
+    return read_object(path)
+
+
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON. Raises `json.JSONDecodeError` for all that cannot be read: deep nesting and endless numbers too."""
     try:

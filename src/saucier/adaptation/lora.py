@@ -69,10 +69,6 @@ class LowRank(nn.Module):
         super().__init__()
         self.base, self.pairs = base, nn.ModuleDict()
 
-    def pair(self, place: TargetMap, by: Lora) -> LowRankPair:
-        """Return a pair for a place of this map, still empty."""
-        raise NotImplementedError
-
 
 def list_pairs(module: LowRank) -> list[tuple[str, LowRankPair]]:
     """Return the pairs of a map with the parts that they change, in the order of their rows."""
@@ -94,10 +90,6 @@ class LowRankLinear(LowRank):
     def out_features(self) -> int:
         """Width of what it gives."""
         return self.base.out_features
-
-    def pair(self, place: TargetMap, by: Lora) -> LowRankPair:
-        """Return a pair for a place of this map, still empty."""
-        return LowRankPair(self.in_features, place.rows, by, start=place.start)
 
     @property
     def weight(self) -> Tensor:
@@ -133,10 +125,6 @@ class LowRankTable(LowRank):
         """Tokens."""
         return self.base.num_embeddings
 
-    def pair(self, place: TargetMap, by: Lora) -> LowRankPair:
-        """Return a pair for the table, still empty."""
-        return LowRankPair(place.rows, self.base.embedding_dim, by)
-
     @property
     def weight(self) -> Tensor:
         """The table itself: what reads it does so for its place and number format."""
@@ -170,8 +158,11 @@ def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
         if place.part in around.pairs or (around.pairs and WHOLE in (place.part, *around.pairs)):
             raise InputError(f"{place.name} has a pair already", where="tuning.where",
                              remedy="name other maps, or merge first")
-        pair = around.pair(place, by)
-        pair.begin(generator, looked_up=isinstance(around, LowRankTable))
+        looked_up = isinstance(around, LowRankTable)
+        width = around.base.embedding_dim if looked_up else around.base.in_features
+        inputs, outputs = (place.rows, width) if looked_up else (width, place.rows)
+        pair = LowRankPair(inputs, outputs, by, start=place.start)
+        pair.begin(generator, looked_up=looked_up)
         around.pairs[place.part] = pair.to(around.base.weight.device)
 
 
@@ -207,8 +198,7 @@ def merge(model: Transformer) -> MergedModel:
     plain = {id(module): merge_map(module) for module in around}
     swap_modules(model, plain)
     before = model.provenance
-    left = tuple(one for one in before.rewrites if not isinstance(one.by, a.Lora))
-    model.provenance = replace(before, rewrites=left)
+    model.provenance = replace(before, rewrites=tuple(one for one in before.rewrites if not isinstance(one.by, a.Lora)))
     return MergedModel(model, {id(plain[id(module)]): module for module in around}, before.rewrites)
 
 
@@ -245,6 +235,6 @@ def merge_map(module: LowRank) -> nn.Module:
     if isinstance(base, QuantizedLinear):
         base = base.as_linear()
     made: nn.Module = copy.copy(base)
-    weight = nn.Parameter(matrix.to(module.base.weight.dtype), requires_grad=False)
-    made._parameters = {**base._parameters, "weight": weight}
+    made._parameters = {**base._parameters, "weight": nn.Parameter(matrix.to(module.base.weight.dtype),
+                                                                   requires_grad=False)}
     return made

@@ -31,8 +31,7 @@ def nf4_levels() -> Tensor:
     outer = 1 - (1 / 30 + 1 / 32) / 2
 
     def half(count: int) -> Tensor:
-        shares = torch.linspace(outer, 0.5, count + 1, dtype=torch.float64)[:-1]
-        return cast(Tensor, torch.special.ndtri(shares))
+        return cast(Tensor, torch.special.ndtri(torch.linspace(outer, 0.5, count + 1, dtype=torch.float64)[:-1]))
 
     found = torch.cat([-half(7), torch.zeros(1, dtype=torch.float64), half(8).flip(0)])
     return (found / found.max()).float()
@@ -105,8 +104,8 @@ def dequantize_on_cuda(codes: Tensor, largest: Tensor, store: NormalFloat, dtype
     """Widen by bitsandbytes' kernel, which has the same levels and the same order of halves. Shapes: -> [N]."""
     from bitsandbytes import functional
 
-    count = torch.Size((2 * len(codes),))
-    state = functional.QuantState(absmax=largest, shape=count, code=nf4_levels().to(codes.device),
+    state = functional.QuantState(absmax=largest, shape=torch.Size((2 * len(codes),)),
+                                  code=nf4_levels().to(codes.device),
                                   blocksize=store.block, quant_type="nf4", dtype=dtype)
     return cast(Tensor, functional.dequantize_4bit(codes[:, None], state))
 

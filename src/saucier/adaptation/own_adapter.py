@@ -117,8 +117,7 @@ def check_widths(by: Tuning, path: Path) -> None:
     """Raise `InputError` for a rewrite that is wider than the file of its weights is long: it was never learned."""
     size = path.stat().st_size
     for name in WIDTHS:
-        width = getattr(by, name, None)
-        if width is not None and width > size:
+        if (width := getattr(by, name, None) or 0) > size:
             raise InputError(f"{name} {width} is more than the weights beside it can hold, {size} bytes",
                              where=str(path.parent / CONFIG), remedy="the file was changed; write it again")
 

@@ -63,24 +63,21 @@ def new_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator, sta
         if isinstance(by.start, a.FromNoise):
             prompt.vectors.uniform_(-by.start.reach, by.start.reach, generator=generator)
         else:
-            ids = initial_ids(by, embed.config.vocab, generator)
+            ids = initial_ids(by.start, by.length, embed.config.vocab, generator)
             prompt.vectors.copy_(embed.scaled(embed.tokens(ids.to(prompt.vectors.device))))
     prompt.by_distance = counts_distances(stack)
     return prompt
 
 
-def initial_ids(by: a.Prompt, vocab: int, generator: torch.Generator) -> torch.Tensor:
+def initial_ids(start: a.FromTokens | a.FromVocabulary, length: int, vocab: int,
+                generator: torch.Generator) -> torch.Tensor:
     """Return the tokens whose vectors a prompt begins as. Raises `InputError` for ids that the model does not have."""
-    match by.start:
-        case a.FromTokens(ids=ids):
-            if wrong := [one for one in ids if not 0 <= one < vocab]:
-                raise InputError(f"token {wrong[0]} is outside the vocabulary of {vocab}", where="tuning.start.ids",
-                                 remedy="use the model's own tokenizer")
-            return torch.tensor([ids[place % len(ids)] for place in range(by.length)])
-        case a.FromVocabulary(first=first):
-            return torch.randint(min(first, vocab), (by.length,), generator=generator)
-        case _:
-            raise AssertionError("noise needs no tokens")
+    if isinstance(start, a.FromVocabulary):
+        return torch.randint(min(start.first, vocab), (length,), generator=generator)
+    if wrong := [one for one in start.ids if not 0 <= one < vocab]:
+        raise InputError(f"token {wrong[0]} is outside the vocabulary of {vocab}", where="tuning.start.ids",
+                         remedy="use the model's own tokenizer")
+    return torch.tensor([start.ids[place % len(start.ids)] for place in range(length)])
 
 
 def check_prefix_fits(model: Transformer, stack: c.Stack, what: str) -> None:

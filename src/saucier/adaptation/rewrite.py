@@ -38,15 +38,13 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
     is then as it was.
     """
     by = set_target(by, where)
-    stop = list_frozen(model, by)
-    frozen = {name: parameter for name, parameter in model.named_parameters() if name in stop}
+    frozen = {name: model.get_parameter(name) for name in list_frozen(model, by)}
     with restore_on_error(model):
         if type(by) in ADDITIONS:
             ADDITIONS[type(by)](model, by, torch.Generator().manual_seed(seed))
     for parameter in frozen.values():
         parameter.requires_grad_(False)
-    rewrites = (*model.provenance.rewrites, Applied(by, frozenset(frozen)))
-    model.provenance = replace(model.provenance, rewrites=rewrites)
+    model.provenance = replace(model.provenance, rewrites=(*model.provenance.rewrites, Applied(by, frozenset(frozen))))
     return model
 
 

@@ -157,8 +157,7 @@ def make_decoder_renamer(model: Transformer) -> Callable[[str], str]:
             case "embed":
                 return embed + rest
             case "encoder" | "decoder":
-                tied = f"encoder.{rest}"
-                return tied if shared and ".cross." not in theirs else f"decoder.{rest}"
+                return f"encoder.{rest}" if shared and ".cross." not in theirs else f"decoder.{rest}"
             case "head":
                 return f"head.{rest.removeprefix('language.')}"
             case _:

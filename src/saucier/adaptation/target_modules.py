@@ -34,7 +34,6 @@ ROLES = ("query", "key", "value", "output", "up", "gate", "down", "qkv", "attent
          "tokens")
 GROUPS = ("embeddings", "head", "norms", "biases")
 """Terms for parameters that are no linear maps."""
-STACKS = ("encoder.", "decoder.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def list_targets(model: nn.Module) -> list[TargetMap]:
     named = {place.module for place in found}
     for name, module in model.named_modules():
         if name not in named and is_target(module) and not inside_addition(model, name):
-            roles = frozenset(("linear",) if name.startswith(STACKS) else ())
+            roles = frozenset(("linear",) if name.startswith(("encoder.", "decoder.")) else ())
             rows: int = module.out_features  # a linear map's
             found.append(TargetMap(name, WHOLE, 0, rows, roles))
     first: dict[int, str] = {}

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.own_folder import read_json, summarize_faults
+from saucier.checkpoints.own_folder import summarize_faults
 from saucier.checkpoints.weight_files import SafeShard, Weights, check_shape
 from saucier.errors import InputError
 from saucier.expressions import compile_expression
-from saucier.files import parse_json
+from saucier.files import parse_json, read_json
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -79,8 +79,7 @@ class Adapter:
 
     def alpha(self, module: str) -> float:
         """Return the alpha of a module."""
-        found = next((value for meets, value in self.alphas if meets(module)), self.options.get("lora_alpha", 8))
-        return float(found)
+        return float(next((value for meets, value in self.alphas if meets(module)), self.options.get("lora_alpha", 8)))
 
     def scale(self, module: str, rank: int) -> float:
         """Return the factor on a module's product of matrices. Source: Hu et al. 2021, §4.1, arXiv:2106.09685.

@@ -1,17 +1,131 @@
 """Published classes as entries of the families' tables: what each keeps of the tree, its head's weight names and
-fields.
+fields; and the shapes of trees that families share: equal blocks, experts in every n-th, an encoder as a decoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, is_count
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, is_count, look_up, put
 from saucier.checkpoints.layout import Keep, Published
-from saucier.checkpoints.weight_names import Rule, Twins
+from saucier.checkpoints.weight_names import Rule, Twins, module_rules
+from saucier.config.blocks import arrange_blocks
 from saucier.config.questions import reads_pooled
 from saucier.errors import InputError
+
+NormPlacement = type[c.PreNorm] | type[c.PostNorm] | type[c.FromNorm]
+
+
+def repeat_block(layers: int, *inner: Any, place: NormPlacement = c.PostNorm, norm: c.Norm | None = None,
+                 dropout: float = 0.0, ends: float = 0.0, **rest: Any) -> c.Stack:
+    """Return a stack of equal blocks, each of these sublayers in residuals of one kind.
+
+    `ends`: the dropout before the first and after the last block; `rest`: further fields of the stack.
+    """
+    block = c.Block(sublayers=tuple(place(inner=part, norm=norm or c.LayerNorm(), dropout=dropout) for part in inner))
+    return c.Stack(layers=c.Repeat(block=block, times=layers), dropout=ends, **rest)
+
+
+def add_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c.Stack:
+    """Return a stack of `layers` layers, those with experts in their places, in the shortest turn."""
+    dense = stack.blocks()[0]
+    many = c.Block(sublayers=(*dense.sublayers[:-1], dense.sublayers[-1].model_copy(update={"inner": experts})))
+    blocks = [many if step == 1 or (step > 0 and layer % step == 1) else dense for layer in range(layers)]
+    return stack.model_copy(update={"layers": arrange_blocks(tuple(blocks))})
+
+
+def find_expert_step(stack: c.Stack | None) -> int | None:
+    """Return how many layers lie between those with experts: the inverse of `add_experts`."""
+    if stack is None:
+        return None
+    found = list_expert_layers(stack)
+    if len(found) == len(stack.blocks()):
+        return 1
+    return found[1] - found[0] if len(found) > 1 else len(found) * len(stack.blocks())
+
+
+def list_expert_layers(stack: c.Stack | None) -> list[int]:
+    """Return the numbers of the layers with experts."""
+    return [number for number, block in enumerate(stack.blocks() if stack else ())
+            if isinstance(block.sublayers[-1].inner, c.Experts)]
+
+
+def has_cross_attention(tree: c.Transformer) -> bool:
+    """Say whether the blocks of a stack read an encoder, too."""
+    return any(isinstance(residual.inner, c.CrossAttention) for stack in ("encoder", "decoder")
+               for residual in look_up(tree, f"{stack}.layers.block.sublayers") or ())
+
+
+def add_cross_attention(tree: c.Transformer, stack: str = "encoder") -> c.Transformer:
+    """Return a tree whose blocks end with a cross-attention, like their self-attention in all but positions."""
+    path = f"{stack}.layers.block.sublayers"
+    sublayers = look_up(tree, path)
+    inner = c.CrossAttention(projection=sublayers[0].inner.projection, kernel=sublayers[0].inner.kernel)
+    return put(tree, {path: (*sublayers, put(sublayers[0], {"inner": inner}))})
+
+
+def move_to_decoder(tree: c.Transformer) -> c.Transformer:
+    """Put an encoder that sees only the past into the decoder's place, where generation and its cache look for it."""
+    stack = tree.encoder
+    if stack is None or tree.decoder is not None or not all(c.is_causal(one.visibility) for one in stack.attentions()):
+        return tree
+    return swap_sublayers(tree.model_copy(update={"encoder": None, "decoder": stack}), "decoder")
+
+
+def move_to_encoder(tree: c.Transformer) -> c.Transformer:
+    """The inverse of `move_to_decoder`, and of `as_decoder` as far as keys look."""
+    if tree.encoder is not None:
+        return tree
+    return swap_sublayers(tree.model_copy(update={"encoder": tree.decoder, "decoder": None}), "encoder")
+
+
+def swap_sublayers(tree: c.Transformer, stack: str) -> c.Transformer:
+    """Exchange the second and third sublayer of each block, where there are three."""
+    match look_up(tree, f"{stack}.layers.block.sublayers"):
+        case (first, second, third):
+            return put(tree, {f"{stack}.layers.block.sublayers": (first, third, second)})
+        case _:
+            return tree
+
+
+def as_decoder(tree: c.Transformer, document: Document | None = None) -> c.Transformer:
+    """The encoder with its language head as a decoder that sees no later token."""
+    return move_to_decoder(put(tree, {"encoder.layers.*.sublayers.0.inner.visibility": c.Causal(), "pooler": None,
+                                      "head": tree.language_head}))
+
+
+def shares_table(tree: c.Transformer) -> bool:
+    """Say whether both sides read one token table."""
+    return tree.decoder_embed is None or tree.decoder_embed.tied
+
+
+def ties_output(tree: c.Transformer) -> bool:
+    """Say whether the output layer is the token table; without one, whether there is one table."""
+    return shares_table(tree) if tree.language_head is None else tree.language_head.tied
+
+
+def decoder_alone(tree: c.Transformer, document: Document) -> c.Transformer:
+    """The decoder without cross-attention, with a token table and an output layer of its own."""
+    own, _, feed_forward = look_up(tree, "decoder.layers.block.sublayers")
+    return put(tree, {
+        "decoder.layers.block.sublayers": (own, feed_forward), "encoder": None, "decoder_embed": None,
+        "embed": put(tree.output_embed, {"tied": False}), "default_target": None,
+        "head": c.LanguageHead(tied=ties_output(tree))})
+
+
+def both_sides(tree: c.Transformer) -> c.Transformer:
+    """The inverse of `decoder_alone`, as far as keys look."""
+    match look_up(tree, "decoder.layers.block.sublayers"):
+        case (own, *_, feed_forward) if tree.encoder is None:
+            return put(tree, {"encoder": tree.decoder, "decoder.layers.block.sublayers": (own, own, feed_forward)})
+        case _:
+            return tree
+
+
+PAST = c.Causal()
+"""What a decoder's tokens see, where nothing else is said."""
 
 
 def count_labels(document: Document, count: int = 2) -> range:
@@ -70,8 +184,8 @@ def language_rules(dense: str, norm: str, output: str, *more: Rule,
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"
-        has_two = isinstance(tree.head, c.EmbeddingHead)  # REALM's files hold the bias of the head once, too
-        untied = tree.language_head is not None and not tree.language_head.tied and not has_two
+        untied = (tree.language_head is not None and not tree.language_head.tied
+                  and not isinstance(tree.head, c.EmbeddingHead))  # REALM's files hold the bias of the head once, too
         if bias is None:
             last = Rule(f"{ours}.bias", f"{output}.bias")
         elif untied:
@@ -110,11 +224,8 @@ def head_class(head: HeadMaker, output: str = "classifier", *, dense: str | None
 
     `keys` in addition to the head's own; a head that has no labels of its own (spans, choices) gives none.
     """
-    rules = [Rule("head.output.{p}", output + ".{p}")]
-    if dense:
-        rules.append(Rule("head.transform.dense.{p}", dense + ".{p}"))
-    if norm:
-        rules.append(Rule("head.transform.norm.{p}", norm + ".{p}"))
+    names = {"output": output, "transform.dense": dense, "transform.norm": norm}
+    rules = module_rules("head.", "", {ours: theirs for ours, theirs in names.items() if theirs})
     return Published(with_head(head), tuple(rules), keys)
 
 

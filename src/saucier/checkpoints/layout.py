@@ -147,8 +147,8 @@ class Layout:
         chosen = self.classes[published]
         try:
             kept = fill_tree(chosen.keep(tree, document), chosen.keys, document, where)
-            checked = c.Transformer.model_validate(kept.model_dump(mode="python", warnings=False))
-            return self.finish(checked)  # what finishes a tree counts its layers
+            # checked first: what finishes a tree counts its layers
+            return self.finish(c.Transformer.model_validate(kept.model_dump(mode="python", warnings=False)))
         except (InputError, ValidationError) as error:
             fault = error if isinstance(error, InputError) else model_error(error, where)
             raise self.explain(fault, given, published, where) from error
@@ -282,8 +282,8 @@ def check_lists(value: Any, where: str, *, inside: bool = False) -> None:
 def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
     """Return the class that a folder says it holds; the family's first where it says nothing."""
     said = document.get("architectures") or [next(iter(layout.classes))]
-    names = said if isinstance(said, list) else []
-    known = [name for name in names if isinstance(name, str) and name in layout.classes]
+    known = [name for name in (said if isinstance(said, list) else ())
+             if isinstance(name, str) and name in layout.classes]
     if not known:
         raise InputError(f"architectures {str(said)[:100]} is not known for {layout.model_type}", where=where,
                          remedy=f"say what to read it as: head=... ({', '.join(layout.classes)})")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -18,7 +17,7 @@ from saucier import config as c
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.errors import InputError
-from saucier.files import read_object
+from saucier.files import read_json
 from saucier.model import Transformer, allocate_model
 
 FORMAT = 1
@@ -56,13 +55,6 @@ def stored_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object that must be there. Raises `InputError` that names the file and the line."""
-    if not path.is_file():
-        raise InputError("no such file", where=str(path), remedy="give a model folder or a run folder")
-    return read_object(path)
-
-
 def read_config(folder: Path) -> c.Transformer:
     """Read the config tree of a folder in our layout. Raises `InputError` for anything else."""
     path = folder / "config.json"
@@ -87,8 +79,7 @@ def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.dev
 
     Raises `InputError` that lists every missing, unknown or misshapen weight.
     """
-    config = read_config(folder)
-    model = allocate_model(config, dtype=dtype or torch.float32, device=device)
+    model = allocate_model(read_config(folder), dtype=dtype or torch.float32, device=device)
     fill_weights(model, folder / "model.safetensors")
     if (folder / "generation_config.json").is_file():
         model.generation = read_json(folder / "generation_config.json")

@@ -21,12 +21,13 @@ from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
-from saucier.checkpoints.own_folder import read_json, weights_error
+from saucier.checkpoints.own_folder import weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import check_shape, write_tensors
 from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
+from saucier.files import read_json
 from saucier.model import Transformer, allocate_model
 from saucier.parts.positions import SinusoidalPositions
 from saucier.parts.provenance import Provenance
@@ -117,8 +118,8 @@ def drop_empty_slots(names: PublishedNames, source: Source) -> c.Transformer:
     """Return the tree without the parts that its class need not have and for which the file holds no weights."""
     tree = names.tree
     for slot in names.layout.classes[names.published].optional:
-        rules = [rule for rule in names.rules.rules if rule.ours.startswith(f"{slot}.")]
-        known = [theirs.format(p=part) for rule in rules for theirs in rule.foreign for part in ("weight", "bias")]
+        known = [theirs.format(p=part) for rule in names.rules.rules if rule.ours.startswith(f"{slot}.")
+                 for theirs in rule.foreign for part in ("weight", "bias")]
         has_weights = getattr(getattr(tree, slot), "dense", True)
         if has_weights and not any(names.present(name, source) for name in known):
             tree = tree.model_copy(update={slot: None})
@@ -210,14 +211,8 @@ def read_config_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return what generation reads in a config: its own fields, and what its decoder's config adds."""
     decoder = document.get("decoder")
     inside = decoder if isinstance(decoder, Mapping) else {}
-    said = {name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)}
-    said |= {name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}
-    return said
-
-
-def drop_embedding_head(tree: c.Transformer) -> c.Transformer:
-    """Return what a published layout has to express: all but an embedding head, which has files of its own."""
-    return tree.model_copy(update={"head": None}) if is_sentence_head(tree.head) else tree
+    return {**{name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)},
+            **{name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}}
 
 
 def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, dict[str, Any]]:
@@ -225,7 +220,8 @@ def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, d
 
     Names of outputs are taken over from any layout. Raises `InputError` when the layout cannot express the model.
     """
-    said, tree = model.provenance.document, drop_embedding_head(model.config)
+    said, config = model.provenance.document, model.config
+    tree = put(config, {"head": None}) if is_sentence_head(config.head) else config  # its maps have files of their own
     if model.provenance.model_type != layout.model_type:
         named = said.get("id2label")
         agree = isinstance(named, dict) and len(named) == getattr(model.config.head, "classes", None)

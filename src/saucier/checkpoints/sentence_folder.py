@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.own_folder import read_json
 from saucier.checkpoints.weight_files import Weights, write_tensors
 from saucier.errors import InputError
-from saucier.files import parse_json, read_object
+from saucier.files import parse_json, read_json, read_object
 from saucier.model import Transformer
 from saucier.parts.heads import EmbeddingHead, build_head
 
@@ -66,8 +65,7 @@ def list_modules(folder: Path) -> list[tuple[str, Path]]:
     """Read the kinds and folders of the modules."""
     path = folder / MODULES
     try:
-        found = parse_json(path.read_bytes())
-        listed = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in found]
+        listed = [(str(one["type"]).rsplit(".", 1)[-1], str(one["path"])) for one in parse_json(path.read_bytes())]
     except (ValueError, TypeError, KeyError) as error:
         raise InputError("is no list of modules", where=str(path), remedy="fetch the folder again") from error
     for _, place in listed:
@@ -154,8 +152,8 @@ def write_modules(model: Transformer, folder: Path) -> None:
         listed.append(("Dense", name))
         write_module_config(folder / name, {"in_features": given, "out_features": one.width, "bias": one.bias,
                                             "activation_function": classes[one.activation]})
-        maps = model.head.maps[number]
-        write_tensors({f"linear.{key}": value.detach().cpu().contiguous() for key, value in maps.named_parameters()},
+        write_tensors({f"linear.{key}": value.detach().cpu().contiguous()
+                       for key, value in model.head.maps[number].named_parameters()},
                       folder / name / "model.safetensors")
     if head.normalize:
         listed.append(("Normalize", f"{len(listed)}_Normalize"))

@@ -11,7 +11,6 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.files import read_object
-
-NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -42,13 +39,13 @@ def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                          remedy="copy it again, or use an earlier checkpoint") from error
 
 
-def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str] = NO_METADATA) -> None:
+def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str, str] | None = None) -> None:
     """Write a safetensors file, with notes next to the tensors.
 
     Raises `OSError` with the system's number where the library only gives its text.
     """
     try:
-        save_file(dict(tensors), path, metadata={"format": "pt", **notes})
+        save_file(dict(tensors), path, metadata={"format": "pt", **(notes or {})})
     except SafetensorError as error:
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
@@ -115,13 +112,18 @@ class SafeShard:
 
 
 class PickledShard:
-    """A pytorch_model.bin."""
+    """A pytorch_model.bin, read by PyTorch's reader that builds tensors and refuses all other objects."""
 
     def __init__(self, path: Path) -> None:
         """Open a file. Raises `InputError` for one that is broken, or that holds anything but tensors."""
         if not path.is_file():
             raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
-        self.path, self.tensors = path, unpickle_tensors(path)
+        self.path = path
+        try:  # files from before PyTorch 1.6 are no archives, and cannot be mapped
+            self.tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        except Exception as error:  # a broken archive or pickle raises anything; nothing of it was run
+            raise InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
+                             remedy="use a folder with model.safetensors") from error
         if not isinstance(self.tensors, dict) or not all(isinstance(name, str) and isinstance(value, Tensor)
                                                          for name, value in self.tensors.items()):
             raise InputError("is not a table of tensors by name", where=str(path), remedy="do not use this file")
@@ -148,15 +150,6 @@ def check_shape(tensor: Tensor, target: Tensor) -> Tensor:
     if tensor.shape != target.shape:
         raise ValueError(f"gives {list(tensor.shape)} instead of {list(target.shape)}")
     return tensor
-
-
-def unpickle_tensors(path: Path) -> Any:
-    """Read a pytorch_model.bin with PyTorch's reader that builds tensors and refuses all other objects."""
-    try:  # files from before PyTorch 1.6 are no archives, and cannot be mapped
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except Exception as error:  # a broken archive or pickle raises anything; nothing of it was run
-        raise InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
-                         remedy="use a folder with model.safetensors") from error
 
 
 class Weights:
@@ -221,10 +214,8 @@ def check_floating(tensor: Tensor, name: str, shard: Shard) -> Tensor:
 
 def current_name(name: str) -> str:
     """Return a tensor's name as it is spelled today."""
-    for old, new in OLD_NAMES.items():
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
+    ending = next((old for old in OLD_NAMES if name.endswith(old)), None)
+    return name if ending is None else name.removesuffix(ending) + OLD_NAMES[ending]
 
 
 def shard_paths(folder: Path, names: tuple[str, str] = (SAFE, PICKLED)) -> list[Path]:

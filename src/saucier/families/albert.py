@@ -6,7 +6,7 @@ from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints.classes import LABELS, TIED, encoder_classes, head_class, keep_all, language_rules
-from saucier.checkpoints.fields import Key
+from saucier.checkpoints.fields import Key, look_up
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule, Rules, fused_rule, module_rules
 from saucier.families import bert_lineage
@@ -57,8 +57,7 @@ OUTSIDE = {**bert_lineage.EMBEDDINGS, "embed.project.{p}": "@encoder.embedding_h
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of ALBERT's body: blocks by their group and their place in it."""
-    assert tree.encoder is not None and isinstance(tree.encoder.layers, c.Share), "as the family's function says"
-    layers = tree.encoder.layers
+    layers = look_up(tree, "encoder.layers")
     rules = [Rule(ours, theirs) for ours, theirs in OUTSIDE.items()]
     for place in range(layers.groups * layers.inner):
         group, inner = divmod(place, layers.inner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.fields import Key
+from saucier.checkpoints.fields import Key, put
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError
 from saucier.families.bart_lineage import (
@@ -30,9 +30,9 @@ def with_source_encoder(tree: c.Transformer, layers: int, *, vocab: int | None =
     if tree.encoder is None or tree.decoder is None or not isinstance(tree.encoder.layers, c.Repeat):
         raise InputError("a new encoder is put before that of an encoder-decoder with equal blocks", where="source",
                          remedy="use a model such as BART")
-    embed = tree.embed.model_copy(update={"vocab": vocab or tree.embed.vocab})
-    stack = tree.encoder.model_copy(update={"layers": tree.encoder.layers.model_copy(update={"times": layers})})
-    return tree.model_copy(update={"source": c.SourceEncoder(embed=embed, stack=stack)})
+    source = c.SourceEncoder(embed=put(tree.embed, {"vocab": vocab or tree.embed.vocab}),
+                             stack=put(tree.encoder, {"layers.times": layers}))
+    return tree.model_copy(update={"source": source})
 
 
 def bart(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 1024,

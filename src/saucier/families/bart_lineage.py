@@ -7,10 +7,21 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, count_labels, head_class
+from saucier.checkpoints.classes import (
+    BARE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    both_sides,
+    count_labels,
+    decoder_alone,
+    head_class,
+    repeat_block,
+    shares_table,
+    ties_output,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Key, join_paths, rename_fields
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import both_sides, decoder_alone, repeat_block, shares_table, ties_output
 from saucier.checkpoints.weight_names import Axis, NameTable, Rule, Rules, Table
 
 
@@ -109,7 +120,7 @@ def weights(tree: c.Transformer) -> Rules:
             rules += [Rule(f"{ours}.positions.weight", f"@{side}.embed_positions.weight"),
                       Rule(f"{ours}.norm.{{p}}", f"@{side}.layernorm_embedding.{{p}}")]
         rules.append(Rule(f"{side}.final_norm.{{p}}", f"@{side}.layer_norm.{{p}}"))
-        rules += NameTable({}, f"@{side}.layers.{{i}}.", INSIDE, MAPS).blocks(tree, side)
+        rules += replace(BLOCK, block=f"@{side}.layers.{{i}}.").blocks(tree, side)
     return Rules(rules, ignored=COPIES_AND_UNUSED, tables=tables(tree))
 
 
@@ -122,19 +133,21 @@ def tables(tree: c.Transformer) -> list[Table]:
     return [Table(f"@{side}.embed_positions.weight", positions, tree.dim) for side in sides]
 
 
-COPIES = ("@shared.weight", "lm_head.weight", "final_logits_bias")
 UNUSED = ("embed_tokens.weight", "embed_positions.weight", "embed_positions.weights", "layernorm_embedding.{p}",
           "version")
-COPIES_AND_UNUSED = (*COPIES, *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
+COPIES_AND_UNUSED = ("@shared.weight", "lm_head.weight", "final_logits_bias",
+                     *(f"@{side}.{name}" for side in ("encoder", "decoder") for name in UNUSED))
 
 
-INSIDE = {
-    "attention.inner.out": "self_attn.out_proj", "attention.norm": "self_attn_layer_norm",
-    "cross.inner.q": "encoder_attn.q_proj", "cross.inner.out": "encoder_attn.out_proj",
-    "cross.norm": "encoder_attn_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2",
-    "feed_forward.norm": "final_layer_norm"}
-MAPS = {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        "cross.inner.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj")}
+BLOCK = NameTable(
+    {}, "", {
+        "attention.inner.out": "self_attn.out_proj", "attention.norm": "self_attn_layer_norm",
+        "cross.inner.q": "encoder_attn.q_proj", "cross.inner.out": "encoder_attn.out_proj",
+        "cross.norm": "encoder_attn_layer_norm", "feed_forward.inner.up": "fc1", "feed_forward.inner.down": "fc2",
+        "feed_forward.norm": "final_layer_norm"},
+    {"attention.inner.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+     "cross.inner.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj")})
+"""The names of the maps in a block, after those of their stack."""
 HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_bias", Axis(0), absent=0.0))
 
 

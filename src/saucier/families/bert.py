@@ -15,9 +15,10 @@ from saucier.checkpoints.classes import (
     keep_all,
     keep_language,
     language_rules,
+    move_to_decoder,
+    move_to_encoder,
 )
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.families import bert_lineage
 
 

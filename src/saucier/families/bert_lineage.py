@@ -7,10 +7,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from saucier import config as c
-from saucier.checkpoints.classes import LABELS, head_class, language_rules
+from saucier.checkpoints.classes import (
+    LABELS,
+    add_cross_attention,
+    has_cross_attention,
+    head_class,
+    language_rules,
+    repeat_block,
+)
 from saucier.checkpoints.fields import Key, first_attention, make_keys, put
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import add_cross_attention, has_cross_attention, repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
 
 
@@ -46,8 +52,8 @@ def keys(*own: Key, arguments: tuple[str, ...] = (), drop: tuple[str, ...] = (),
     activation and norm are the body's; `normed`: a norm that alone is.
     """
     absent = {*drop, *(key.foreign for key in own)}
-    norms = (f"{transform}.norm.eps", f"{normed}.eps", *(also or {}).get("eps", ()))
-    more = {**(also or {}), "activation": (f"{transform}.activation",), "eps": norms}
+    more = {**(also or {}), "activation": (f"{transform}.activation",),
+            "eps": (f"{transform}.norm.eps", f"{normed}.eps", *(also or {}).get("eps", ()))}
     spelled = {name: found for name, found in {**FIELDS, **changed}.items() if name not in absent}
     return (*make_keys("encoder", spelled, arguments=arguments, also=more), *own)
 

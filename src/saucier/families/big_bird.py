@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import DROPOUT, TIED, encoder_classes, fixed_key, head_class, keep_all, keep_language
+from saucier.checkpoints.classes import (
+    DROPOUT,
+    TIED,
+    as_decoder,
+    encoder_classes,
+    fixed_key,
+    head_class,
+    keep_all,
+    keep_language,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import as_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
 from saucier.config.questions import list_terms
 from saucier.config.visibility import build_bigbird_visibility
@@ -44,8 +53,8 @@ def drawn_blocks(tree: c.Transformer) -> int | None:
 
 def block_size(tree: c.Transformer) -> int | None:
     """Return the positions in a block, where there are blocks."""
-    terms = list_terms(first_attention(tree).visibility)
-    return next((term.size for term in terms if isinstance(term, c.BlockWindow)), None)
+    return next((term.size for term in list_terms(first_attention(tree).visibility)
+                 if isinstance(term, c.BlockWindow)), None)
 
 
 BLOCK = "encoder.layers.block.sublayers"

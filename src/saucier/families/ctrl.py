@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, FREE_SUMMARY_FIELDS, LABELS, PADDING, head_class, keep_all
+from saucier.checkpoints.classes import BARE, FREE_SUMMARY_FIELDS, LABELS, PADDING, head_class, keep_all, repeat_block
 from saucier.checkpoints.fields import Key, make_keys
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule
 
 
@@ -18,13 +17,11 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
     """
     norm = c.LayerNorm(eps=1e-6)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
-    feed_forward = c.FeedForward(hidden=hidden, activation="relu")
-    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab,
-                                                    positions=c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"),
-                                                                           length=length),
-                                                    scale=dim**0.5, segments=c.TablelessSegments(kind="tokens"),
-                                                    dropout=dropout),
-                         decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
+    positions = c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length)
+    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab, positions=positions, scale=dim**0.5,
+                                                    segments=c.TablelessSegments(kind="tokens"), dropout=dropout),
+                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=hidden, activation="relu"),
+                                              place=c.PreNorm, norm=norm,
                                               dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
 
 

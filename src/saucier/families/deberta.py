@@ -52,9 +52,8 @@ def deberta(
 
 def v1_weights(tree: c.Transformer) -> Rules:
     """The names of the first version's body."""
-    heads = first_attention(tree).projection.heads
     return replace(NAMES, more=(
-        Rule(OURS + "qkv.weight", THEIRS + "in_proj.weight", HeadByHead(heads)),
+        Rule(OURS + "qkv.weight", THEIRS + "in_proj.weight", HeadByHead(first_attention(tree).projection.heads)),
         Rule(OURS + "qkv.bias", (THEIRS + "q_bias", THEIRS + "v_bias"), Concat((tree.dim,) * 2)),
         Rule(OURS + "positions.key.weight", THEIRS + "pos_proj.weight"),
         Rule(OURS + "positions.query.{p}", THEIRS + "pos_q_proj.{p}")))(tree)
@@ -83,8 +82,8 @@ def deberta_v2(
     """
     positions = c.Disentangled(distances=c.LogDistances(buckets=buckets, reach=length), maps=c.SharedMaps(),
                                norm=c.LayerNorm(eps=1e-7), dropout=dropout)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=positions)
-    return encoder(dim, layers, attention, vocab=vocab, hidden=hidden or 4 * dim, dropout=dropout)
+    return encoder(dim, layers, c.SelfAttention(projection=c.Projection(heads=heads), positions=positions),
+                   vocab=vocab, hidden=hidden or 4 * dim, dropout=dropout)
 
 
 DEBERTA_V2_LAYOUT = Layout("deberta-v2", from_fields, V2_KEYS, V2_NAMES, classes("DebertaV2"), "deberta.",

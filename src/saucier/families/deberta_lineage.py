@@ -135,8 +135,8 @@ def classes(name: str) -> dict[str, Published]:
     text = head_class(c.ClassificationHead(pick=c.PickVector(kind="first"), transform=c.Transform()),
                       dense="pooler.dense",
                       keys=(LABELS, *POOLED))
-    dropout = replace(bert_lineage.HEAD_DROPOUT, paths=("head.dropout",))
-    return {**encoder_classes(name, word_rules(legacy=True), text, dropout=dropout),
+    return {**encoder_classes(name, word_rules(legacy=True), text,
+                              dropout=replace(bert_lineage.HEAD_DROPOUT, paths=("head.dropout",))),
             f"{name}ForMaskedLM": Published(keep_all, word_rules(legacy=True), (TIED,)),
             f"{name}ForMultipleChoice": head_class(
                 c.ChoiceHead(pick=c.PickVector(kind="first"), transform=c.Transform()), dense="pooler.dense",

@@ -22,8 +22,8 @@ def distilbert(
     """DistilBERT with its language head. Source: Sanh et al. 2019, §3, arXiv:1910.01108."""
     norm = c.LayerNorm(eps=1e-12)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
-    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
-    residuals = (c.PostNorm(inner=attention, norm=norm), c.PostNorm(inner=feed_forward, norm=norm, dropout=dropout))
+    residuals = (c.PostNorm(inner=attention, norm=norm),
+                 c.PostNorm(inner=c.FeedForward(hidden=hidden or 4 * dim), norm=norm, dropout=dropout))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=norm, dropout=dropout),

@@ -53,8 +53,8 @@ NO_PROJECTION = Key("projection_dim", (), names={0: 0}, default=0, found=lambda 
 
 def encoder(name: str) -> Published:
     """Return the class of one of the two encoders, by the name of its part."""
-    rule = Rule("head.maps.0.{p}", f"{name}.encode_proj.{{p}}")
-    return Published(keep_all, (rule,), ENCODER_KEYS, base=f"{name}.bert_model.")
+    return Published(keep_all, (Rule("head.maps.0.{p}", f"{name}.encode_proj.{{p}}"),), ENCODER_KEYS,
+                     base=f"{name}.bert_model.")
 
 
 DPR_LAYOUT = Layout(

@@ -9,13 +9,14 @@ from saucier.checkpoints.classes import (
     encoder_classes,
     keep_all,
     language_rules,
+    move_to_decoder,
+    move_to_encoder,
     name_null_activation,
     summary_class,
     with_head,
 )
 from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
 

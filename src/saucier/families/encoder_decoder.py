@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from saucier import config as c
-from saucier.checkpoints.fields import Document, look_up, put
+from saucier.checkpoints.classes import add_cross_attention, as_decoder, has_cross_attention, move_to_encoder
+from saucier.checkpoints.fields import NEUTRAL, OLDER_GENERATION, Document, Key, look_up, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import (
-    add_cross_attention,
-    as_decoder,
-    has_cross_attention,
-    join_sides,
-    make_pair_rules,
-    move_to_encoder,
-    side_key,
-    take_decoder,
-    take_encoder,
-)
-from saucier.checkpoints.weight_names import Rules
+from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.errors import InputError
 from saucier.families.albert import ALBERT_LAYOUT
 from saucier.families.bert import BERT_GENERATION_LAYOUT, BERT_LAYOUT, bert
@@ -51,16 +44,110 @@ DECODERS: dict[str, tuple[Layout, str]] = {layout.model_type: (layout, name) for
 """Likewise for the decoder, of the families that have cross-attention."""
 
 
+Parts = Mapping[str, tuple[Layout, str]]
+
+
+def join_sides(encoder: c.Transformer, decoder: c.Transformer) -> c.Transformer:
+    """Put an encoder and a decoder that reads one together. Raises `InputError` for parts that do not fit."""
+    if encoder.encoder is None or decoder.decoder is None:
+        raise InputError("the encoder sees only the past, or the decoder sees the future", where="decoder.is_decoder",
+                         remedy="use is_decoder: false in the encoder and true in the decoder")
+    return decoder.model_copy(update={"embed": encoder.embed, "encoder": encoder.encoder, "pooler": encoder.pooler,
+                                      "decoder_embed": decoder.embed,
+                                      "encoder_dim": None if encoder.dim == decoder.dim else encoder.dim})
+
+
+def take_encoder(tree: c.Transformer) -> c.Transformer:
+    """Return the encoder of a pair alone."""
+    return tree.model_copy(update={"dim": tree.reader_dim, "encoder_dim": None, "decoder": None, "decoder_embed": None,
+                                   "head": None})
+
+
+def take_decoder(tree: c.Transformer) -> c.Transformer:
+    """Return the decoder of a pair alone."""
+    return tree.model_copy(update={"encoder": None, "embed": tree.output_embed, "decoder_embed": None, "pooler": None,
+                                   "encoder_dim": None})
+
+
+def choose_part(side: str, nested: Any, parts: Parts) -> tuple[Layout, str]:
+    """Return layout and class of one side's config. Raises `InputError` for a family that is no part of a pair."""
+    model_type = nested.get("model_type") if isinstance(nested, Mapping) else None
+    if not isinstance(model_type, str) or model_type not in parts:
+        raise InputError(f"{side} of model_type {model_type!r} cannot be expressed", where=side,
+                         remedy=f"known: {', '.join(parts)}")
+    layout, name = parts[model_type]
+    return layout.choose_layout(layout, nested), name
+
+
+def read_side(side: str, nested: Any, parts: Parts) -> c.Transformer:
+    """Return the tree of one side's config, read without what older ones say in addition."""
+    layout, name = choose_part(side, nested, parts)
+    own = {field: value for field, value in nested.items()
+           if field not in OLDER_GENERATION and not (field in NEUTRAL and value == NEUTRAL[field])}
+    return layout.tree(own, name, side)
+
+
+def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] | None:
+    """Return one side's config, in the layout that it had if that still fits; None where no layout fits."""
+    had = said if isinstance(said, Mapping) else {}
+    if tree.encoder is None and tree.decoder is None:
+        return None
+    for model_type in sorted(parts, key=lambda name: name != had.get("model_type")):
+        layout, name = parts[model_type]
+        with suppress(InputError):
+            return layout.document(tree, {**had, "architectures": [name]})
+    return None
+
+
+def side_rules(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> Rules:
+    """Return the rules of a pair's side under its names; what the pair has not of it, a file may hold in addition.
+
+    `ours` says what stands for the beginnings of our names.
+    """
+    def theirs(name: str) -> str:
+        return side + name.replace("@", base)
+
+    found, spare = [], [*map(theirs, rules.ignored)]
+    for rule in rules.rules:
+        first, _, rest = rule.ours.partition(".")
+        if first not in ours:
+            spare += map(theirs, rule.foreign)
+        else:
+            found.append(replace(rule, ours=f"{ours[first]}.{rest}", theirs=tuple(map(theirs, rule.foreign)),
+                                 instead=rule.instead and theirs(rule.instead)))
+    return Rules(found, ignored=spare,
+                 tables=[replace(table, name=theirs(table.name)) for table in rules.tables])
+
+
+READS, WRITES = ({name: name for name in ("embed", "encoder", "pooler")},
+                 {"embed": "decoder_embed", "decoder": "decoder", "head": "head"})
+
+
+def name_pair(layout: Layout, document: Document) -> Layout:
+    """Return the layout with the weight names of the two families that a config names."""
+    first, reads = choose_part("encoder", document.get("encoder"), ENCODERS)
+    second, writes = choose_part("decoder", document.get("decoder"), DECODERS)
+
+    def names(tree: c.Transformer) -> Rules:
+        sides = (side_rules(first.rules(take_encoder(tree), reads), READS, first.base_of(reads), "encoder."),
+                 side_rules(second.rules(take_decoder(tree), writes), WRITES, second.base_of(writes), "decoder."))
+        return Rules([*sides[0].rules, *sides[1].rules, Rule("bridge.{p}", "enc_to_dec_proj.{p}")],
+                     tables=[*sides[0].tables, *sides[1].tables], ignored=[*sides[0].ignored, *sides[1].ignored])
+
+    return replace(layout, weights=names)
+
+
+def side_key(side: str, parts: Parts, alone: Callable[[c.Transformer], c.Transformer]) -> Key:
+    """Return the key of a side's config; `alone` takes it out of a pair."""
+    return Key(side, (), argument=side, ours=lambda nested: read_side(side, nested, parts),
+               write_nested=lambda tree, said: write_side(alone(tree), said, parts))
+
+
 def bert2bert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522, length: int = 512,
               hidden: int | None = None, dropout: float = 0.1) -> c.Transformer:
     """BERT2BERT: a BERT that reads, and one that writes. Source: Rothe et al. 2020, §2 and §3, arXiv:1907.12461."""
     reads = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     return join_sides(reads, as_decoder(add_cross_attention(reads)))
-
-
-def spelled(layout: Layout, document: Document) -> Layout:
-    """Return the layout with the weight names of the two families that a config names."""
-    return replace(layout, weights=make_pair_rules(document, ENCODERS, DECODERS))
 
 
 ENCODER_DECODER_LAYOUT = Layout(
@@ -72,7 +159,7 @@ ENCODER_DECODER_LAYOUT = Layout(
     "",
     fixed={"is_encoder_decoder": True, "tie_encoder_decoder": False},
     free=frozenset({"tie_word_embeddings", "encoder", "decoder"}),
-    choose_layout=spelled,
+    choose_layout=name_pair,
 )
 
 
@@ -89,12 +176,8 @@ def joined(reads: c.Transformer, writes: c.Transformer, *, shared: bool = False)
     if reads.dim != writes.dim:
         raise InputError(f"an encoder of width {reads.dim} and a decoder of width {writes.dim}", where="warm_start",
                          remedy="use parts of one width: a map between them would have no weights to start from")
-    source = reads.model_copy(update={"head": None, "pooler": None})
-    pair = join_sides(source, written_by(writes))
-    if not shared:
-        return pair
-    assert pair.decoder is not None, "paired() has looked"
-    return pair.model_copy(update={"decoder_embed": None, "decoder": pair.decoder.model_copy(update={"tied": True})})
+    pair = join_sides(put(reads, {"head": None, "pooler": None}), written_by(writes))
+    return put(pair, {"decoder_embed": None, "decoder.tied": True}) if shared else pair
 
 
 def written_by(tree: c.Transformer) -> c.Transformer:

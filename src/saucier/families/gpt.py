@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import FREE_SUMMARY_FIELDS, decoder_classes, drop_classes, head_class
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, make_keys
+from saucier.checkpoints.classes import (
+    FREE_SUMMARY_FIELDS,
+    NormPlacement,
+    decoder_classes,
+    drop_classes,
+    head_class,
+    repeat_block,
+)
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, look_up, make_keys
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import NormPlacement, repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules, Transpose
 
 
@@ -76,8 +82,7 @@ def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
 
 def two_heads(tree: c.Transformer, document: Document) -> c.Head:
     """The language head next to one that compares texts."""
-    assert tree.language_head is not None, "the family's function gives one"
-    return c.DoubleHead(language=tree.language_head)
+    return c.DoubleHead(language=look_up(tree, "head"))
 
 
 def one_head(tree: c.Transformer) -> c.Transformer:

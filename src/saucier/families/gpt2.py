@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
-from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.classes import PAST, add_cross_attention, decoder_classes, swap_sublayers
 from saucier.checkpoints.fields import Key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import add_cross_attention, swap_sublayers
 from saucier.errors import InputError
 from saucier.families.bert_lineage import CROSSED
 from saucier.families.gpt import DOUBLE, FIELDS, FREE, decoder, embedding, weights
-
-PAST = c.Causal()
 
 
 def gpt2(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50257, length: int = 1024,
@@ -45,9 +44,8 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
     return put(tree, {"decoder.layers": made})
 
 
-def crossing_between(tree: c.Transformer) -> c.Transformer:
-    """Exchange cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
-    return swap_sublayers(tree, "decoder")
+crossing_between = partial(swap_sublayers, stack="decoder")
+"""Exchanges cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
 
 
 SCALE = "sublayers.0.inner.projection.scale"

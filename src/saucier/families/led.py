@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from saucier import config as c
 from saucier.checkpoints.classes import drop_classes
-from saucier.checkpoints.fields import Key, look_up, put
+from saucier.checkpoints.fields import Key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Concat, Rule, Rules
-from saucier.config.blocks import arrange_blocks
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
-from saucier.families.longformer import WINDOW, finding, reaches, windows
+from saucier.families.longformer import WINDOW, finding, see_windows, windows
 
 
 def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,
@@ -21,17 +20,9 @@ def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 5026
 
     `length` and `target_length` are the most tokens of a source and of a target; `window` is Longformer's.
     """
-    tree = bart(dim, layers, heads=heads, vocab=vocab, dropout=dropout)
-    attention, feed_forward = look_up(tree, "encoder.layers.block.sublayers")
-
-    def block(reach: int) -> c.Block:
-        seeing = put(attention, {"inner.visibility": c.Window(reach + 1) | c.Global(),
-                                 "inner.global_maps": c.GlobalMaps()})
-        return c.Block(sublayers=(seeing, feed_forward))
-
-    return put(tree, {
-        "embed.positions": c.Learned(length=length), "decoder_embed.positions": c.Learned(length=target_length),
-        "encoder": c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers)))))})
+    tree = put(bart(dim, layers, heads=heads, vocab=vocab, dropout=dropout), {
+        "embed.positions": c.Learned(length=length), "decoder_embed.positions": c.Learned(length=target_length)})
+    return see_windows(tree, window, layers)
 
 
 def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: bool) -> c.Transformer:
@@ -40,7 +31,6 @@ def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: boo
     return tree if tied else put(tree, {"decoder_embed.tied": False, "head.tied": False})
 
 
-OWN = ("encoder_layers", "scale_embedding")
 
 
 def weights(tree: c.Transformer) -> Rules:
@@ -49,8 +39,7 @@ def weights(tree: c.Transformer) -> Rules:
     body = bart_lineage.weights(tree)
 
     def maps(end: str) -> tuple[str, ...]:
-        names = ("query", "key", "value")
-        return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in names)
+        return tuple(f"{theirs}longformer_self_attn.{name}{end}.{{p}}" for name in ("query", "key", "value"))
 
     kept = [rule for rule in body.rules if not rule.ours.startswith(ours)]
     return Rules([
@@ -60,12 +49,10 @@ def weights(tree: c.Transformer) -> Rules:
 
 
 CLASSES = drop_classes(bart_lineage.classes("LED", labels=2), "ForCausalLM")
-CLASSES["LEDForSequenceClassification"] = finding(
-    c.AtMostFirst(kind="first_token"), CLASSES["LEDForSequenceClassification"])
 LED_LAYOUT = Layout(
     "led", from_fields,
     keys=(
-        *(key for key in bart_lineage.KEYS if key.foreign not in OWN),
+        *(key for key in bart_lineage.KEYS if key.foreign not in ("encoder_layers", "scale_embedding")),
         Key("encoder_layers", (), argument="layers", default=12, found=lambda tree: len(windows(tree))),
         WINDOW,
         Key("max_encoder_position_embeddings", ("embed.positions.length",), default=16384),
@@ -73,7 +60,8 @@ LED_LAYOUT = Layout(
         bart_lineage.START,
     ),
     weights=weights,
-    classes=CLASSES,
+    classes={**CLASSES, "LEDForSequenceClassification": finding(c.AtMostFirst(kind="first_token"),
+                                                                CLASSES["LEDForSequenceClassification"])},
     base="led.", normalize=bart_lineage.newer, older=bart_lineage.OLDER,
     free=bart_lineage.FREE | {"classifier_dropout"},
 )

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import decoder_classes
+from saucier.checkpoints.classes import PAST, decoder_classes, repeat_block
 from saucier.checkpoints.fields import Key, look_up, make_keys
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import Concat, NameTable, Rule, Rules
 from saucier.families.rope import OLDER, normalize_rotary, rotary_key
-
-PAST = c.Causal()
 
 
 def llama(

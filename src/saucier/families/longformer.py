@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.classes import encoder_classes, head_class
-from saucier.checkpoints.fields import Document, Key, put
+from saucier.checkpoints.fields import Document, Key, look_up, put
 from saucier.checkpoints.layout import Layout, Published
 from saucier.config.blocks import arrange_blocks
 from saucier.errors import InputError
 from saucier.families import bert_lineage
-from saucier.families.roberta import PADDING
+from saucier.families.roberta import PADDING, roberta
 
 
 def longformer(
@@ -33,23 +33,17 @@ def longformer(
     `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all. Raises
     `InputError` for odd ones, for ones below 2, and for another number of them than layers.
     """
-    norm = c.LayerNorm()
+    tree = roberta(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, padding=padding,
+                   dropout=dropout)
+    return see_windows(put(tree, {"pooler": c.Pooler()}), window, layers)
 
-    def block(reach: int) -> c.Block:
-        attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
-                                    visibility=c.Window(reach + 1) | c.Global(), global_maps=c.GlobalMaps())
-        feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu")
-        return c.Block(sublayers=tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
-                                       for inner in (attention, feed_forward)))
 
-    return c.Transformer(
-        dim=dim,
-        embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length, places=c.SkipPadding(padding=padding)),
-                          norm=norm, dropout=dropout, segments=c.SegmentTable(count=1)),
-        encoder=c.Stack(layers=arrange_blocks(tuple(map(block, reaches(window, layers))))),
-        pooler=c.Pooler(),
-        head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)),
-    )
+def see_windows(tree: c.Transformer, window: int | Sequence[int], layers: int) -> c.Transformer:
+    """Give the layers of an encoder windows, and tokens that see all with maps of their own. Raises as `reaches`."""
+    block = look_up(tree, "encoder.layers.block")
+    blocks = [put(block, {"sublayers.0.inner.visibility": c.Window(reach + 1) | c.Global(),
+                          "sublayers.0.inner.global_maps": c.GlobalMaps()}) for reach in reaches(window, layers)]
+    return put(tree, {"encoder.layers": arrange_blocks(tuple(blocks))})
 
 
 def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, WHOLE, drop_classes
-from saucier.checkpoints.fields import Key, join_paths, replace_defaults
+from saucier.checkpoints.classes import BARE, WHOLE, drop_classes, shares_table
+from saucier.checkpoints.fields import Key, join_paths, put, replace_defaults
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import shares_table
 from saucier.families.bart_lineage import (
     FIXED,
     FREE,
@@ -35,8 +34,7 @@ def marian(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int = 5810
                         dropout=dropout)
     tree = encoder_decoder(dim, embed, layers=layers, heads=heads, hidden=hidden, activation="silu", dropout=dropout,
                            place=c.PostNorm)
-    target = None if target_vocab is None else embed.model_copy(update={"vocab": target_vocab})
-    return tree.model_copy(update={"decoder_embed": target})
+    return put(tree, {"decoder_embed": None if target_vocab is None else put(embed, {"vocab": target_vocab})})
 
 
 def pegasus(dim: int = 1024, layers: int = 16, *, heads: int = 16, vocab: int = 96103, hidden: int | None = None,
@@ -62,16 +60,16 @@ def m2m_100(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 
     return tree.model_copy(update={"head": c.LanguageHead()})
 
 
-TABLES = ("@encoder.embed_positions.weight", "@decoder.embed_positions.weight")
 MARIAN = drop_classes(classes("Marian", writer="MTModel"), "ForSequenceClassification", "ForQuestionAnswering")
 TARGETS = Key("decoder_vocab_size", ("embed.vocab",), default=lambda document: document.get("vocab_size", 58101))
-MARIAN["MarianForCausalLM"] = replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,))
 MARIAN_LAYOUT = Layout(
     "marian", from_fields(marian),
     (*replace_defaults(KEYS, vocab_size=58101), FIXED,
      Key("share_encoder_decoder_embeddings", (), argument="shared", default=True, found=shares_table),
      replace(TARGETS, paths=("decoder_embed.vocab",))),
-    weights, {**MARIAN, "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=TABLES)}, "model.",
+    weights, {**MARIAN, "MarianForCausalLM": replace(MARIAN["MarianForCausalLM"], keys=(TARGETS,)),
+              "MarianMTModel": replace(MARIAN["MarianMTModel"], unwritten=(
+                  "@encoder.embed_positions.weight", "@decoder.embed_positions.weight"))}, "model.",
     fixed=fixed(learned=False, pre_norm=False, normed_embedding=False), normalize=newer, older=OLDER, free=FREE,
 )
 PEGASUS_LAYOUT = Layout(

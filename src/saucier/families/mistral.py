@@ -90,8 +90,7 @@ def mixtral(
     Each token goes through two experts. `window` counts the token itself; None sees the whole past.
     """
     tree = mistral(dim, layers, heads=heads, kv_heads=kv_heads, vocab=vocab, hidden=hidden, window=window, base=1e6)
-    many = c.Experts(inner=c.GatedFeedForward(hidden=hidden), count=experts)
-    return put(tree, {f"{FEED_FORWARD}.inner": many})
+    return put(tree, {f"{FEED_FORWARD}.inner": c.Experts(inner=c.GatedFeedForward(hidden=hidden), count=experts)})
 
 
 EXPERTS = f"{FEED_FORWARD}.inner"

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from saucier import config as c
 from saucier.checkpoints.classes import encoder_classes, head_class
-from saucier.checkpoints.fields import Key, first_attention
+from saucier.checkpoints.fields import Key, first_attention, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import Reshaped, Rule, Rules
 from saucier.families import bert_lineage
 
@@ -25,11 +24,9 @@ def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: i
     embed = c.Embedding(vocab=vocab, positions=positions, norm=norm,
                         dropout=dropout, segments=c.SegmentTable(count=2))
     kernel = c.Nystrom(landmarks=landmarks, length=length, shared_start=shared_start)
-    attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=kernel)
-    forward = c.FeedForward(hidden=4 * dim, activation="gelu_tanh")
-    return c.Transformer(
-        dim=dim, embed=embed, encoder=repeat_block(layers, attention, forward, norm=norm, dropout=dropout),
-        head=c.LanguageHead(bias=True, transform=c.Transform(activation="gelu_tanh", norm=norm)))
+    head = c.LanguageHead(bias=True, transform=c.Transform(activation="gelu_tanh", norm=norm))
+    return put(bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=None, head=head), {
+        KERNEL: kernel, "encoder.layers.block.sublayers.1.inner.activation": "gelu_tanh"})
 
 
 KERNEL = f"{bert_lineage.ATTENTION}.inner.kernel"
@@ -39,9 +36,9 @@ def weights(tree: c.Transformer) -> Rules:
     """The names of the body: BERT's, and the filters of the values."""
     kernel, heads = first_attention(tree).kernel, first_attention(tree).projection.heads
     size = kernel.convolution if isinstance(kernel, c.Nystrom) else None
-    rule = Rule("encoder.blocks.{i}.attention.inner.convolution.weight",
-                "@encoder.layer.{i}.attention.self.conv.weight", Reshaped((heads, -1), (heads, 1, size or -1, 1)))
-    return replace(bert_lineage.BERT_BODY, more=(rule,))(tree)
+    return replace(bert_lineage.BERT_BODY, more=(Rule(
+        "encoder.blocks.{i}.attention.inner.convolution.weight", "@encoder.layer.{i}.attention.self.conv.weight",
+        Reshaped((heads, -1), (heads, 1, size or -1, 1))),))(tree)
 
 
 NYSTROMFORMER_LAYOUT = Layout(

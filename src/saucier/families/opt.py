@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import LABELS, LAST_TOKEN, PADDING, decoder_classes, drop_classes
+from saucier.checkpoints.classes import LABELS, LAST_TOKEN, PADDING, decoder_classes, drop_classes, repeat_block
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable
 
 
@@ -20,11 +19,10 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     (`pre_norm` false), it is the second smallest size.
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
-    feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
     positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="real_tokens", offset=2))
     projection = c.ProjectNarrow(kind="tokens", width=narrow, bias=False) if narrow else None
     return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab, projection=projection, positions=positions),
-                         decoder=repeat_block(layers, attention, feed_forward,
+                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="relu"),
                                               place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
                                               final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
                          head=c.LanguageHead(),)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, WHOLE, fixed_key, head_class
+from saucier.checkpoints.classes import (
+    BARE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    fixed_key,
+    head_class,
+    move_to_decoder,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import Document, Key, kind_key, list_attentions, make_keys
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Axis, Concat, Rule, Rules, module_rules
 from saucier.errors import InputError
 from saucier.families.bert_lineage import SEES_PAST_ONLY
@@ -34,10 +42,9 @@ def weights(tree: c.Transformer) -> Rules:
     rules = module_rules(f"{stack}.blocks.{{i}}.", "@encoder.layers.{i}.", INSIDE)
     for number, attention in enumerate(list_attentions(tree)):
         maps = ("query_key", "value") if kind_of(attention) == "lsh" else ("query", "key", "value")
-        width = attention.projection.widths(tree.dim)[0]
         rules.append(Rule(f"{stack}.blocks.{number}.attention.inner.qkv.weight", tuple(
             f"@encoder.layers.{number}.attention.self_attention.{name}.weight" for name in maps),
-                          Concat((width,) * len(maps))))
+                          Concat((attention.projection.widths(tree.dim)[0],) * len(maps))))
     places = "@embeddings.position_embeddings"
     return Rules([
         *rules, Rule(f"{stack}.final_norm.{{p}}", "@encoder.layer_norm.{p}"),

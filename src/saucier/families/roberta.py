@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from saucier import config as c
-from saucier.checkpoints.classes import TIED, encoder_classes, head_class, keep_language
+from saucier.checkpoints.classes import (
+    TIED,
+    encoder_classes,
+    head_class,
+    keep_language,
+    move_to_decoder,
+    move_to_encoder,
+)
 from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import move_to_decoder, move_to_encoder
 from saucier.families import bert_lineage
 
 
@@ -52,20 +58,23 @@ def camembert(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int =
 
 
 PADDING = Key("pad_token_id", ("embed.positions.places.padding",), default=1)
-KEYS = bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED, PADDING,
-                         normed="head.transform.norm")
 
 
 def layout(model_type: str, family: Callable[[], c.Transformer], name: str) -> Layout:
     """Return the layout of one of the three families."""
-    classes = encoder_classes(name, bert_lineage.ROBERTA_WORDS,
-                              bert_lineage.labelled_first("tanh", bert_lineage.CLASSIFIER),
-                              dropout=bert_lineage.CLASSIFIER)
     return Layout(
-        model_type, bert_lineage.positioned(bert_lineage.pooled(family)), KEYS, bert_lineage.ROBERTA_BODY,
-        {**classes, f"{name}ForCausalLM": Published(keep_language, bert_lineage.ROBERTA_WORDS, (TIED,)),
-         f"{name}ForMultipleChoice": head_class(c.ChoiceHead(), keys=(bert_lineage.HEAD_DROPOUT,))},
-        "roberta.", free=frozenset({"tie_word_embeddings"}), finish=move_to_decoder, undo=move_to_encoder)
+        model_type, bert_lineage.positioned(bert_lineage.pooled(family)),
+        keys=bert_lineage.keys(bert_lineage.SEES_PAST_ONLY, bert_lineage.POSITIONS, bert_lineage.CROSSED, PADDING,
+                               normed="head.transform.norm"),
+        weights=bert_lineage.ROBERTA_BODY,
+        classes={
+            **encoder_classes(name, bert_lineage.ROBERTA_WORDS,
+                              bert_lineage.labelled_first("tanh", bert_lineage.CLASSIFIER),
+                              dropout=bert_lineage.CLASSIFIER),
+            f"{name}ForCausalLM": Published(keep_language, bert_lineage.ROBERTA_WORDS, (TIED,)),
+            f"{name}ForMultipleChoice": head_class(c.ChoiceHead(), keys=(bert_lineage.HEAD_DROPOUT,)),
+        },
+        base="roberta.", free=frozenset({"tie_word_embeddings"}), finish=move_to_decoder, undo=move_to_encoder)
 
 
 ROBERTA_LAYOUT = layout("roberta", roberta, "Roberta")

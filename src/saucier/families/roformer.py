@@ -9,14 +9,16 @@ from saucier.checkpoints.classes import (
     DROPOUT,
     SUMMARY_FIELDS,
     TIED,
+    add_cross_attention,
     encoder_classes,
     keep_all,
+    move_to_decoder,
+    move_to_encoder,
     name_null_activation,
     summary_class,
 )
-from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention
+from saucier.checkpoints.fields import ACTIVATIONS, Key, first_attention, look_up
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import add_cross_attention, move_to_decoder, move_to_encoder
 from saucier.checkpoints.weight_names import Rules, Table
 from saucier.families import bert_lineage
 
@@ -53,9 +55,8 @@ def from_fields(dim: int, *, width: int, crossing: bool) -> c.Transformer:
 
 def weights(tree: c.Transformer) -> Rules:
     """The names of RoFormer's body: BERT's, and a table of the angles' sines and cosines."""
-    attention = first_attention(tree)
-    assert isinstance(attention.positions, c.Rotary), "as the family's function says"
-    length = attention.positions.length
+    attention = first_attention(tree)  # of an encoder, or of a decoder alone
+    length = look_up(attention, "positions.length")
     table = Table("@encoder.embed_positions.weight",
                   c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length),
                   attention.projection.widths(tree.dim)[2])

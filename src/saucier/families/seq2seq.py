@@ -4,7 +4,10 @@ and Mask-Predict's, whose decoder sees both ways and whose head tells the target
 
 from __future__ import annotations
 
+from functools import partial
+
 from saucier import config as c
+from saucier.checkpoints.classes import repeat_block
 from saucier.checkpoints.fields import put
 from saucier.config import (
     LSTM,
@@ -84,13 +87,9 @@ def transformer(
     `pre_norm` places the norms before the sublayers (and one after each stack), which trains without a long warm-up.
     """
     norm, projection, kernel = LayerNorm(), Projection(heads=heads), Softmax(dropout=attention_dropout)
-    place = PreNorm if pre_norm else PostNorm
     feed_forward = FeedForward(hidden=hidden, activation="relu")
-
-    def stack(*inner: SelfAttention | CrossAttention | FeedForward) -> Stack:
-        block = Block(sublayers=tuple(place(inner=part, norm=norm, dropout=dropout) for part in inner))
-        return Stack(layers=Repeat(block=block, times=layers), final_norm=norm if pre_norm else None)
-
+    stack = partial(repeat_block, layers, place=PreNorm if pre_norm else PostNorm, norm=norm, dropout=dropout,
+                    final_norm=norm if pre_norm else None)
     return Transformer(
         dim=dim,
         embed=Embedding(vocab=vocab, positions=Sinusoidal(), scale=dim**0.5, dropout=dropout),
@@ -111,7 +110,6 @@ def mask_predict(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int 
     without a long warm-up; the paper has them after.
     """
     body = transformer(dim, layers, heads=heads, vocab=vocab, hidden=hidden, dropout=dropout, pre_norm=True)
-    language = c.LanguageHead(predicts=c.WholeText(mask=mask))
     return put(body, {"decoder.layers.block.sublayers.0.inner.visibility": c.Full(),
-                      "head": c.LengthHead(language=language, longest=longest),
+                      "head": c.LengthHead(language=c.LanguageHead(predicts=c.WholeText(mask=mask)), longest=longest),
                       "pooler": c.Pooler(dense=False, activation="identity")})

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, WHOLE
-from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths
+from saucier.checkpoints.classes import BARE, WHOLE, add_experts, find_expert_step, list_expert_layers, ties_output
+from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up, put
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import add_experts, find_expert_step, list_expert_layers, ties_output
 from saucier.checkpoints.weight_names import Rule, Rules
 from saucier.families.t5_lineage import FEED_FORWARDS, FREE, HEAD, INNER, encoder_decoder, encoder_model, keys, weights
 
@@ -39,10 +38,8 @@ def switch_transformers(
 def make_sparse(tree: c.Transformer, experts: c.Experts, layers: tuple[int, int],
                 steps: tuple[int, int]) -> c.Transformer:
     """Give every `step`th layer of each stack experts, the second layer first; 1 is every layer, 0 none."""
-    assert tree.encoder is not None and tree.decoder is not None, "an encoder-decoder"
-    stacks = [add_experts(stack, experts, count, step)
-              for stack, count, step in zip((tree.encoder, tree.decoder), layers, steps, strict=True)]
-    return tree.model_copy(update={"encoder": stacks[0], "decoder": stacks[1]})
+    return put(tree, {side: add_experts(look_up(tree, side), experts, count, step)
+                      for side, count, step in zip(("encoder", "decoder"), layers, steps, strict=True)})
 
 
 def from_fields(dim: int, *, activation: c.Activation, tied: bool, readers: int, writers: int, reader_step: int,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
+from saucier.checkpoints.classes import PAST
 from saucier.checkpoints.fields import Document, Key, put
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Concat, Rule
@@ -21,8 +22,6 @@ from saucier.families.t5_lineage import (
     read_feed_forward,
     weights,
 )
-
-PAST = c.Causal()
 
 
 def t5(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128, hidden: int = 3072,
@@ -51,8 +50,8 @@ def t5_shared(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: in
     The tables of relative positions and the last norms are each stack's own, which the published code shares too.
     Source: Raffel et al. 2020, §3.2.2 and table 2, "encoder-decoder, shared", arXiv:1910.10683.
     """
-    tree = t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout)
-    return put(tree, {"decoder.tied": True})
+    return put(t5(dim, layers, heads=heads, head_dim=head_dim, vocab=vocab, hidden=hidden, dropout=dropout),
+               {"decoder.tied": True})
 
 
 def t5_decoder(dim: int = 768, layers: int = 12, *, heads: int = 12, head_dim: int = 64, vocab: int = 32128,

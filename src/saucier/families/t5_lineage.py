@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, ENCODER_ALONE, LABELS, SPANS, WHOLE, fixed_key, head_class, keep_encoder
+from saucier.checkpoints.classes import (
+    BARE,
+    ENCODER_ALONE,
+    LABELS,
+    SPANS,
+    WHOLE,
+    fixed_key,
+    head_class,
+    keep_encoder,
+    repeat_block,
+)
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up
 from saucier.checkpoints.layout import Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, Rule, Rules
 from saucier.errors import InputError
 
@@ -26,11 +35,7 @@ def encoder_decoder(dim: int, layers: int, feed_forward: c.FeedForward | c.Gated
     reader = c.SelfAttention(projection=projection, positions=c.T5Bias(), kernel=kernel)
     writer = c.SelfAttention(projection=projection, positions=c.T5Bias(bidirectional=False), visibility=c.Causal(),
                              kernel=kernel)
-
-    def stack(*inner: Any) -> c.Stack:
-        made = repeat_block(layers, *inner, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm)
-        return made.model_copy(update={"dropout": dropout})
-
+    stack = partial(repeat_block, layers, place=c.PreNorm, norm=norm, dropout=dropout, final_norm=norm, ends=dropout)
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, dropout=dropout),
@@ -105,17 +110,19 @@ def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.Ga
         rules += [
             Rule(f"{stack}.shared.weight", f"@{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"),
             Rule(f"{stack}.final_norm.weight", f"@{stack}.final_layer_norm.weight"),
-            *NameTable({}, theirs, INSIDE, MAPS).blocks(tree, stack),
+            *replace(BLOCK, block=theirs).blocks(tree, stack),
             *inner(f"{stack}.blocks.{{i}}.", f"{theirs}{last}.", feed_forward),
         ]
     return Rules(rules, ignored=COPIES)
 
 
-INSIDE = {"attention.norm.weight": "0.layer_norm.weight", "attention.inner.out.weight": "0.SelfAttention.o.weight",
-          "cross.norm.weight": "1.layer_norm.weight", "cross.inner.q.weight": "1.EncDecAttention.q.weight",
-          "cross.inner.out.weight": "1.EncDecAttention.o.weight"}
-MAPS = {"attention.inner.qkv": ("0.SelfAttention.q", "0.SelfAttention.k", "0.SelfAttention.v"),
-        "cross.inner.kv": ("1.EncDecAttention.k", "1.EncDecAttention.v")}
+BLOCK = NameTable(
+    {}, "", {"attention.norm.weight": "0.layer_norm.weight", "attention.inner.out.weight": "0.SelfAttention.o.weight",
+             "cross.norm.weight": "1.layer_norm.weight", "cross.inner.q.weight": "1.EncDecAttention.q.weight",
+             "cross.inner.out.weight": "1.EncDecAttention.o.weight"},
+    {"attention.inner.qkv": ("0.SelfAttention.q", "0.SelfAttention.k", "0.SelfAttention.v"),
+     "cross.inner.kv": ("1.EncDecAttention.k", "1.EncDecAttention.v")})
+"""The names of the maps in a block, after those of their stack."""
 HEAD = (Rule("head.weight", "lm_head.weight"),)
 
 
@@ -124,8 +131,8 @@ def reading_twice(published: Published, base: str) -> Published:
     def keep(tree: c.Transformer, document: Document) -> c.Transformer:
         return published.keep(tree.model_copy(update={"default_target": c.ShiftedSource(start=0)}), document)
 
-    start = Key("decoder_start_token_id", ("default_target.start",), default=0)
-    return replace(published, keep=keep, keys=(*published.keys, start), base=base)
+    return replace(published, keep=keep, base=base, keys=(
+        *published.keys, Key("decoder_start_token_id", ("default_target.start",), default=0)))
 
 
 READS = fixed_key("is_decoder", False)

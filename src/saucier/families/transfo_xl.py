@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE
+from saucier.checkpoints.classes import BARE, LAST_TOKEN, WHOLE, repeat_block
 from saucier.checkpoints.fields import Key, kind_key, look_up, make_keys, positive_key, put
 from saucier.checkpoints.layout import Layout
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import Concat, NameTable, Rule
 from saucier.config.embedding import cluster_sizes
 
@@ -32,9 +31,9 @@ def transfo_xl(dim: int = 1024, layers: int = 18, *, heads: int = 16, vocab: int
     narrower = c.ProjectClusters(width=dim, division=division, cutoffs=cutoffs) if division > 1 else None
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, projection=narrower, scale=dim**0.5, dropout=dropout),
-        decoder=repeat_block(layers, attention, feed_forward, dropout=dropout).model_copy(update={
-            "dropout": dropout,
-            "memory": c.SegmentMemory(length=memory, start=c.MemoryStart(kind="zeros")) if memory else None}),
+        decoder=repeat_block(layers, attention, feed_forward, dropout=dropout, ends=dropout,
+                             memory=c.SegmentMemory(length=memory, start=c.MemoryStart(kind="zeros"))
+                             if memory else None),
         head=c.AdaptiveHead(cutoffs=cutoffs, width=dim, division=division,
                             tied_maps=(False, *(True for _ in cutoffs)) if division > 1 else ()))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier import config as c
+from saucier.checkpoints.classes import repeat_block
 from saucier.config import (
     LSTM,
     BidirectionalHead,
@@ -41,13 +42,11 @@ def deep_char(dim: int = 512, layers: int = 64, *, heads: int = 8, vocab: int = 
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal(),
                                 kernel=c.Softmax(dropout=dropout))
-    feed_forward = c.FeedForward(hidden=hidden, activation="relu", dropout=dropout)
-    residuals = (c.PostNorm(inner=attention), c.PostNorm(inner=feed_forward))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab),
-        decoder=c.Stack(layers=c.Repeat(block=c.Block(sublayers=residuals), times=layers),
-                        layer_positions=c.Learned(length=length)),
+        decoder=repeat_block(layers, attention, c.FeedForward(hidden=hidden, activation="relu", dropout=dropout),
+                             layer_positions=c.Learned(length=length)),
         head=c.LanguageHead(tied=False),
     )
 
@@ -147,12 +146,10 @@ def etc(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522
         projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
         positions=c.GlobalLocal(globals=global_tokens, stretch=stretch, reach=reach),
         visibility=c.Window(radius + 1) | c.Global(otherwise=c.FirstTokens(count=global_tokens)))
-    feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
-    block = c.Block(sublayers=tuple(c.PostNorm(inner=inner, norm=norm, dropout=dropout)
-                                    for inner in (attention, feed_forward)))
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
-        encoder=c.Stack(layers=c.Repeat(block=block, times=layers)),
+        encoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="gelu"), norm=norm,
+                             dropout=dropout),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 

@@ -7,10 +7,9 @@ from functools import partial
 
 from saucier import config as c
 from saucier.checkpoints import classes
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIED, head_class, keep_all
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, SUMMARY_FIELDS, TIED, head_class, keep_all, repeat_block
 from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, positive_key
 from saucier.checkpoints.layout import Layout, Published
-from saucier.checkpoints.trees import repeat_block
 from saucier.checkpoints.weight_names import NameTable, PerHead, Reshaped, Rule, Rules
 
 
@@ -25,13 +24,14 @@ def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32
         projection=c.Projection(heads=heads, head_dim=dim // heads, bias=False, output_bias=False),
         positions=c.TransformerXL(segments=True, dropout=dropout), visibility=visibility or c.Permutation(),
         kernel=c.Softmax(dropout=dropout))
-    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu", dropout=dropout)
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="scores"), dropout=dropout),
-        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout).model_copy(update={
-            "dropout": dropout, "memory": c.SegmentMemory(length=memory, training=False),
-            "queries": c.QueryVector(dropout=dropout)}),
+        encoder=repeat_block(layers, attention,
+                             c.FeedForward(hidden=hidden or 4 * dim, activation="gelu", dropout=dropout), norm=norm,
+                             dropout=dropout, ends=dropout,
+                             memory=c.SegmentMemory(length=memory, training=False),
+                             queries=c.QueryVector(dropout=dropout)),
         head=c.LanguageHead(bias=True, predicts=c.UnmaskedPrediction(kind="query_stream")),
     )
 

@@ -15,14 +15,13 @@ from saucier import config as c
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, is_adapter_folder, read_settings
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
-from saucier.checkpoints.own_folder import read_json
 from saucier.checkpoints.published_folder import PublishedFolder
 from saucier.checkpoints.sentence_folder import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.checkpoints.weight_files import Weights
 from saucier.errors import InputError
 from saucier.families import find_layout
-from saucier.files import path_exists
+from saucier.files import path_exists, read_json
 from saucier.text.tokenizer.folder import find_tokenizer_files
 
 

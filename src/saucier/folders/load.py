@@ -63,9 +63,7 @@ def set_token_spellings(model: Transformer, tokenizer: Tokenizer) -> None:
 
 
 def load_token_spellings(model: Transformer, folder: Path | str) -> None:
-    """The same with the tokenizer of a folder. Raises `InputError` where a model that reads characters has none."""
-    if model.config.embed.characters is None:
-        return
+    """The same with the tokenizer of a folder, for a model that reads characters. Raises `InputError` for none."""
     try:
         set_token_spellings(model, load_tokenizer(folder))
     except InputError as error:
@@ -94,14 +92,15 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     check_options(head, base)
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     model = open_folder(kind, head, choose_number_format(dtype, kind, place), place)
-    model = merge_if_possible(model).eval()
-    load_token_spellings(model, path)
+    if model.provenance.rewrites:
+        model = merge_if_possible(model)
+    if model.config.embed.characters is not None:
+        load_token_spellings(model, path)
     if place.type == "cpu":
         keep_small_blocks()
     if not model.provenance.rewrites:
-        origin = Origin.of(path, model, tokenizer=find_tokenizer(kind))
-        model.provenance = replace(model.provenance, origin=origin)
-    return model
+        model.provenance = replace(model.provenance, origin=Origin.of(path, model, tokenizer=find_tokenizer(kind)))
+    return model.eval()
 
 
 def check_options(head: str, base: str | None) -> None:
@@ -177,8 +176,8 @@ def open_unmerged(folder: AdapterFolder, head: str, dtype: torch.dtype, device: 
     named = folder.base == folder.settings.get("base_model_name_or_path")
     is_folder = Path(folder.base).is_dir() or (folder.path / folder.base).is_dir()
     origin = str(place.absolute()) if is_folder and not named else folder.base  # a hub id stays: its place is a cache
-    model = load(place, dtype=dtype, device=device)
-    return read_own_adapter(folder.settings, model, folder.path / WEIGHTS, origin=origin)
+    return read_own_adapter(folder.settings, load(place, dtype=dtype, device=device), folder.path / WEIGHTS,
+                            origin=origin)
 
 
 def open_base(folder: AdapterFolder) -> tuple[Adapter, PublishedFolder, MergedWeights]:

@@ -15,12 +15,11 @@ from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
-from saucier.checkpoints.own_folder import read_json
 from saucier.config.positions import SkipPadding
 from saucier.config.visibility import SEPARATORS
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect
-from saucier.files import refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
+from saucier.files import read_json, refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.folders.save import save_bare

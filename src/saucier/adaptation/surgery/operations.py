@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -172,23 +171,19 @@ class OperationOptions:
 
     def operations(self, separator: int = SEPARATOR) -> tuple[Operation, ...]:
         """Return the operations in the order in which they are done. Raises `InputError` for what cannot be read."""
-        return tuple(self.wanted(separator))
-
-    def wanted(self, separator: int) -> Iterator[Operation]:
-        """Yield them."""
-        if self.layers is not None:
-            yield Layers(order=parse_ranges(self.layers, "--layers"))
-        if self.decoder_layers is not None:
-            yield Layers(order=parse_ranges(self.decoder_layers, "--decoder-layers"), decoder=True)
+        found: list[Operation] = [
+            Layers(order=parse_ranges(words, option), decoder=decoder) for words, option, decoder in (
+                (self.layers, "--layers", False), (self.decoder_layers, "--decoder-layers", True)) if words is not None]
         if self.kv_heads is not None:
-            yield GroupedHeads(count=self.kv_heads)
+            found.append(GroupedHeads(count=self.kv_heads))
         if self.positions is not None:
-            yield Positions(length=self.positions)
+            found.append(Positions(length=self.positions))
         if self.attention is not None:
-            yield parse_attention(self.attention, parse_global_tokens(self.tokens, separator))
+            found.append(parse_attention(self.attention, parse_global_tokens(self.tokens, separator)))
         elif self.tokens is not None:
             raise InputError("global tokens stand beside a window", where="--global",
                              remedy="give --attention window:512 too")
+        return tuple(found)
 
 
 def parse_attention(words: str, tokens: GlobalTokens) -> AttentionOperation:
@@ -221,11 +216,10 @@ def parse_global_tokens(name: str | None, separator: int) -> GlobalTokens:
         "none": AtMostFirst(kind="no_tokens"), "cls": AtMostFirst(kind="first_token"),
         "question": AtSeparator(kind="before_separator", token=separator),
         "choices": AtSeparator(kind="after_separator", token=separator)}
-    if name is None:
-        return AtMostFirst(kind="no_tokens")
-    if name not in known:
-        raise InputError(f"unknown global tokens {name!r}", where="--global", remedy=suggest_name(name, [*known]))
-    return known[name]
+    chosen = "none" if name is None else name
+    if chosen not in known:
+        raise InputError(f"unknown global tokens {chosen!r}", where="--global", remedy=suggest_name(chosen, [*known]))
+    return known[chosen]
 
 
 def parse_ranges(words: str, option: str) -> tuple[int, ...]:

@@ -81,9 +81,9 @@ def use_windows(shape: ModelState, by: Windows) -> ModelState:
         raise InputError(f"a window of {by.width} neighbours has no half on each side", where="--attention",
                          remedy=f"give an even number, such as window:{max(2, by.width + 1)}")
     shape = move_pooler_to_head(count_past_padding(shape))
-    bias = [part.projection.bias for part in shape.stacks()["encoder"].attentions()]
     config = shape.attentions(visibility=c.Window(size=by.width // 2 + 1) | c.Global(otherwise=by.tokens),
-                              global_maps=c.GlobalMaps(bias=all(bias)))
+                              global_maps=c.GlobalMaps(bias=all(
+                                  part.projection.bias for part in shape.stacks()["encoder"].attentions())))
     own = {f"{match[1]}global_qkv.{match[2]}": weight.clone() for name, weight in shape.weights.items()
            if (match := LOCAL.fullmatch(name))}
     return shape.put(config, {**shape.weights, **own}, same=by.width // 2 + 1)
@@ -148,19 +148,15 @@ def change_hashes(shape: ModelState, by: Hashes) -> ModelState:
                          remedy="begin with a Reformer, or use window:512")
     multiple = lcm(by.chunk, *(kernel.length for kernel in kernels if isinstance(kernel, c.Chunks)))
 
-    def padded(chunks: c.Chunks, length: int) -> c.Chunks:
-        return chunks.model_copy(update={"length": length, "multiple": chunks.multiple and multiple})
-
     def changed(attention: c.SelfAttention) -> c.SelfAttention:
         match attention.kernel:
-            case c.Hashing(chunks=chunks, rounds=rounds) as kernel:
-                new: c.Hashing | c.Chunks = kernel.model_copy(update={
-                    "chunks": padded(chunks, by.chunk), "rounds": by.rounds or rounds})
-            case c.Chunks(length=length) as kernel:
-                new = padded(kernel, length)
+            case c.Hashing(chunks=chunks, rounds=rounds):
+                return put(attention, {"kernel.rounds": by.rounds or rounds, "kernel.chunks.length": by.chunk,
+                                       "kernel.chunks.multiple": chunks.multiple and multiple})
+            case c.Chunks(multiple=padded):
+                return put(attention, {"kernel.multiple": padded and multiple})
             case _:
                 return attention
-        return attention.model_copy(update={"kernel": new})
 
     return shape.put(shape.attentions(changed), same=min(by.chunk, *hashing))
 
@@ -205,8 +201,7 @@ def pool_heads(weight: Tensor, kind: str, before: tuple[int, int, int], after: t
     query, key, width = before
     own = [] if kind == "kv" else [weight[:query]]
     parts = weight[-2 * key:].split(key)
-    groups = after[1] // width
-    means = [part.unflatten(0, (groups, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
+    means = [part.unflatten(0, (after[1] // width, -1, width)).mean(dim=1).flatten(0, 1) for part in parts]
     return torch.cat([*own, *means])
 
 
@@ -228,9 +223,9 @@ def reorder_layers(shape: ModelState, by: Layers) -> ModelState:
         raise InputError(f"there is no layer {wrong[0]}: they are numbered from 0 to {len(blocks) - 1}", where=option,
                          remedy=f"such as {option} 0-{len(blocks) - 1}")
     layers = arrange_blocks(tuple(blocks[one] for one in by.order))
-    unchanged = by.order == tuple(range(len(blocks)))
-    return shape.put(shape.config.model_copy(update={name: stack.model_copy(update={"layers": layers})}),
-                     renumber_layers(shape.weights, name, by.order), same=float("inf") if unchanged else 0)
+    return shape.put(put(shape.config, {f"{name}.layers": layers}),
+                     renumber_layers(shape.weights, name, by.order),
+                     same=float("inf") if by.order == tuple(range(len(blocks))) else 0)
 
 
 def renumber_layers(weights: Mapping[str, Tensor], stack: str, order: tuple[int, ...]) -> dict[str, Tensor]:
@@ -238,6 +233,5 @@ def renumber_layers(weights: Mapping[str, Tensor], stack: str, order: tuple[int,
     numbered = re.compile(rf"({stack}\.(?:blocks|positions)\.)(\d+)(\..+)")
     matches = {name: numbered.fullmatch(name) for name in weights}
     kept = {name: weights[name] for name, match in matches.items() if match is None}
-    moved = {f"{match[1]}{place}{match[3]}": weights[name] for name, match in matches.items() if match is not None
-             for place, number in enumerate(order) if number == int(match[2])}
-    return kept | moved
+    return kept | {f"{match[1]}{place}{match[3]}": weights[name] for name, match in matches.items() if match is not None
+                   for place, number in enumerate(order) if number == int(match[2])}

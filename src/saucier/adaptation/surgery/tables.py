@@ -15,12 +15,11 @@ from torch import Tensor
 from saucier import config as c
 from saucier.adaptation.starting_weights import fill_token_rows
 from saucier.adaptation.surgery.operations import NewTokens, Positions, Tokens
+from saucier.checkpoints.fields import put
 from saucier.config import longest_input
 from saucier.config.base import Config, rewrite_config
 from saucier.errors import InputError
 from saucier.model import Transformer
-
-STACKS = ("encoder", "decoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +41,15 @@ class ModelState:
 
     def stacks(self) -> dict[str, c.Stack]:
         """Return the stacks that there are, by name."""
-        return {name: stack for name in STACKS if (stack := getattr(self.config, name)) is not None}
+        return {name: stack for name in ("encoder", "decoder") if (stack := getattr(self.config, name)) is not None}
 
     def attentions(self, change: Callable[[c.SelfAttention], c.SelfAttention] = lambda attention: attention,
                    **fields: Any) -> c.Transformer:
         """Return the config with every self-attention changed, and with other values of some of its fields."""
-        stacks = {name: rewrite_config(stack, lambda node: change(node).model_copy(update=fields)
-                                       if isinstance(node, c.SelfAttention) else node)
-                  for name, stack in self.stacks().items()}
-        return self.config.model_copy(update=stacks)
+        return self.config.model_copy(update={
+            name: rewrite_config(stack, lambda node: change(node).model_copy(update=fields)
+                                 if isinstance(node, c.SelfAttention) else node)
+            for name, stack in self.stacks().items()})
 
 
 def check_full_encoder(shape: ModelState) -> None:
@@ -88,11 +87,10 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
         ahead = table.length - room
         fixed, rows = weights[POSITION_TABLES[name]].tensor_split([ahead])
         weights[POSITION_TABLES[name]] = torch.cat([fixed, rows.repeat(-(-by.length // len(rows)), 1)[:by.length]])
-        longer = table.model_copy(update={"length": ahead + by.length})
-        config = config.model_copy(update={name: embed.model_copy(update={"positions": longer})})
+        config = put(config, {f"{name}.positions.length": ahead + by.length})
         rooms.append(room)
     if isinstance(config.head, c.EmbeddingHead) and config.head.length is not None:
-        config = config.model_copy(update={"head": config.head.model_copy(update={"length": by.length})})
+        config = put(config, {"head.length": by.length})
     return shape.put(config, weights, same=min(rooms))
 
 
@@ -121,8 +119,7 @@ def count_from_zero(shape: ModelState) -> ModelState:
 
 def place_positions(shape: ModelState, positions: c.Learned, table: Tensor) -> ModelState:
     """Return the shape with another table of the tokens' positions."""
-    embed = shape.config.embed.model_copy(update={"positions": positions})
-    return shape.put(shape.config.model_copy(update={"embed": embed}),
+    return shape.put(put(shape.config, {"embed.positions": positions}),
                      {**shape.weights, POSITION_TABLES["embed"]: table.contiguous()})
 
 

@@ -180,7 +180,7 @@ def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
                          remedy="leave it out, or use a masked language model")
     known = {"mask": tokenizer.mask_id} if kind in CHAINS else {}
     try:
-        return TypeAdapter(Strategy).validate_python(known | values)  # type: ignore[no-any-return]
+        return TypeAdapter(Strategy).validate_python(known | values)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         place = " ".join(str(part) for part in fault["loc"][1:])

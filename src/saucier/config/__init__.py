@@ -24,7 +24,6 @@ from saucier.config.counting.model import cache_bytes as cache_bytes
 from saucier.config.counting.model import estimate_memory as estimate_memory
 from saucier.config.counting.model import flops_per_token as flops_per_token
 from saucier.config.counting.model import parameters as parameters
-from saucier.config.counting.visible_keys import visible_keys as visible_keys
 from saucier.config.disentangled import Disentangled as Disentangled
 from saucier.config.disentangled import ExactDistances as ExactDistances
 from saucier.config.disentangled import LogDistances as LogDistances
@@ -191,6 +190,7 @@ from saucier.config.visibility import Strided as Strided
 from saucier.config.visibility import Visibility as Visibility
 from saucier.config.visibility import Window as Window
 from saucier.config.visibility import is_causal as is_causal
+from saucier.config.visibility import visible_keys as visible_keys
 
 RENAMED = {"BothWays": partial(Direction, kind="both"), "FromFinalStates": partial(InitialState, kind="final")}
 """Classes that the docs once showed, and that are kinds of another one now."""

@@ -12,8 +12,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.counting import Node, linear
-from saucier.config.counting.visible_keys import visible_keys
-from saucier.config.visibility import Full, Visibility
+from saucier.config.visibility import Full, Visibility, visible_keys
 from saucier.errors import InputError
 
 
@@ -102,6 +101,8 @@ class AttentionKernel(Config):
     """Whether a text gives the same numbers further right in its row."""
     sorts_rows: ClassVar[bool] = False
     """Whether it reorders a row, so that later tokens change what earlier ones see."""
+    caches_keys: ClassVar[bool] = True
+    """Whether decoding keeps the keys and values of earlier tokens."""
 
     @property
     def rate(self) -> float:
@@ -112,11 +113,6 @@ class AttentionKernel(Config):
     def longest(self) -> int | None:
         """The longest text; None: any."""
         return None
-
-    @property
-    def caches_keys(self) -> bool:
-        """Whether decoding keeps the keys and values of earlier tokens."""
-        return True
 
     @property
     def batch_reason(self) -> str | None:

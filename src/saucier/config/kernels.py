@@ -225,10 +225,7 @@ class Favor(AttentionKernel):
     draw: int = Field(default=0, ge=0)
     """How often directions were drawn anew; training counts it up, and a saved model says it."""
 
-    @property
-    def caches_keys(self) -> bool:
-        """Decoding keeps sums in their place."""
-        return False
+    caches_keys: ClassVar[bool] = False  # sums in their place
 
     def state_values(self, width: int, head: int) -> int:
         """Return the values of the sums over all earlier tokens, for an attention of this width."""
@@ -323,10 +320,7 @@ class LowRank(AttentionKernel):
         """The longest text, in tokens."""
         return self.length
 
-    @property
-    def caches_keys(self) -> bool:
-        """It reads whole texts, and takes no cache."""
-        return False
+    caches_keys: ClassVar[bool] = False  # it reads whole texts
 
     def check(self, path: str, attention: AttentionParts, dim: int) -> None:
         """A mixture is made of a whole text: nothing of it can be hidden, and it has no place."""

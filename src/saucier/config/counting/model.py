@@ -8,67 +8,53 @@ of our own training loop: 32-bit master weights, activations in the chosen numbe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
 
 from saucier.config.attention_slots import Projection
-from saucier.config.base import Config
 from saucier.config.blocks import Block, Bottleneck
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
 from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
 from saucier.config.disentangled import Disentangled
-from saucier.config.layers import CrossAttention, Experts, FeedForward, FourierMixing, GatedFeedForward, SelfAttention
+from saucier.config.layers import (
+    CrossAttention,
+    Experts,
+    FeedForward,
+    FourierMixing,
+    GatedFeedForward,
+    SelfAttention,
+    Sublayer,
+)
 from saucier.config.model import Transformer
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import T5Bias
-from saucier.config.stack import Activations, Stack
+from saucier.config.stack import Activations, Convolution, Stack
 
 
-@singledispatch
-def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
+def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
     """Return the parts of a sublayer of width `dim` in a sequence of `length` tokens."""
-    raise TypeError(type(part))
-
-
-sublayer_nodes.register(SelfAttention, attention_nodes)
-
-
-@sublayer_nodes.register
-def _cross_attention(part: CrossAttention, dim: int, length: int) -> list[Node]:
-    query, key, _ = part.projection.widths(dim)
-    bias = part.projection.bias
-    return [linear("q", dim, query, bias=bias), linear("kv", dim, 2 * key, bias=bias),
-            Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
-            linear("out", query, dim, bias=part.projection.output_bias)]
-
-
-@sublayer_nodes.register
-def _feed_forward(part: FeedForward, dim: int, length: int) -> list[Node]:
-    return [linear("up", dim, part.hidden, bias=part.bias), Node("activation", part.activation),
-            linear("down", part.hidden, dim, bias=part.bias)]
-
-
-@sublayer_nodes.register
-def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[Node]:
-    return [linear("up", dim, 2 * part.hidden, bias=part.bias), Node("activation", f"gated {part.activation}"),
-            linear("down", part.hidden, dim, bias=part.bias)]
-
-
-@sublayer_nodes.register
-def _experts(part: Experts, dim: int, length: int) -> list[Node]:
-    share = part.router.top / part.count  # each expert sees so much of the tokens
-    inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
-    experts = group_nodes("experts", part.inner.kind, inner, detail=f"{part.router.top} for each token",
-                          times=part.count)
-    return [linear("router", dim, part.count, bias=part.router_bias), experts]
-
-
-@sublayer_nodes.register
-def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
-    return [Node("transform", "fourier", "over width and tokens")]
-
-
-sublayer_nodes.register(Recurrent, recurrent_nodes)
+    match part:
+        case SelfAttention():
+            return attention_nodes(part, dim, length)
+        case CrossAttention(projection=projection):
+            query, key, _ = projection.widths(dim)
+            return [linear("q", dim, query, bias=projection.bias), linear("kv", dim, 2 * key, bias=projection.bias),
+                    Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
+                    linear("out", query, dim, bias=projection.output_bias)]
+        case FeedForward(hidden=hidden, bias=bias):
+            return [linear("up", dim, hidden, bias=bias), Node("activation", part.activation),
+                    linear("down", hidden, dim, bias=bias)]
+        case GatedFeedForward(hidden=hidden, bias=bias):
+            return [linear("up", dim, 2 * hidden, bias=bias), Node("activation", f"gated {part.activation}"),
+                    linear("down", hidden, dim, bias=bias)]
+        case Experts(router=router, count=count):
+            share = router.top / count  # each expert sees so much of the tokens
+            inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
+            experts = group_nodes("experts", part.inner.kind, inner, detail=f"{router.top} for each token", times=count)
+            return [linear("router", dim, count, bias=part.router_bias), experts]
+        case FourierMixing():
+            return [Node("transform", "fourier", "over width and tokens")]
+        case Recurrent():
+            return recurrent_nodes(part, dim, length)
 
 
 def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
@@ -110,36 +96,29 @@ def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Nod
 
 
 def shared_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return what comes in addition to the blocks: the table that their positions share."""
-    found = find_shared_positions(stack)
-    if found is None:
-        return []
-    positions, heads = found
-    match positions:
-        case T5Bias(buckets=buckets):
-            return [Node("bias", "t5_bias", "shared by all layers", f"{buckets} × {heads}", buckets * heads)]
-        case Disentangled(distances=distances, norm=norm):
-            table = Node("distances", "disentangled", "shared by all layers", f"{distances.rows} × {dim}",
-                         distances.rows * dim)
-            return [table, *([norm_node("distance_norm", norm, dim)] if norm else [])]
+    """Return what all layers share: the table of their positions, a pair of biases, a map along the text."""
+    nodes = []
+    match find_shared_positions(stack):
+        case T5Bias(buckets=buckets), heads:
+            nodes = [Node("bias", "t5_bias", "shared by all layers", f"{buckets} × {heads}", buckets * heads)]
+        case Disentangled(distances=distances, norm=norm), _:
+            nodes = [Node("distances", "disentangled", "shared by all layers", f"{distances.rows} × {dim}",
+                          distances.rows * dim), *([norm_node("distance_norm", norm, dim)] if norm else [])]
+    if projection := find_shared_biases(stack):
+        width = projection.widths(dim)[0]
+        nodes.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
+    if found := list_layerwise_kernels(stack):
+        rank, longest = found[0].rank, found[0].length
+        nodes.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
+    return nodes
 
 
-def layer_position_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return the tables of positions that the blocks have."""
-    if stack.layer_positions is None:
-        return []
-    rows, blocks = stack.layer_positions.length, len(stack.blocks())
-    return [Node("positions", "learned", "one table for each block", f"{blocks} × {rows} × {dim}", blocks * rows * dim)]
-
-
-def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
+def convolution_nodes(convolution: Convolution, dim: int) -> list[Node]:
     """Return the convolution next to the first block."""
-    if stack.convolution is None:
-        return []
-    size, inputs = stack.convolution.size, dim // stack.convolution.groups
+    size, inputs = convolution.size, dim // convolution.groups
     kernel = Node("convolution", "convolution", "beside the first block", f"{dim} × {inputs} × {size}",
                   dim * inputs * size + dim, 2.0 * dim * inputs * size)
-    return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
+    return [kernel, norm_node("convolution_norm", convolution.norm, dim)]
 
 
 def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
@@ -150,13 +129,14 @@ def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -
 
 def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | None = None) -> Node:
     """Return the anatomy of an encoder or decoder; `lender`: the stack whose weights it uses too."""
-    children = [*layer_position_nodes(stack, dim), *shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
-    if projection := find_shared_biases(stack):
-        width = projection.widths(dim)[0]
-        children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
-    if found := list_layerwise_kernels(stack):
-        rank, longest = found[0].rank, found[0].length
-        children.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
+    children = []
+    if stack.layer_positions:
+        rows, blocks = stack.layer_positions.length, len(stack.blocks())
+        children.append(Node("positions", "learned", "one table for each block", f"{blocks} × {rows} × {dim}",
+                             blocks * rows * dim))
+    children += shared_nodes(stack, dim)
+    if stack.convolution:
+        children += convolution_nodes(stack.convolution, dim)
     children.append(stack.layers.nodes(lambda block, number, length: mark_shared_sublayers(
         block_nodes(block, dim, length), lender, number), length))
     if stack.final_norm:
@@ -216,17 +196,16 @@ def cache_bytes(
 ) -> int:
     """Return the size of the cache that generation needs: keys and values, the encoder's too, and recurrent states."""
     values, sums = 0, 0
-    for block in config.decoder.blocks() if config.decoder else ():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention):
-                query, key, head = residual.inner.projection.widths(config.dim)
-                sums += 4 * residual.inner.kernel.state_values(query, head)
-                values += 2 * length * key if residual.inner.kernel.caches_keys else 0
-            elif isinstance(residual.inner, CrossAttention):
-                values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
-            elif isinstance(residual.inner, Recurrent):
-                read = config.dim + residual.inner.keys(config.dim) if residual.inner.attention else 0
-                values += sum(residual.inner.kept(config.dim)) + source_length * read
+    for part in config.decoder.sublayers() if config.decoder else ():
+        if isinstance(part, SelfAttention):
+            query, key, head = part.projection.widths(config.dim)
+            sums += 4 * part.kernel.state_values(query, head)
+            values += 2 * length * key if part.kernel.caches_keys else 0
+        elif isinstance(part, CrossAttention):
+            values += 2 * source_length * part.projection.widths(config.dim)[1]
+        elif isinstance(part, Recurrent):
+            read = config.dim + part.keys(config.dim) if part.attention else 0
+            values += sum(part.kept(config.dim)) + source_length * read
     return batch * (values * bytes_per_value + sums)
 
 

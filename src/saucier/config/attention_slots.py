@@ -6,7 +6,7 @@ Letters: D dim, E head width.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -85,6 +85,19 @@ class PositionsInAttention(Config):
     def nodes(self, projection: Projection, dim: int) -> list[Node]:
         """Return the tables that one attention has; those of a whole stack belong to the stack."""
         return [Node("positions", self.kind)]
+
+
+class NoPositions(PositionsInAttention):
+    """No positional information in this slot.
+
+    A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634).
+    """
+
+    kind: Literal["none"] = "none"
+
+    def nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """There is nothing to count."""
+        return []
 
 
 class AttentionKernel(Config):

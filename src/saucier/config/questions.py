@@ -5,7 +5,7 @@ Checks, counting and the torch parts ask them; nothing here builds or refuses an
 
 from __future__ import annotations
 
-from saucier.config.attention_slots import Projection
+from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.base import Config
 from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
@@ -21,7 +21,7 @@ from saucier.config.kernels import LowRank
 from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
 from saucier.config.pooling import LastToken
-from saucier.config.positions import CountedPlaces, EmbeddingPositions, NoPositions, Rotary, SkipPadding
+from saucier.config.positions import CountedPlaces, EmbeddingPositions, Rotary, SkipPadding
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import MusicTransformer, RelativeVectors, T5Bias, TransformerXL
 from saucier.config.stack import Stack

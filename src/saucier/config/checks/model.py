@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from saucier.config.attention_slots import NoPositions
 from saucier.config.blocks import Block
 from saucier.config.checks.stack import check_stack
 from saucier.config.embedding import (
@@ -22,7 +23,7 @@ from saucier.config.heads import AdaptiveHead, BidirectionalHead, LanguageHead, 
 from saucier.config.layers import FromNorm, Residual, SelfAttention
 from saucier.config.model import SourceEncoder, Transformer
 from saucier.config.pooling import PickVector
-from saucier.config.positions import Axial, NoPositions
+from saucier.config.positions import Axial
 from saucier.config.questions import keeps_directions_apart, list_recurrent_parts, reads_pooled
 from saucier.config.stack import Stack
 from saucier.config.visibility import Full, is_causal
@@ -52,7 +53,8 @@ def check(config: Transformer) -> None:
         if embed:
             check_embedding(name, embed, config)
     check_head(config)
-    check_mix(config)
+    if config.mix:
+        check_mix(config)
     if config.source:
         check_source(config.source, config)
 
@@ -255,10 +257,8 @@ def check_whole_text(config: Transformer) -> None:
 def check_mix(config: Transformer) -> None:
     """The layers of a mix are those of one plain stack, all as wide."""
     stack = config.encoder or config.decoder
-    if config.mix is None or stack is None:
-        return
-    changed = stack.narrow or stack.queries or stack.residual.kind != "one" or not stack.layers.plain
-    if changed or (config.encoder and config.decoder):
+    plain = stack and not (stack.narrow or stack.queries) and stack.residual.kind == "one" and stack.layers.plain
+    if not plain or (config.encoder and config.decoder):
         raise InputError("a mix is of the layers of one plain stack", where="mix",
                          remedy="leave it out, or use a model with one stack, without narrow, queries and streams")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from saucier.config.attention_slots import Projection
+from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.blocks import Block
 from saucier.config.disentangled import Disentangled, SharedMaps
 from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, SelfAttention, Sublayer
 from saucier.config.model import Transformer
-from saucier.config.positions import NoPositions, Rotary
+from saucier.config.positions import Rotary
 from saucier.config.questions import (
     global_terms,
     hides_keys,

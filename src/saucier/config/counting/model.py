@@ -7,13 +7,23 @@ of our own training loop: 32-bit master weights, activations in the chosen numbe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from saucier.config.attention_slots import Projection
 from saucier.config.blocks import Block, Bottleneck
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
-from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
+from saucier.config.counting.heads import head_node
 from saucier.config.disentangled import Disentangled
+from saucier.config.embedding import (
+    SYMBOLS,
+    CharacterNetwork,
+    Embedding,
+    FirstSegment,
+    ProjectClusters,
+    ProjectTwice,
+    SegmentTable,
+    cluster_sizes,
+)
 from saucier.config.layers import (
     CrossAttention,
     Experts,
@@ -24,10 +34,72 @@ from saucier.config.layers import (
     Sublayer,
 )
 from saucier.config.model import Transformer
+from saucier.config.positions import Axial, Learned
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import T5Bias
-from saucier.config.stack import Activations, Convolution, Stack
+from saucier.config.stack import Convolution, Stack
+
+
+def character_node(network: CharacterNetwork, width: int) -> Node:
+    """Return the parts that make a token's vector of `width`."""
+    table = Node("characters", "embedding", "bytes and borders", f"{SYMBOLS} × {network.width}",
+                 SYMBOLS * network.width)
+    filters = []
+    for size, count in network.filters:
+        places = network.longest - size + 1
+        one = linear(f"filters of {size}", size * network.width, count, bias=True)
+        filters.append(replace(one, flops=one.flops * places, detail=f"at {places} places"))
+    wide = network.features
+    highways = [group_nodes("highways", "highway", [linear("highway", wide, 2 * wide, bias=True)],
+                            times=network.highways)]
+    return group_nodes("tokens", "characters", [table, *filters, *highways[:network.highways],
+                                                linear("project", wide, width, bias=True)])
+
+
+def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
+    """Return the anatomy of an embedding."""
+    narrow, width = embed.widths(dim)
+    children = [character_node(embed.characters, narrow) if embed.characters else
+                Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
+                     0 if embed.tied else embed.vocab * narrow)]
+    if isinstance(embed.positions, Learned):
+        rows = embed.positions.length
+        children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
+    elif isinstance(embed.positions, Axial):
+        for axis, rows, wide in zip(("rows", "columns"), embed.positions.shape, embed.positions.widths, strict=True):
+            children.append(Node(axis, "axial", "", f"{rows} × {wide}", rows * wide))
+    elif embed.positions.kind != "none":
+        children.append(Node("positions", embed.positions.kind))
+    if isinstance(embed.segments, SegmentTable | FirstSegment):
+        count = embed.segments.count
+        children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
+    if embed.languages:
+        count = embed.languages.count
+        children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
+    if embed.norm:
+        children.append(norm_node("norm", embed.norm, embed.norm_width(dim)))
+    if isinstance(embed.projection, ProjectClusters):
+        sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
+        count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))
+        maps = sum(embed.projection.widths())
+        children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
+        children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
+    elif embed.projection and not isinstance(embed.projection, ProjectTwice):
+        taken = 3 if embed.projection.kind == "trigram" else 1
+        children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
+    return group_nodes(name, "embedding", children)
+
+
+def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
+    """Return the parts of a self-attention in a sequence of `length` tokens."""
+    query, key, _ = part.projection.widths(dim)
+    nodes = [*part.kernel.map_nodes(part, dim), *part.positions.nodes(part.projection, dim)]
+    if part.global_maps:  # their keys and values are made of all tokens, their queries of few
+        maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
+        nodes.append(replace(maps, flops=4.0 * dim * key))
+    return [*nodes, *part.kernel.nodes(part, dim, length),
+            linear("out", query, dim, bias=part.projection.output_bias)]
 
 
 def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
@@ -54,7 +126,7 @@ def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
         case FourierMixing():
             return [Node("transform", "fourier", "over width and tokens")]
         case Recurrent():
-            return recurrent_nodes(part, dim, length)
+            return part.nodes(dim, length)
 
 
 def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
@@ -207,80 +279,3 @@ def cache_bytes(
             read = config.dim + part.keys(config.dim) if part.attention else 0
             values += sum(part.kept(config.dim)) + source_length * read
     return batch * (values * bytes_per_value + sums)
-
-
-KEEP_ACTIVATIONS = Activations(kind="keep")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Bytes by purpose."""
-
-    weights: int
-    gradients: int = 0
-    optimizer: int = 0
-    activations: int = 0
-    cache: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.cache
-
-
-def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP_ACTIVATIONS) -> int:
-    """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
-    every = [block_activations(block, dim) for block in stack.blocks()]
-    if stack.residual.kind == "reversible":
-        return 2 * dim + max(every)
-    if activations.kind == "recompute":
-        return len(every) * dim + max(every)
-    return sum(every)
-
-
-def block_activations(block: Block, wide: int) -> int:
-    """Return the same for a block that reads vectors of width `wide`."""
-    dim = block.width(wide)
-    total = 0 if block.bottleneck is None else 2 * wide + 2 * dim
-    for residual in block.sublayers:
-        total += 2 * dim  # the norm's input, and its output which the next map reads
-        match residual.inner:
-            case SelfAttention(projection=projection) | CrossAttention(projection=projection):
-                query, key, _ = projection.widths(dim)
-                total += 2 * query + 2 * key
-            case FeedForward(hidden=hidden):
-                total += 2 * hidden
-            case GatedFeedForward(hidden=hidden):
-                total += 3 * hidden
-            case Recurrent() as part:  # the sums of the gates, what became of them, and the states
-                total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
-            case Experts(inner=expert, router=router):
-                total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
-    return total
-
-
-def estimate_memory(
-    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4,
-    activations: Activations = KEEP_ACTIVATIONS,
-) -> MemoryEstimate:
-    """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
-
-    `optimizer_states` is the number of 32-bit values that the optimizer keeps for a parameter (AdamW 2, Muon 1).
-    """
-    count = parameters(config)
-    if not training:
-        cache = cache_bytes(
-            config,
-            batch=batch,
-            length=length,
-            source_length=length if config.encoder else 0,
-            bytes_per_value=value_bytes,
-        )
-        return MemoryEstimate(weights=count * value_bytes, cache=cache)
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    values = sum(stack_activations(stack, config.dim, activations) for stack in stacks)
-    copies = 4 * count + (
-        value_bytes * count if value_bytes < 4 else 0
-    )  # a low-precision copy beside the master weights
-    return MemoryEstimate(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
-                          activations=values * value_bytes * batch * length)

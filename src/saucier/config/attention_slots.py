@@ -119,8 +119,8 @@ class AttentionKernel(Config):
 
     @property
     def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return 0.0
+        """Dropout on the attention weights: the field `dropout` of the kernels that have one."""
+        return float(getattr(self, "dropout", 0.0))
 
     @property
     def longest(self) -> int | None:

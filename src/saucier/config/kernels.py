@@ -33,11 +33,6 @@ class Softmax(AttentionKernel):
     """Dropout on the attention weights."""
     exact: ClassVar[bool] = True
 
-    @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
-
 
 def check_chunks(path: str, attention: AttentionParts, kernel: AttentionKernel, chunks: Chunks,
                  inside: str = "") -> None:
@@ -89,11 +84,6 @@ class Chunks(AttentionKernel):
         """Return the length of an input with the padding that it gets inside."""
         multiple = self.multiple or self.length
         return length if length <= self.length else -(-length // multiple) * multiple
-
-    @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
 
     def is_ring(self, visibility: Visibility) -> bool:
         """The last chunk is next to the first, unless later positions are hidden."""
@@ -309,11 +299,6 @@ class LowRank(AttentionKernel):
     def maps(self) -> int:
         """How many maps a layer has of its own."""
         return {"headwise": 2, "key_value": 1, "layerwise": 0}[self.sharing.kind]
-
-    @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
 
     @property
     def longest(self) -> int | None:

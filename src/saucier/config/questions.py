@@ -20,7 +20,7 @@ from saucier.config.heads import (
 from saucier.config.kernels import LowRank
 from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
-from saucier.config.pooling import LastToken
+from saucier.config.pooling import LastToken, Pick, PickVector, Pooling
 from saucier.config.positions import CountedPlaces, EmbeddingPositions, Rotary, SkipPadding
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import MusicTransformer, RelativeVectors, T5Bias, TransformerXL
@@ -159,27 +159,30 @@ def packs_pairs(config: Transformer) -> bool:
         for one in inner)
 
 
+def list_picks(config: Transformer) -> tuple[Pick | Pooling, ...]:
+    """Return where the head of a model looks for its one answer for a text."""
+    match config.head:
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | ReaderHead(pick=pick):
+            return (pick,)
+        case DoubleHead(choice=choice):
+            return (choice.pick,)
+        case EmbeddingHead(pooling=pooling):
+            return pooling
+        case PretrainingHead():
+            return (PickVector(kind="pooled"),)
+        case _:
+            return ()
+
+
 def reads_pooled(config: Transformer) -> bool:
     """Say whether the head reads what the pooler gives."""
-    match config.head:
-        case PretrainingHead() | LengthHead():
-            return True
-        case (ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick))
-              | ReaderHead(pick=pick)):
-            return pick.kind == "pooled"
-        case EmbeddingHead(pooling=pooling):
-            return any(one.kind == "pooled" for one in pooling)
-        case _:
-            return False
+    return isinstance(config.head, LengthHead) or any(one.kind == "pooled" for one in list_picks(config))
 
 
 def reads_padding(config: Transformer) -> bool:
     """Say whether the head reads a row's last position, or all, even where padding stands there."""
-    match config.head:
-        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return pick.kind in ("last", "mean_all", "chosen") or (isinstance(pick, LastToken) and pick.padding is None)
-        case _:
-            return False
+    return any(one.padding is None if isinstance(one, LastToken) else isinstance(one, PickVector)
+               and one.kind in ("last", "mean_all", "chosen") for one in list_picks(config))
 
 
 def mixes_padding(stack: Stack) -> bool:

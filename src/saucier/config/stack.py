@@ -147,4 +147,5 @@ class Stack(Config):
 
     def attentions(self) -> list[SelfAttention]:
         """Return the self-attentions in the order they are applied."""
-        return [one for one in self.sublayers() if isinstance(one, SelfAttention)]
+        return [inner for block in self.blocks() for residual in block.sublayers
+                if isinstance(inner := residual.inner, SelfAttention)]

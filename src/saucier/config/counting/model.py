@@ -193,9 +193,9 @@ def convolution_nodes(convolution: Convolution, dim: int) -> list[Node]:
     return [kernel, norm_node("convolution_norm", convolution.norm, dim)]
 
 
-def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
+def mark_shared_sublayers(nodes: list[Node], lender: Stack, block: int) -> list[Node]:
     """Return sublayers of a stack, those without parameters that use the weights of another stack's block."""
-    names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers} if lender else set()
+    names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers}
     return [mark_as_shared(node) if node.name in names else node for node in nodes]
 
 
@@ -209,8 +209,12 @@ def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | N
     children += shared_nodes(stack, dim)
     if stack.convolution:
         children += convolution_nodes(stack.convolution, dim)
-    children.append(stack.layers.nodes(lambda block, number, length: mark_shared_sublayers(
-        block_nodes(block, dim, length), lender, number), length))
+
+    def count(block: Block, number: int, length: int) -> list[Node]:
+        nodes = block_nodes(block, dim, length)
+        return mark_shared_sublayers(nodes, lender, number) if lender else nodes
+
+    children.append(stack.layers.nodes(count, length))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
     if stack.narrow:

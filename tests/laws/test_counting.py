@@ -8,8 +8,8 @@ from tests.laws.zoo import VOCAB, everything, longest, tokens
 from torch.utils.flop_counter import FlopCounterMode
 
 from saucier import config as c
-from saucier.config.counting.visible_keys import visible_keys
 from saucier.config.questions import list_recurrent_parts
+from saucier.config.visibility import visible_keys
 from saucier.model import build
 from saucier.recipes import names, recipe
 

@@ -7,6 +7,7 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from saucier.config.attention_slots import NoPositions as NoPositions
 from saucier.config.attention_slots import Projection as Projection
 from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
@@ -18,13 +19,10 @@ from saucier.config.blocks import Repeat as Repeat
 from saucier.config.blocks import Share as Share
 from saucier.config.checks.model import check as check
 from saucier.config.counting import Node as Node
-from saucier.config.counting.model import MemoryEstimate as MemoryEstimate
 from saucier.config.counting.model import anatomy as anatomy
 from saucier.config.counting.model import cache_bytes as cache_bytes
-from saucier.config.counting.model import estimate_memory as estimate_memory
 from saucier.config.counting.model import flops_per_token as flops_per_token
 from saucier.config.counting.model import parameters as parameters
-from saucier.config.counting.visible_keys import visible_keys as visible_keys
 from saucier.config.disentangled import Disentangled as Disentangled
 from saucier.config.disentangled import ExactDistances as ExactDistances
 from saucier.config.disentangled import LogDistances as LogDistances
@@ -119,7 +117,6 @@ from saucier.config.positions import Learned as Learned
 from saucier.config.positions import LinearScaling as LinearScaling
 from saucier.config.positions import Llama3Scaling as Llama3Scaling
 from saucier.config.positions import LongRope as LongRope
-from saucier.config.positions import NoPositions as NoPositions
 from saucier.config.positions import NoScaling as NoScaling
 from saucier.config.positions import Pairs as Pairs
 from saucier.config.positions import Places as Places
@@ -191,6 +188,7 @@ from saucier.config.visibility import Strided as Strided
 from saucier.config.visibility import Visibility as Visibility
 from saucier.config.visibility import Window as Window
 from saucier.config.visibility import is_causal as is_causal
+from saucier.config.visibility import visible_keys as visible_keys
 
 RENAMED = {"BothWays": partial(Direction, kind="both"), "FromFinalStates": partial(InitialState, kind="final")}
 """Classes that the docs once showed, and that are kinds of another one now."""

@@ -6,14 +6,13 @@ Letters: D dim, E head width.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.counting import Node, linear
-from saucier.config.counting.visible_keys import visible_keys
-from saucier.config.visibility import Full, Visibility
+from saucier.config.visibility import Full, Visibility, visible_keys
 from saucier.errors import InputError
 
 
@@ -88,6 +87,19 @@ class PositionsInAttention(Config):
         return [Node("positions", self.kind)]
 
 
+class NoPositions(PositionsInAttention):
+    """No positional information in this slot.
+
+    A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634).
+    """
+
+    kind: Literal["none"] = "none"
+
+    def nodes(self, projection: Projection, dim: int) -> list[Node]:
+        """There is nothing to count."""
+        return []
+
+
 class AttentionKernel(Config):
     """The slot of a kernel: what it refuses (`check`), what it costs (`nodes`), and what it can (all the others).
 
@@ -102,21 +114,18 @@ class AttentionKernel(Config):
     """Whether a text gives the same numbers further right in its row."""
     sorts_rows: ClassVar[bool] = False
     """Whether it reorders a row, so that later tokens change what earlier ones see."""
+    caches_keys: ClassVar[bool] = True
+    """Whether decoding keeps the keys and values of earlier tokens."""
 
     @property
     def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return 0.0
+        """Dropout on the attention weights: the field `dropout` of the kernels that have one."""
+        return float(getattr(self, "dropout", 0.0))
 
     @property
     def longest(self) -> int | None:
         """The longest text; None: any."""
         return None
-
-    @property
-    def caches_keys(self) -> bool:
-        """Whether decoding keeps the keys and values of earlier tokens."""
-        return True
 
     @property
     def batch_reason(self) -> str | None:

@@ -89,17 +89,18 @@ class BlockLayout(Config):
         """Whether there are as many vectors after the last block as before the first."""
         return True
 
-    def applied(self) -> list[Block]:
-        """Return the blocks in the order they are applied."""
-        raise NotImplementedError
-
     def stored(self) -> list[Block]:
         """Return the blocks that have weights."""
-        return self.applied()
+        raise NotImplementedError
 
     def order(self) -> list[int]:
         """Return for each block that is applied the number of the weights that it uses, from 0."""
-        return list(range(len(self.applied())))
+        return list(range(len(self.stored())))
+
+    def applied(self) -> list[Block]:
+        """Return the blocks in the order they are applied."""
+        stored = self.stored()
+        return [stored[number] for number in self.order()]
 
     def distinct(self) -> list[Block]:
         """Return the blocks that may differ: the first and what is repeated after it."""
@@ -125,7 +126,7 @@ class Repeat(BlockLayout):
     """The block that every layer has."""
     times: int = Field(gt=0, le=MAX_LAYERS)
 
-    def applied(self) -> list[Block]:
+    def stored(self) -> list[Block]:
         """Return the block for every layer."""
         return [self.block] * self.times
 
@@ -146,7 +147,7 @@ class Cycle(BlockLayout):
     """One turn, in order."""
     times: int = Field(gt=0, le=MAX_LAYERS)
 
-    def applied(self) -> list[Block]:
+    def stored(self) -> list[Block]:
         """Return the blocks of all turns."""
         return list(self.blocks) * self.times
 
@@ -184,10 +185,6 @@ class Share(BlockLayout):
         """Return for each block that is applied the number of the weights that it uses, from 0."""
         groups = [int(layer / (self.times / self.groups)) for layer in range(self.times)]
         return [group * self.inner + place for group in groups for place in range(self.inner)]
-
-    def applied(self) -> list[Block]:
-        """Return the block for every place at which it is applied."""
-        return [self.block] * (self.times * self.inner)
 
     def stored(self) -> list[Block]:
         """Return the blocks that have weights."""
@@ -259,10 +256,6 @@ class Funnel(BlockLayout):
     def keeps_length(self) -> bool:
         """Whether the blocks end in the full length."""
         return self.after is not None or len(self.sizes) == 1
-
-    def applied(self) -> list[Block]:
-        """Return the block for every place at which it is applied."""
-        return [self.block] * len(self.order())
 
     def stored(self) -> list[Block]:
         """Return the blocks that have weights."""

@@ -6,9 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.config.attention_slots import NoPositions
 from saucier.config.base import Config
 from saucier.config.norms import Norm, Probability
-from saucier.config.positions import EmbeddingPositions, Learned, NoPositions, Sinusoidal, SkipPadding
+from saucier.config.positions import EmbeddingPositions, Learned, Sinusoidal, SkipPadding
 
 
 def cluster_sizes(cutoffs: tuple[int, ...], vocab: int) -> list[int]:

@@ -33,11 +33,6 @@ class Softmax(AttentionKernel):
     """Dropout on the attention weights."""
     exact: ClassVar[bool] = True
 
-    @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
-
 
 def check_chunks(path: str, attention: AttentionParts, kernel: AttentionKernel, chunks: Chunks,
                  inside: str = "") -> None:
@@ -89,11 +84,6 @@ class Chunks(AttentionKernel):
         """Return the length of an input with the padding that it gets inside."""
         multiple = self.multiple or self.length
         return length if length <= self.length else -(-length // multiple) * multiple
-
-    @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
 
     def is_ring(self, visibility: Visibility) -> bool:
         """The last chunk is next to the first, unless later positions are hidden."""
@@ -225,10 +215,7 @@ class Favor(AttentionKernel):
     draw: int = Field(default=0, ge=0)
     """How often directions were drawn anew; training counts it up, and a saved model says it."""
 
-    @property
-    def caches_keys(self) -> bool:
-        """Decoding keeps sums in their place."""
-        return False
+    caches_keys: ClassVar[bool] = False  # sums in their place
 
     def state_values(self, width: int, head: int) -> int:
         """Return the values of the sums over all earlier tokens, for an attention of this width."""
@@ -314,19 +301,11 @@ class LowRank(AttentionKernel):
         return {"headwise": 2, "key_value": 1, "layerwise": 0}[self.sharing.kind]
 
     @property
-    def rate(self) -> float:
-        """Dropout on the attention weights."""
-        return self.dropout
-
-    @property
     def longest(self) -> int | None:
         """The longest text, in tokens."""
         return self.length
 
-    @property
-    def caches_keys(self) -> bool:
-        """It reads whole texts, and takes no cache."""
-        return False
+    caches_keys: ClassVar[bool] = False  # it reads whole texts
 
     def check(self, path: str, attention: AttentionParts, dim: int) -> None:
         """A mixture is made of a whole text: nothing of it can be hidden, and it has no place."""

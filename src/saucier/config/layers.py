@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import Projection
+from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.base import Config
 from saucier.config.kernels import Kernel, Softmax
 from saucier.config.norms import LayerNorm, Norm, Probability
-from saucier.config.positions import AttentionPositions, NoPositions
+from saucier.config.positions import AttentionPositions
 from saucier.config.recurrent import Recurrent
 from saucier.config.visibility import Full, Visibility
 

@@ -49,16 +49,3 @@ class Unnormed(Config):
 
 
 Norm = Annotated[LayerNorm | RMSNorm | PlainLayerNorm | Unnormed, Field(discriminator="kind")]
-
-
-def norm_size(norm: Norm) -> int:
-    """Return how many trained values a norm has for each value that it norms."""
-    match norm:
-        case LayerNorm(bias=bias):
-            return 1 + bias
-        case RMSNorm():
-            return 1
-        case PlainLayerNorm():
-            return 0
-        case Unnormed():
-            return 2 if norm.kind == "no_norm" else 0

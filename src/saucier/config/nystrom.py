@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -33,10 +33,7 @@ class Nystrom(AttentionKernel):
     shared_start: bool = False
     """Begin the iteration with one factor for a whole batch, as in the code release, not for each matrix."""
 
-    @property
-    def caches_keys(self) -> bool:
-        """It reads whole texts, and takes no cache."""
-        return False
+    caches_keys: ClassVar[bool] = False  # it reads whole texts
 
     @property
     def batch_reason(self) -> str | None:

@@ -10,9 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import AttentionParts, PositionsInAttention, Projection
+from saucier.config.attention_slots import AttentionParts, NoPositions, PositionsInAttention
 from saucier.config.base import Config
-from saucier.config.counting import Node
 from saucier.config.disentangled import Disentangled
 from saucier.config.relative_positions import (
     Alibi,
@@ -197,19 +196,6 @@ class Sinusoidal(Config):
     """Where sines and cosines stand in a vector."""
     length: int | None = Field(default=None, gt=0)
     """The longest input, where a published table ends; None: any."""
-
-
-class NoPositions(PositionsInAttention):
-    """No positional information in this slot.
-
-    A causal model can still infer order (Haviv et al. 2022, arXiv:2203.16634).
-    """
-
-    kind: Literal["none"] = "none"
-
-    def nodes(self, projection: Projection, dim: int) -> list[Node]:
-        """There is nothing to count."""
-        return []
 
 
 class Rotary(PositionsInAttention):

@@ -5,7 +5,7 @@ Checks, counting and the torch parts ask them; nothing here builds or refuses an
 
 from __future__ import annotations
 
-from saucier.config.attention_slots import Projection
+from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.base import Config
 from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
@@ -20,8 +20,8 @@ from saucier.config.heads import (
 from saucier.config.kernels import LowRank
 from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
-from saucier.config.pooling import LastToken
-from saucier.config.positions import CountedPlaces, EmbeddingPositions, NoPositions, Rotary, SkipPadding
+from saucier.config.pooling import LastToken, Pick, PickVector, Pooling
+from saucier.config.positions import CountedPlaces, EmbeddingPositions, Rotary, SkipPadding
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import MusicTransformer, RelativeVectors, T5Bias, TransformerXL
 from saucier.config.stack import Stack
@@ -152,42 +152,42 @@ def packs_pairs(config: Transformer) -> bool:
     They do where softmax attention alone looks from token to token, by the order of places.
     """
     stacks = [config.encoder, config.decoder, config.source.stack if config.source else config.encoder]
-    blocks = [block for stack in stacks if stack is not None for block in stack.blocks()]
-    inner = dict.fromkeys(residual.inner for block in blocks for residual in block.sublayers)
+    inner = dict.fromkeys(one for stack in stacks if stack is not None for one in stack.sublayers())
     return config.encoder is not None and config.decoder is not None and all(
         isinstance(one, CrossAttention | FeedForward) or (
             isinstance(one, SelfAttention) and one.kernel.exact and depends_on_order(one.visibility))
         for one in inner)
 
 
+def list_picks(config: Transformer) -> tuple[Pick | Pooling, ...]:
+    """Return where the head of a model looks for its one answer for a text."""
+    match config.head:
+        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | ReaderHead(pick=pick):
+            return (pick,)
+        case DoubleHead(choice=choice):
+            return (choice.pick,)
+        case EmbeddingHead(pooling=pooling):
+            return pooling
+        case PretrainingHead():
+            return (PickVector(kind="pooled"),)
+        case _:
+            return ()
+
+
 def reads_pooled(config: Transformer) -> bool:
     """Say whether the head reads what the pooler gives."""
-    match config.head:
-        case PretrainingHead() | LengthHead():
-            return True
-        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return pick.kind == "pooled"
-        case ReaderHead(pick=pick):
-            return pick.kind == "pooled"
-        case EmbeddingHead(pooling=pooling):
-            return any(one.kind == "pooled" for one in pooling)
-        case _:
-            return False
+    return isinstance(config.head, LengthHead) or any(one.kind == "pooled" for one in list_picks(config))
 
 
 def reads_padding(config: Transformer) -> bool:
     """Say whether the head reads a row's last position, or all, even where padding stands there."""
-    match config.head:
-        case ClassificationHead(pick=pick) | ChoiceHead(pick=pick) | DoubleHead(choice=ChoiceHead(pick=pick)):
-            return pick.kind in ("last", "mean_all", "chosen") or (isinstance(pick, LastToken) and pick.padding is None)
-        case _:
-            return False
+    return any(one.padding is None if isinstance(one, LastToken) else isinstance(one, PickVector)
+               and one.kind in ("last", "mean_all", "chosen") for one in list_picks(config))
 
 
 def mixes_padding(stack: Stack) -> bool:
     """Say whether some sublayer mixes a row with its padding, as its published models do."""
-    return stack.layers.mixes_padding or any(isinstance(residual.inner, FourierMixing) for block in stack.blocks()
-                                             for residual in block.sublayers)
+    return stack.layers.mixes_padding or any(isinstance(one, FourierMixing) for one in stack.sublayers())
 
 
 def keeps_directions_apart(config: Transformer) -> bool:
@@ -213,8 +213,7 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
 
 def list_recurrent_parts(stack: Stack | None) -> list[Recurrent]:
     """Return the recurrent sublayers of a stack in the order they are applied."""
-    blocks = stack.blocks() if stack else []
-    return [one.inner for block in blocks for one in block.sublayers if isinstance(one.inner, Recurrent)]
+    return [one for one in stack.sublayers() if isinstance(one, Recurrent)] if stack else []
 
 
 def list_layerwise_kernels(stack: Stack) -> list[LowRank]:
@@ -235,20 +234,14 @@ SharedPositions = T5Bias | Disentangled
 
 def find_shared_positions(stack: Stack) -> tuple[SharedPositions, int] | None:
     """Return the positions that share a table in a stack, and their number of heads, if its attentions have such."""
-    for block in stack.blocks():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, SharedPositions):
-                return residual.inner.positions, residual.inner.projection.heads
-    return None
+    return next(((one.positions, one.projection.heads) for one in stack.attentions()
+                 if isinstance(one.positions, SharedPositions)), None)
 
 
 def find_shared_biases(stack: Stack) -> Projection | None:
     """Return the heads whose pair of biases all layers of a stack share, if they do. Source: Dai et al. 2019, §3.3."""
-    for block in stack.blocks():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention) and isinstance(residual.inner.positions, TransformerXL):
-                return residual.inner.projection if residual.inner.positions.shared_biases else None
-    return None
+    return next((one.projection if one.positions.shared_biases else None for one in stack.attentions()
+                 if isinstance(one.positions, TransformerXL)), None)
 
 
 def list_key_widths(stack: Stack, dim: int) -> list[tuple[int, int]]:
@@ -257,7 +250,6 @@ def list_key_widths(stack: Stack, dim: int) -> list[tuple[int, int]]:
     for block in stack.blocks():
         for residual in block.sublayers:
             if isinstance(residual.inner, SelfAttention):
-                width = block.bottleneck.width if block.bottleneck else dim
-                _, key, head = residual.inner.projection.widths(width)
+                _, key, head = residual.inner.projection.widths(block.width(dim))
                 widths.append((key // head if residual.inner.kernel.caches_keys else 0, head))
     return widths

@@ -5,11 +5,13 @@ The memory that a stack keeps between segments of a text is in `stack` (`Segment
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.counting import Node, group_nodes, linear
 from saucier.config.norms import Probability
 
 
@@ -259,3 +261,47 @@ class Recurrent(Config):
         """Return the width of what attention makes of each place of the source once; 0 where it makes nothing."""
         score = None if self.attention is None else self.attention.score
         return (score.width or dim) if isinstance(score, ConcatScore) else 0
+
+    def nodes(self, dim: int, length: int) -> list[Node]:
+        """Return the parts of a recurrent sublayer of width `dim` for a source of `length` tokens."""
+        first = self.cell_node(dim, fed=dim if self.fed else 0)
+        found = [group_nodes("layer 1", self.direction.kind, [first], times=len(self.ways))]
+        if self.layers > 1:
+            rest = group_nodes("layer", self.direction.kind, [self.cell_node(dim)], times=len(self.ways))
+            found.append(group_nodes("layers above", self.direction.kind, [rest], times=self.layers - 1))
+        if self.start.kind in ("last_layer", "mean"):
+            begin = linear("begin", dim, sum(self.all_states(dim)), bias=True)
+            found.append(replace(begin, flops=0.0, detail="once a sequence"))
+        return found + (alignment_nodes(self.attention, dim, length) if self.attention else [])
+
+    def cell_node(self, dim: int, fed: int = 0) -> Node:
+        """Return one cell; `fed`: width of what enters in addition to the token."""
+        width, gates, bias = self.width(dim), self.gates(dim), self.cell.bias
+        maps = [linear("input", self.inputs(dim), gates, bias=bias),
+                linear("hidden", width, gates, bias=bias and self.cell.kind == "gru")]
+        maps += [linear("feed", fed, gates, bias=False)] if fed else []
+        maps += [linear("project", self.cells(dim), width, bias=False)] if self.projected else []
+        return group_nodes("cell", self.cell.kind, maps, detail=f"{self.cells(dim)} units")
+
+
+def alignment_nodes(attention: Bahdanau | Luong, dim: int, length: int) -> list[Node]:
+    """Return the attention of a recurrent sublayer; what is made of the source is counted for each of its tokens."""
+    nodes: list[Node] = []
+    match attention.score:
+        case ConcatScore(width=width):
+            wide = width or dim
+            nodes += [linear("query", dim, wide, bias=False), linear("source", dim, wide, bias=False),
+                      Node("weigh", "linear", f"{length} places a token", f"{wide} → 1", wide, 2.0 * length * wide)]
+        case InnerProduct(kind=kind):
+            nodes += [linear("query", dim, dim, bias=False)] if kind == "general" else []
+            nodes.append(Node("scores", "dot", f"{length} places a token", flops=2.0 * length * dim))
+    nodes.append(Node("mix", attention.kind, f"{length} places a token", flops=2.0 * length * dim))
+    match attention:
+        case Bahdanau(readout=readout):
+            nodes += [linear("combine", 3 * dim, 2 * dim, bias=True)] if readout.kind == "deep" else []
+        case Luong(reach=reach):
+            nodes.append(linear("combine", 2 * dim, dim, bias=False))
+            if isinstance(reach, LocalPredictive):
+                wide = reach.width or dim
+                nodes += [linear("centre up", dim, wide, bias=False), linear("centre down", wide, 1, bias=False)]
+    return nodes

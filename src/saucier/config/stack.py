@@ -11,7 +11,7 @@ from pydantic import Field
 
 from saucier.config.base import Config
 from saucier.config.blocks import Block, Cycle, Funnel, Repeat, Share
-from saucier.config.layers import Activation, SelfAttention
+from saucier.config.layers import Activation, SelfAttention, Sublayer
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import Learned
 
@@ -140,6 +140,10 @@ class Stack(Config):
     def blocks(self) -> list[Block]:
         """Return the blocks in the order they are applied, shared ones repeated."""
         return self.layers.applied()
+
+    def sublayers(self) -> list[Sublayer]:
+        """Return the sublayers in the order they are applied, without what is around them."""
+        return [residual.inner for block in self.blocks() for residual in block.sublayers]
 
     def attentions(self) -> list[SelfAttention]:
         """Return the self-attentions in the order they are applied."""

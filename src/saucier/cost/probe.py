@@ -22,6 +22,7 @@ from saucier import config as c
 from saucier import machine
 from saucier.config import flops_per_token, parameters
 from saucier.cost.calibration import RATE_SCALE, Calibration, CalibrationJob, CalibrationMethod
+from saucier.cost.memory import estimate_memory
 from saucier.cost.workload import count_batch_tokens, load_workload, model_memory
 from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, keep_freed_memory
 from saucier.model import build
@@ -146,7 +147,7 @@ def trial_flops(model: c.Transformer, length: int, tokens: int) -> float:
 
 def fits_memory(model: c.Transformer, tokens: int) -> bool:
     """Say whether a model can be tried in the memory that there is."""
-    needed, free = c.estimate_memory(model, batch=1, length=tokens, training=True).total, machine.available_memory()
+    needed, free = estimate_memory(model, batch=1, length=tokens, training=True).total, machine.available_memory()
     return free is None or needed < CROWDED * free
 
 

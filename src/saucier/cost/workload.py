@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saucier.config import MemoryEstimate, Transformer, anatomy, estimate_memory
+from saucier.config import Transformer, anatomy
+from saucier.cost.memory import MemoryEstimate, estimate_memory
 from saucier.errors import InputError
 from saucier.objectives.config import Masked, Mixture, ObjectiveConfig, Replaced, TwoStages, list_single_objectives
 from saucier.objectives.config.replaced_tokens import derive_generator

@@ -7,7 +7,14 @@ architectures make a row's numbers depend on what is there; then the law does no
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.config.questions import fits_any_length, fits_any_place, list_recurrent_parts, list_terms, reads_padding
+from saucier.config.questions import (
+    fits_any_length,
+    fits_any_place,
+    list_picks,
+    list_recurrent_parts,
+    list_terms,
+    reads_padding,
+)
 
 Reason = str | None
 
@@ -113,24 +120,9 @@ def memory_reason(config: c.Transformer) -> Reason:
          "its memory keeps the first positions of a segment only"))
 
 
-def pick_positions(config: c.Transformer) -> tuple[c.Pick | c.Pooling, ...]:
-    """Return where the head of a model looks for its one answer for a text."""
-    match config.head:
-        case c.ClassificationHead(pick=pick) | c.ChoiceHead(pick=pick) | c.ReaderHead(pick=pick):
-            return (pick,)
-        case c.DoubleHead(choice=choice):
-            return (choice.pick,)
-        case c.EmbeddingHead(pooling=pooling):
-            return pooling
-        case c.PretrainingHead():
-            return (c.PickVector(kind="pooled"),)
-        case _:
-            return ()
-
-
 def any_text_reason(config: c.Transformer) -> Reason:
     """The head's one answer for a text, anywhere."""
-    wants_end = any(isinstance(pick, c.EndToken) for pick in pick_positions(config))
+    wants_end = any(isinstance(pick, c.EndToken) for pick in list_picks(config))
     return "the head wants an end token in every row, which these rows lack" if wants_end else None
 
 
@@ -142,20 +134,20 @@ def right_text_reason(config: c.Transformer) -> Reason:
 
 def left_text_reason(config: c.Transformer) -> Reason:
     """The same, with padding before the text."""
-    reads_first = any(pick.kind in ("first", "pooled") for pick in pick_positions(config))
+    reads_first = any(pick.kind in ("first", "pooled") for pick in list_picks(config))
     return "the head reads the first place of a row, padding or not, as published" if reads_first \
         else right_text_reason(config)
 
 
 def content_text_reason(config: c.Transformer) -> Reason:
     """The same, with other ids as padding."""
-    knows_id = any(isinstance(pick, c.LastToken) for pick in pick_positions(config))
+    knows_id = any(isinstance(pick, c.LastToken) for pick in list_picks(config))
     return "the head knows padding by its id" if knows_id else right_text_reason(config)
 
 
 def padding_id(config: c.Transformer) -> int:
     """Return the id that padding has: the head's, else the embedding's, else 0."""
-    known = [pick.padding for pick in pick_positions(config) if isinstance(pick, c.LastToken)]
+    known = [pick.padding for pick in list_picks(config) if isinstance(pick, c.LastToken)]
     return next((padding for padding in (*known, config.embed.padding) if padding is not None), 0)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from saucier.config import MemoryEstimate, Node, Transformer, anatomy, estimate_memory
+from saucier.config import Node, Transformer, anatomy
+from saucier.cost.memory import MemoryEstimate, estimate_memory
 from saucier.errors import InputError
 from saucier.files import path_exists, read_object
 from saucier.plain import format_bytes, format_quantity

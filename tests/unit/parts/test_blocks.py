@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.counting.visible_keys import block_keys
-from saucier.config.visibility import build_bigbird_visibility
+from saucier.config.visibility import block_keys, build_bigbird_visibility
 from saucier.model import Transformer, build
 from saucier.parts.masks import Draw
 from saucier.parts.visibility import count_random_blocks

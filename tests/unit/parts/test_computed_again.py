@@ -14,6 +14,7 @@ from tests.unit.training.toy import gpt, recipe, study
 from torch import Tensor
 
 from saucier import config as c
+from saucier.cost.memory import estimate_memory
 from saucier.model import Transformer, build
 from saucier.parts import stack
 from saucier.parts.stack import choose_activations
@@ -252,7 +253,7 @@ def test_a_run_that_recomputes_learns_the_same(tmp_path: Path) -> None:
 
 def test_the_estimate_counts_what_is_kept() -> None:
     def counted(config: c.Transformer, activations: c.Activations) -> int:
-        return c.estimate_memory(config, batch=1, length=1, training=True, activations=activations).activations
+        return estimate_memory(config, batch=1, length=1, training=True, activations=activations).activations
 
     keep, recompute = c.Activations(kind="keep"), c.Activations(kind="recompute")
     two, eight = (reversible(ATTENTIONS["rotary"], layers).config for layers in (2, 8))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from saucier import config as c
-from saucier.config.norms import norm_size
+from saucier.config.counting import norm_size
 from saucier.model import build
 from saucier.parts.norms import build_norm
 

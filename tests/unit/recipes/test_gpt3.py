@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from saucier.config import estimate_memory, parameters
+from saucier.config import parameters
+from saucier.cost.memory import estimate_memory
 from saucier.recipes import recipe
 
 

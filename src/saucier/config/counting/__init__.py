@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from saucier.config.norms import Norm, norm_size
+from saucier.config.norms import LayerNorm, Norm, PlainLayerNorm, RMSNorm, Unnormed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +67,16 @@ def norm_node(name: str, norm: Norm, dim: int) -> Node:
     """A norm's gain and, where it has one, bias."""
     size = norm_size(norm)
     return Node(name, norm.kind, "with bias" if size == 2 else "", str(dim), dim * size)
+
+
+def norm_size(norm: Norm) -> int:
+    """Return how many trained values a norm has for each value that it norms."""
+    match norm:
+        case LayerNorm(bias=bias):
+            return 1 + bias
+        case RMSNorm():
+            return 1
+        case PlainLayerNorm():
+            return 0
+        case Unnormed():
+            return 2 if norm.kind == "no_norm" else 0

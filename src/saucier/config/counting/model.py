@@ -7,68 +7,126 @@ of our own training loop: 32-bit master weights, activations in the chosen numbe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from dataclasses import replace
 
 from saucier.config.attention_slots import Projection
-from saucier.config.base import Config
 from saucier.config.blocks import Block, Bottleneck
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
-from saucier.config.counting.parts import attention_nodes, embedding_node, head_node, recurrent_nodes
+from saucier.config.counting.heads import head_node
 from saucier.config.disentangled import Disentangled
-from saucier.config.layers import CrossAttention, Experts, FeedForward, FourierMixing, GatedFeedForward, SelfAttention
+from saucier.config.embedding import (
+    SYMBOLS,
+    CharacterNetwork,
+    Embedding,
+    FirstSegment,
+    ProjectClusters,
+    ProjectTwice,
+    SegmentTable,
+    cluster_sizes,
+)
+from saucier.config.layers import (
+    CrossAttention,
+    Experts,
+    FeedForward,
+    FourierMixing,
+    GatedFeedForward,
+    SelfAttention,
+    Sublayer,
+)
 from saucier.config.model import Transformer
+from saucier.config.positions import Axial, Learned
 from saucier.config.questions import find_shared_biases, find_shared_positions, list_layerwise_kernels, sublayer_name
 from saucier.config.recurrent import Recurrent
 from saucier.config.relative_positions import T5Bias
-from saucier.config.stack import Activations, Stack
+from saucier.config.stack import Convolution, Stack
 
 
-@singledispatch
-def sublayer_nodes(part: Config, dim: int, length: int) -> list[Node]:
-    """Return the parts of a sublayer of width `dim` in a sequence of `length` tokens."""
-    raise TypeError(type(part))
+def character_node(network: CharacterNetwork, width: int) -> Node:
+    """Return the parts that make a token's vector of `width`."""
+    table = Node("characters", "embedding", "bytes and borders", f"{SYMBOLS} × {network.width}",
+                 SYMBOLS * network.width)
+    filters = []
+    for size, count in network.filters:
+        places = network.longest - size + 1
+        one = linear(f"filters of {size}", size * network.width, count, bias=True)
+        filters.append(replace(one, flops=one.flops * places, detail=f"at {places} places"))
+    wide = network.features
+    highways = [group_nodes("highways", "highway", [linear("highway", wide, 2 * wide, bias=True)],
+                            times=network.highways)]
+    return group_nodes("tokens", "characters", [table, *filters, *highways[:network.highways],
+                                                linear("project", wide, width, bias=True)])
 
 
-sublayer_nodes.register(SelfAttention, attention_nodes)
+def embedding_node(name: str, embed: Embedding, dim: int) -> Node:
+    """Return the anatomy of an embedding."""
+    narrow, width = embed.widths(dim)
+    children = [character_node(embed.characters, narrow) if embed.characters else
+                Node("tokens", "embedding", "tied to the source's" if embed.tied else "", f"{embed.vocab} × {narrow}",
+                     0 if embed.tied else embed.vocab * narrow)]
+    if isinstance(embed.positions, Learned):
+        rows = embed.positions.length
+        children.append(Node("positions", "learned", "", f"{rows} × {width}", rows * width))
+    elif isinstance(embed.positions, Axial):
+        for axis, rows, wide in zip(("rows", "columns"), embed.positions.shape, embed.positions.widths, strict=True):
+            children.append(Node(axis, "axial", "", f"{rows} × {wide}", rows * wide))
+    elif embed.positions.kind != "none":
+        children.append(Node("positions", embed.positions.kind))
+    if isinstance(embed.segments, SegmentTable | FirstSegment):
+        count = embed.segments.count
+        children.append(Node("segments", "embedding", "", f"{count} × {width}", count * width))
+    if embed.languages:
+        count = embed.languages.count
+        children.append(Node("languages", "embedding", "", f"{count} × {width}", count * width))
+    if embed.norm:
+        children.append(norm_node("norm", embed.norm, embed.norm_width(dim)))
+    if isinstance(embed.projection, ProjectClusters):
+        sizes = cluster_sizes(embed.projection.cutoffs, embed.vocab)
+        count = sum(size * width for size, width in zip(sizes, embed.projection.widths(), strict=True))
+        maps = sum(embed.projection.widths())
+        children[0] = Node("tokens", "clusters", f"{len(sizes)} tables", f"{embed.vocab} × ≤ {narrow}", count)
+        children.append(replace(linear("maps", maps, dim, bias=False), flops=2.0 * narrow * dim, detail="by cluster"))
+    elif embed.projection and not isinstance(embed.projection, ProjectTwice):
+        taken = 3 if embed.projection.kind == "trigram" else 1
+        children.append(linear("project", taken * embed.projection.width, dim, bias=embed.projection.bias))
+    return group_nodes(name, "embedding", children)
 
 
-@sublayer_nodes.register
-def _cross_attention(part: CrossAttention, dim: int, length: int) -> list[Node]:
+def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
+    """Return the parts of a self-attention in a sequence of `length` tokens."""
     query, key, _ = part.projection.widths(dim)
-    bias = part.projection.bias
-    return [linear("q", dim, query, bias=bias), linear("kv", dim, 2 * key, bias=bias),
-            Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
+    nodes = [*part.kernel.map_nodes(part, dim), *part.positions.nodes(part.projection, dim)]
+    if part.global_maps:  # their keys and values are made of all tokens, their queries of few
+        maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
+        nodes.append(replace(maps, flops=4.0 * dim * key))
+    return [*nodes, *part.kernel.nodes(part, dim, length),
             linear("out", query, dim, bias=part.projection.output_bias)]
 
 
-@sublayer_nodes.register
-def _feed_forward(part: FeedForward, dim: int, length: int) -> list[Node]:
-    return [linear("up", dim, part.hidden, bias=part.bias), Node("activation", part.activation),
-            linear("down", part.hidden, dim, bias=part.bias)]
-
-
-@sublayer_nodes.register
-def _gated_feed_forward(part: GatedFeedForward, dim: int, length: int) -> list[Node]:
-    return [linear("up", dim, 2 * part.hidden, bias=part.bias), Node("activation", f"gated {part.activation}"),
-            linear("down", part.hidden, dim, bias=part.bias)]
-
-
-@sublayer_nodes.register
-def _experts(part: Experts, dim: int, length: int) -> list[Node]:
-    share = part.router.top / part.count  # each expert sees so much of the tokens
-    inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
-    experts = group_nodes("experts", part.inner.kind, inner, detail=f"{part.router.top} for each token",
-                          times=part.count)
-    return [linear("router", dim, part.count, bias=part.router_bias), experts]
-
-
-@sublayer_nodes.register
-def _fourier(part: FourierMixing, dim: int, length: int) -> list[Node]:
-    return [Node("transform", "fourier", "over width and tokens")]
-
-
-sublayer_nodes.register(Recurrent, recurrent_nodes)
+def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
+    """Return the parts of a sublayer of width `dim` in a sequence of `length` tokens."""
+    match part:
+        case SelfAttention():
+            return attention_nodes(part, dim, length)
+        case CrossAttention(projection=projection):
+            query, key, _ = projection.widths(dim)
+            return [linear("q", dim, query, bias=projection.bias), linear("kv", dim, 2 * key, bias=projection.bias),
+                    Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
+                    linear("out", query, dim, bias=projection.output_bias)]
+        case FeedForward(hidden=hidden, bias=bias):
+            return [linear("up", dim, hidden, bias=bias), Node("activation", part.activation),
+                    linear("down", hidden, dim, bias=bias)]
+        case GatedFeedForward(hidden=hidden, bias=bias):
+            return [linear("up", dim, 2 * hidden, bias=bias), Node("activation", f"gated {part.activation}"),
+                    linear("down", hidden, dim, bias=bias)]
+        case Experts(router=router, count=count):
+            share = router.top / count  # each expert sees so much of the tokens
+            inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]
+            experts = group_nodes("experts", part.inner.kind, inner, detail=f"{router.top} for each token", times=count)
+            return [linear("router", dim, count, bias=part.router_bias), experts]
+        case FourierMixing():
+            return [Node("transform", "fourier", "over width and tokens")]
+        case Recurrent():
+            return part.nodes(dim, length)
 
 
 def block_nodes(block: Block, dim: int, length: int) -> list[Node]:
@@ -110,55 +168,53 @@ def split_node(inputs: tuple[int, int], projection: Projection, dim: int) -> Nod
 
 
 def shared_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return what comes in addition to the blocks: the table that their positions share."""
-    found = find_shared_positions(stack)
-    if found is None:
-        return []
-    positions, heads = found
-    match positions:
-        case T5Bias(buckets=buckets):
-            return [Node("bias", "t5_bias", "shared by all layers", f"{buckets} × {heads}", buckets * heads)]
-        case Disentangled(distances=distances, norm=norm):
-            table = Node("distances", "disentangled", "shared by all layers", f"{distances.rows} × {dim}",
-                         distances.rows * dim)
-            return [table, *([norm_node("distance_norm", norm, dim)] if norm else [])]
+    """Return what all layers share: the table of their positions, a pair of biases, a map along the text."""
+    nodes = []
+    match find_shared_positions(stack):
+        case T5Bias(buckets=buckets), heads:
+            nodes = [Node("bias", "t5_bias", "shared by all layers", f"{buckets} × {heads}", buckets * heads)]
+        case Disentangled(distances=distances, norm=norm), _:
+            nodes = [Node("distances", "disentangled", "shared by all layers", f"{distances.rows} × {dim}",
+                          distances.rows * dim), *([norm_node("distance_norm", norm, dim)] if norm else [])]
+    if projection := find_shared_biases(stack):
+        width = projection.widths(dim)[0]
+        nodes.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
+    if found := list_layerwise_kernels(stack):
+        rank, longest = found[0].rank, found[0].length
+        nodes.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
+    return nodes
 
 
-def layer_position_nodes(stack: Stack, dim: int) -> list[Node]:
-    """Return the tables of positions that the blocks have."""
-    if stack.layer_positions is None:
-        return []
-    rows, blocks = stack.layer_positions.length, len(stack.blocks())
-    return [Node("positions", "learned", "one table for each block", f"{blocks} × {rows} × {dim}", blocks * rows * dim)]
-
-
-def convolution_nodes(stack: Stack, dim: int) -> list[Node]:
+def convolution_nodes(convolution: Convolution, dim: int) -> list[Node]:
     """Return the convolution next to the first block."""
-    if stack.convolution is None:
-        return []
-    size, inputs = stack.convolution.size, dim // stack.convolution.groups
+    size, inputs = convolution.size, dim // convolution.groups
     kernel = Node("convolution", "convolution", "beside the first block", f"{dim} × {inputs} × {size}",
                   dim * inputs * size + dim, 2.0 * dim * inputs * size)
-    return [kernel, norm_node("convolution_norm", stack.convolution.norm, dim)]
+    return [kernel, norm_node("convolution_norm", convolution.norm, dim)]
 
 
-def mark_shared_sublayers(nodes: list[Node], lender: Stack | None, block: int) -> list[Node]:
+def mark_shared_sublayers(nodes: list[Node], lender: Stack, block: int) -> list[Node]:
     """Return sublayers of a stack, those without parameters that use the weights of another stack's block."""
-    names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers} if lender else set()
+    names = {sublayer_name(one.inner) for one in lender.blocks()[block].sublayers}
     return [mark_as_shared(node) if node.name in names else node for node in nodes]
 
 
 def stack_node(name: str, stack: Stack, dim: int, length: int, lender: Stack | None = None) -> Node:
     """Return the anatomy of an encoder or decoder; `lender`: the stack whose weights it uses too."""
-    children = [*layer_position_nodes(stack, dim), *shared_nodes(stack, dim), *convolution_nodes(stack, dim)]
-    if projection := find_shared_biases(stack):
-        width = projection.widths(dim)[0]
-        children.append(Node("biases", "transformer_xl", "shared by all layers", f"2 × {width}", 2 * width))
-    if found := list_layerwise_kernels(stack):
-        rank, longest = found[0].rank, found[0].length
-        children.append(Node("mixtures", "low_rank", "shared by all layers", f"{longest} → {rank}", rank * longest))
-    children.append(stack.layers.nodes(lambda block, number, length: mark_shared_sublayers(
-        block_nodes(block, dim, length), lender, number), length))
+    children = []
+    if stack.layer_positions:
+        rows, blocks = stack.layer_positions.length, len(stack.blocks())
+        children.append(Node("positions", "learned", "one table for each block", f"{blocks} × {rows} × {dim}",
+                             blocks * rows * dim))
+    children += shared_nodes(stack, dim)
+    if stack.convolution:
+        children += convolution_nodes(stack.convolution, dim)
+
+    def count(block: Block, number: int, length: int) -> list[Node]:
+        nodes = block_nodes(block, dim, length)
+        return mark_shared_sublayers(nodes, lender, number) if lender else nodes
+
+    children.append(stack.layers.nodes(count, length))
     if stack.final_norm:
         children.append(norm_node("final_norm", stack.final_norm, stack.stream_width(dim)))
     if stack.narrow:
@@ -216,92 +272,14 @@ def cache_bytes(
 ) -> int:
     """Return the size of the cache that generation needs: keys and values, the encoder's too, and recurrent states."""
     values, sums = 0, 0
-    for block in config.decoder.blocks() if config.decoder else ():
-        for residual in block.sublayers:
-            if isinstance(residual.inner, SelfAttention):
-                query, key, head = residual.inner.projection.widths(config.dim)
-                sums += 4 * residual.inner.kernel.state_values(query, head)
-                values += 2 * length * key if residual.inner.kernel.caches_keys else 0
-            elif isinstance(residual.inner, CrossAttention):
-                values += 2 * source_length * residual.inner.projection.widths(config.dim)[1]
-            elif isinstance(residual.inner, Recurrent):
-                read = config.dim + residual.inner.keys(config.dim) if residual.inner.attention else 0
-                values += sum(residual.inner.kept(config.dim)) + source_length * read
+    for part in config.decoder.sublayers() if config.decoder else ():
+        if isinstance(part, SelfAttention):
+            query, key, head = part.projection.widths(config.dim)
+            sums += 4 * part.kernel.state_values(query, head)
+            values += 2 * length * key if part.kernel.caches_keys else 0
+        elif isinstance(part, CrossAttention):
+            values += 2 * source_length * part.projection.widths(config.dim)[1]
+        elif isinstance(part, Recurrent):
+            read = config.dim + part.keys(config.dim) if part.attention else 0
+            values += sum(part.kept(config.dim)) + source_length * read
     return batch * (values * bytes_per_value + sums)
-
-
-KEEP_ACTIVATIONS = Activations(kind="keep")
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Bytes by purpose."""
-
-    weights: int
-    gradients: int = 0
-    optimizer: int = 0
-    activations: int = 0
-    cache: int = 0
-
-    @property
-    def total(self) -> int:
-        """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.cache
-
-
-def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP_ACTIVATIONS) -> int:
-    """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
-    every = [block_activations(block, dim) for block in stack.blocks()]
-    if stack.residual.kind == "reversible":
-        return 2 * dim + max(every)
-    if activations.kind == "recompute":
-        return len(every) * dim + max(every)
-    return sum(every)
-
-
-def block_activations(block: Block, wide: int) -> int:
-    """Return the same for a block that reads vectors of width `wide`."""
-    dim = block.width(wide)
-    total = 0 if block.bottleneck is None else 2 * wide + 2 * dim
-    for residual in block.sublayers:
-        total += 2 * dim  # the norm's input, and its output which the next map reads
-        match residual.inner:
-            case SelfAttention(projection=projection) | CrossAttention(projection=projection):
-                query, key, _ = projection.widths(dim)
-                total += 2 * query + 2 * key
-            case FeedForward(hidden=hidden):
-                total += 2 * hidden
-            case GatedFeedForward(hidden=hidden):
-                total += 3 * hidden
-            case Recurrent() as part:  # the sums of the gates, what became of them, and the states
-                total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
-            case Experts(inner=expert, router=router):
-                total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
-    return total
-
-
-def estimate_memory(
-    config: Transformer, *, batch: int, length: int, training: bool, optimizer_states: int = 2, value_bytes: int = 4,
-    activations: Activations = KEEP_ACTIVATIONS,
-) -> MemoryEstimate:
-    """Estimate the bytes needed for `batch` sequences of `length` tokens, in training or in generation.
-
-    `optimizer_states` is the number of 32-bit values that the optimizer keeps for a parameter (AdamW 2, Muon 1).
-    """
-    count = parameters(config)
-    if not training:
-        cache = cache_bytes(
-            config,
-            batch=batch,
-            length=length,
-            source_length=length if config.encoder else 0,
-            bytes_per_value=value_bytes,
-        )
-        return MemoryEstimate(weights=count * value_bytes, cache=cache)
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    values = sum(stack_activations(stack, config.dim, activations) for stack in stacks)
-    copies = 4 * count + (
-        value_bytes * count if value_bytes < 4 else 0
-    )  # a low-precision copy beside the master weights
-    return MemoryEstimate(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
-                          activations=values * value_bytes * batch * length)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.counting.visible_keys import visible_keys
 from saucier.config.questions import counts_repeats, differs_by_head, list_terms
+from saucier.config.visibility import visible_keys
 from saucier.parts.context import Context
 from saucier.parts.masks import Draw, Span
 from saucier.parts.positions import alibi_slopes

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.embedding import cluster_sizes
 from saucier.parts.linear import Linear, linear
-from saucier.parts.pooling import TokenwiseHead
+from saucier.parts.pooling import Reading
 
 
 class ClusterTables(nn.Module):
@@ -66,8 +66,8 @@ class Cluster:
         return linear(narrow, torch.cat([self.weight, more[0]]), torch.cat([self.bias, more[1]]))
 
 
-class AdaptiveHead(TokenwiseHead):
-    """Log probabilities of tokens by cluster, which are logits too. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
+class AdaptiveHead(nn.Module):
+    """Log probabilities of tokens by cluster. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
 
     def __init__(self, config: c.AdaptiveHead, dim: int, tokens: Any) -> None:
         """Build what is not the embedding's, whose table counts the tokens; `tie` gives the rest."""
@@ -143,6 +143,10 @@ class AdaptiveHead(TokenwiseHead):
             within = F.cross_entropy(precise(scores), targets[places] - cluster.start, reduction="none")
             found = found.index_add(0, places, within)
         return found
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Log probabilities [B, L, V], which are logits too."""
+        return {"logits": self(reading.hidden)}
 
 
 def precise(scores: Tensor) -> Tensor:

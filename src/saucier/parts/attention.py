@@ -97,9 +97,11 @@ class SelfAttention(nn.Module):
         self.reads_past = True
         """A block's memory stands before the rows that it reads."""
         self.apart = config.projection.heads if differs_by_head(config.visibility) else 1
-        """Heads that see differently."""
-        self.draws, self.tiled = draws_blocks(config.visibility), takes_tiles(config)
+        """Heads that see differently; 1 where all see alike."""
+        self.draws = draws_blocks(config.visibility)
+        self.tiled = takes_tiles(config)
         self.biased = isinstance(config.positions, c.T5Bias | c.Alibi)
+        self.caches = config.kernel.caches_keys
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
         self.scale = config.projection.scale or (terms * self.head_dim)**-0.5
 
@@ -120,7 +122,7 @@ class SelfAttention(nn.Module):
                                 lambda: build_rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
-        if context.cache is not None and self.config.kernel.caches_keys:
+        if context.cache is not None and self.caches:
             key, value = context.cache.extend(number, key, value)
         mixed = self.attend(query, key, value, context)
         mixed = join_heads(mixed if context.segment is None else context.segment.rejoin(mixed))

@@ -155,9 +155,10 @@ class Side:
         """Say where queries and keys stand; packed rows have no padding left to mask."""
         length, hidden = self.ids.shape[1], self.inputs.get("perm_mask")
         padding = None if self.layout is not None else self.mask
-        known = pad_start(self.documents, self.before, ANY_DOCUMENT)
-        return Span(length, self.start + length, self.start, self.ids.device, pad_start(padding, self.memory, 1),
-                    self.documents, known,
+        if self.memory:
+            padding = pad_start(padding, self.memory, 1)
+        known = self.documents if not self.before else pad_start(self.documents, self.before, ANY_DOCUMENT)
+        return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, known,
                     self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
                     visible=None if hidden is None else hidden == 0,
                     targets=None if self.segment is None else self.segment.targets(length))

@@ -191,7 +191,7 @@ class Mask:
 
 def pad_start(x: Tensor | None, count: int, value: int = 0) -> Tensor | None:
     """Put places before a row's own; None stays None. Shapes: [B, L] -> [B, count + L]."""
-    return x if x is None or not count else F.pad(x, (count, 0), value=value)
+    return None if x is None else F.pad(x, (count, 0), value=value)
 
 
 def finds_a_key(span: Span) -> bool:

@@ -194,12 +194,13 @@ def growing(settings: dict[str, Any]) -> Turn:
     """One attention of `GROWING` at one length."""
     import torch
 
-    from saucier.parts.block import build_sublayer
+    from saucier.parts.block import SUBLAYERS
     from saucier.parts.context import Context
     from saucier.parts.masks import Span
 
     case, length = next(one for one in GROWING if one.name == settings["case"]), settings["length"]
-    module = build_sublayer(case.make(length), 256).eval()
+    sublayer = case.make(length)
+    module = SUBLAYERS[type(sublayer)](sublayer, 256).eval()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter, std=0.02, generator=torch.Generator().manual_seed(0))
     x = torch.randn(1, length, 256, generator=torch.Generator().manual_seed(0))

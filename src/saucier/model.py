@@ -177,7 +177,8 @@ class Transformer(nn.Module):
         side.cache = cache
         if stack.segmented:
             like = self.embed.tokens.weight.new_empty(side.ids.shape[0], self.config.dim)
-            side.segment = begin_segment(stack.config, side, like, training=self.training, wide=wanted.weights)
+            side.segment = begin_segment(stack.config, side.inputs, like, cached=cache is not None,
+                                         training=self.training, wide=wanted.weights)
         if self.front is not None:
             prepend_to_side(self.front, side, self.embed)
         if "global_input_ids" in side.inputs:

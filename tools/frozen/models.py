@@ -29,7 +29,7 @@ from saucier.model import Transformer, build
 from saucier.opened import RunFolder
 from saucier.recipes import names, recipe
 from saucier.training.loop import train
-from saucier.training.progress import Progress
+from saucier.training.progress import Progress, Reporter
 from tools.frozen.items import Bits, Exact, Item, digest, figures, grouped, rounded, short
 from tools.frozen.rows import LANGUAGES, MANY, PAIRS, PARAGRAPHS, TEXT
 
@@ -136,7 +136,7 @@ class Enough(Exception):  # noqa: N818  # nothing is wrong
 
 
 @dataclass(slots=True)
-class Told:
+class Told(Reporter):
     """Remembers how training goes, and ends it."""
 
     losses: list[float] = field(default_factory=list)

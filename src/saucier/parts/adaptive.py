@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.embedding import cluster_sizes
 from saucier.parts.linear import Linear, linear
-from saucier.parts.pooling import TokenwiseHead
+from saucier.parts.pooling import Reading
 
 
 class ClusterTables(nn.Module):
@@ -66,8 +66,8 @@ class Cluster:
         return linear(narrow, torch.cat([self.weight, more[0]]), torch.cat([self.bias, more[1]]))
 
 
-class AdaptiveHead(TokenwiseHead):
-    """Log probabilities of tokens by cluster, which are logits too. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
+class AdaptiveHead(nn.Module):
+    """Log probabilities of tokens by cluster. Source: Grave et al. 2017, §4, arXiv:1609.04309."""
 
     def __init__(self, config: c.AdaptiveHead, dim: int, tokens: Any) -> None:
         """Build what is not the embedding's, whose table counts the tokens; `tie` gives the rest."""
@@ -83,7 +83,7 @@ class AdaptiveHead(TokenwiseHead):
         own = [not tied for tied in config.tied_maps] or [True] * len(widths)
         self.maps = nn.ParameterDict({str(number): torch.empty(dim, width) for number, width in enumerate(widths)
                                       if config.maps(dim) and own[number]})
-        self.embedding: tuple[nn.Module, ...] = ()
+        self.embedding: tuple[Any, ...] = ()
         """The embedding, out of sight of this module's own parameters."""
 
     def tie(self, embedding: nn.Module) -> None:
@@ -98,29 +98,21 @@ class AdaptiveHead(TokenwiseHead):
 
     def table(self, number: int, start: int, size: int) -> Tensor:
         """Return a cluster's output matrix. Shapes: -> [tokens, W]."""
-        tables: list[Any] = [*self.tables]
+        tables: Any = self.tables
         if self.config.tied:
-            tokens: Any = self.embedding[0].tokens
+            tokens = self.embedding[0].tokens
             tables = [table.weight for table in tokens.tables] if isinstance(tokens, ClusterTables) else [tokens.weight]
-        found: Tensor = tables[number] if len(tables) > 1 else tables[0][start:start + size]
-        return found
+        return tables[number] if len(tables) > 1 else tables[0][start:start + size]  # type: ignore[no-any-return]
 
     def project(self, number: int) -> Tensor | None:
         """Return a cluster's map. Shapes: -> [D, W]."""
         if str(number) in self.maps:
-            own: Tensor = self.maps[str(number)]
-            return own
-        if not self.config.tied_maps or not self.config.maps(self.dim):
+            return self.maps[str(number)]  # type: ignore[no-any-return]
+        embedding = self.embedding[0]
+        if not self.config.tied_maps or not self.config.maps(embedding.dim):
             return None
-        embedding: Any = self.embedding[0]
         clustered = isinstance(embedding.tokens, ClusterTables)
-        found: Tensor = embedding.tokens.maps[number].weight if clustered else embedding.project.weight
-        return found
-
-    @property
-    def dim(self) -> int:
-        """Width of the hidden vectors."""
-        return int(self.embedding[0].dim)  # type: ignore[arg-type]  # an embedding of the model
+        return (embedding.tokens.maps[number] if clustered else embedding.project).weight  # type: ignore[no-any-return]
 
     def first(self, hidden: Tensor, clusters: list[Cluster]) -> Tensor:
         """Scores of the first cluster's tokens and of the other clusters. Shapes: -> [..., tokens + C - 1]."""
@@ -151,6 +143,10 @@ class AdaptiveHead(TokenwiseHead):
             within = F.cross_entropy(precise(scores), targets[places] - cluster.start, reduction="none")
             found = found.index_add(0, places, within)
         return found
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Log probabilities [B, L, V], which are logits too."""
+        return {"logits": self(reading.hidden)}
 
 
 def precise(scores: Tensor) -> Tensor:

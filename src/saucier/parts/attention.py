@@ -35,7 +35,7 @@ from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
 from saucier.parts.relative_positions import GlobalLocalPositions, ShawPositions
 from saucier.parts.sparse.dispatch import plan_sparse_work, takes_tiles
-from saucier.parts.sparse.mixing import attend_sparsely
+from saucier.parts.sparse.mixing import SparseAttention
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -93,13 +93,15 @@ class SelfAttention(nn.Module):
         positions = POSITIONS.get(type(config.positions))
         self.positions = positions and positions(config.positions, config.projection, dim)
         self.mixer = MIXERS[type(config.kernel)]
-        setattr(self, self.mixer.name, self.mixer.weights(config))
+        setattr(self, self.mixer.name, self.mixer.weights and self.mixer.weights(config))
         self.reads_past = True
         """A block's memory stands before the rows that it reads."""
         self.apart = config.projection.heads if differs_by_head(config.visibility) else 1
-        """Heads that see differently."""
-        self.draws, self.tiled = draws_blocks(config.visibility), takes_tiles(config)
+        """Heads that see differently; 1 where all see alike."""
+        self.draws = draws_blocks(config.visibility)
+        self.tiled = takes_tiles(config)
         self.biased = isinstance(config.positions, c.T5Bias | c.Alibi)
+        self.caches = config.kernel.caches_keys
         terms = config.positions.terms if isinstance(config.positions, c.Disentangled) else 1
         self.scale = config.projection.scale or (terms * self.head_dim)**-0.5
 
@@ -120,12 +122,12 @@ class SelfAttention(nn.Module):
                                 lambda: build_rotation(positions, context.positions, self.head_dim))
             query, key = rotate(query, turn), rotate(key, turn)
             value = rotate(value, turn) if positions.values else value
-        if context.cache is not None and self.config.kernel.caches_keys:
+        if context.cache is not None and self.caches:
             key, value = context.cache.extend(number, key, value)
         mixed = self.attend(query, key, value, context)
         mixed = join_heads(mixed if context.segment is None else context.segment.rejoin(mixed))
         if self.global_qkv is not None:
-            mixed = attend_globally(self, mixed, x, context)
+            mixed = attend_globally(self, self.global_qkv, mixed, x, context)
         if context.want_weights:
             publish_weights(self.config.visibility, context)
         return self.out(mixed)  # type: ignore[no-any-return]
@@ -141,7 +143,7 @@ class SelfAttention(nn.Module):
             work = plan_sparse_work(self.config, context, scale=self.scale, dropout=self.dropout, draw=draw)
             if work is not None:
                 key, value = (repeat_heads(one, query.shape[1]) if work.by_head else one for one in (key, value))
-                return attend_sparsely(query, key, value, work, self.met(query, context))
+                return SparseAttention.apply(query, key, value, self.met(query, context), work)  # type: ignore[no-any-return, no-untyped-call]
         mask = context.mask(self.config.visibility, draw, self.apart)
         bias = self.bias(query.shape[1], context) if self.biased else None
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
@@ -156,11 +158,13 @@ class SelfAttention(nn.Module):
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
         """One attention without packing, by the fused kernel unless weights or relative vectors are needed."""
-        if self.positions is not None and not isinstance(self.positions, ShawPositions):
+        if self.positions is not None:
             relative = self.positions(query, key, self.scale, context)
             scores = replace(scores, bias=relative if scores.bias is None else scores.bias + relative)
-        if isinstance(self.positions, ShawPositions):
-            mixed, weights = self.shaw(query, key, value, scores)
+        if isinstance(self.positions, ShawPositions):  # relative vectors on values too, eq 3
+            weights = attention_weights(query, key, scores)
+            dropped = dropout(weights, scores.dropout)
+            mixed = dropped @ repeat_heads(value, query.shape[1]) + self.positions.mix(dropped, context)
         elif context.want_weights:
             mixed, weights = attend_stepwise(query, key, value, scores)
         else:
@@ -175,20 +179,8 @@ class SelfAttention(nn.Module):
         if isinstance(self.positions, GlobalLocalPositions):
             return self.positions.met(query, self.scale)
         if isinstance(self.config.positions, c.T5Bias):
-            assert context.shared is not None, "the stack gave its table"
-            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)
+            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)  # type: ignore[no-any-return]
         return None
-
-    def shaw(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> tuple[Tensor, Tensor]:
-        """Relative vectors on keys and values. Source: Shaw et al. 2018, §3.2, eq 3–5 (scores split as in §3.3)."""
-        assert isinstance(self.positions, ShawPositions)
-        rows = self.positions.rows(key.shape[2] - query.shape[2], query.shape[2], key.shape[2])
-        relative = self.positions.scores(query, rows) * self.scale
-        scores = replace(scores, bias=relative if scores.bias is None else scores.bias + relative)
-        weights = attention_weights(query, key, scores)
-        dropped = dropout(weights, scores.dropout)
-        mixed = dropped @ repeat_heads(value, query.shape[1])
-        return mixed + self.positions.mix(dropped, rows), weights
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
         """Return the relative bias of this attention: the stack's T5 table, or ALiBi's slopes."""
@@ -239,11 +231,11 @@ class CrossAttention(nn.Module):
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
         scores = Scores(context.memory_mask(), self.scale, dropout=rate)
+        mix = partial(attend, record=context.cross_attentions if context.want_weights else None)
         if context.layout is None or context.memory is None or context.memory.layout is None:
-            mixed = self.mix(query, key, value, scores, context)
+            mixed = mix(query, key, value, scores)
         else:
-            mixed = mix_by_rows(partial(self.mix, context=context), (query, key, value), scores, context.layout,
-                                context.memory.layout)
+            mixed = mix_by_rows(mix, (query, key, value), scores, context.layout, context.memory.layout)
         return self.out(join_heads(mixed))  # type: ignore[no-any-return]
 
     def memory(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -255,24 +247,14 @@ class CrossAttention(nn.Module):
         slot = context.next_slot("cross_attention")
         if cache is not None and slot in cache.cross:
             return cache.cross[slot]
-        assert context.memory is not None, "cross-attention runs only where the model gave a memory"
-        key, value = (split_heads(part, self.head_dim) for part in self.kv(context.memory.hidden).chunk(2, dim=-1))
+        key, value = (split_heads(part, self.head_dim) for part in self.kv(context.encoder.hidden).chunk(2, dim=-1))
         if cache is not None:
             key, value = key.contiguous(), value.contiguous()  # read at every step from now on
             cache.cross[slot] = (key, value)
         return key, value
 
-    def mix(self, query: Tensor, key: Tensor, value: Tensor, scores: Scores, context: Context) -> Tensor:
-        """One attention without packing, by the fused kernel unless weights are wanted."""
-        if not context.want_weights:
-            return attend(query, key, value, scores)
-        mixed, weights = attend_stepwise(query, key, value, scores)
-        context.cross_attentions.append(weights)
-        return mixed
-
-
-def attend_globally(attention: SelfAttention, mixed: Tensor, x: Tensor, context: Context) -> Tensor:
-    """Give the global tokens what their own queries read of their own keys and values.
+def attend_globally(attention: SelfAttention, maps: Linear, mixed: Tensor, x: Tensor, context: Context) -> Tensor:
+    """Give the global tokens what their own queries read of their own keys and values, made by `maps`.
 
     Shapes: x [B, L, D], mixed [B, L, H·E] -> the same, or all [1, T, ...] where rows are packed.
     Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150.
@@ -281,16 +263,14 @@ def attend_globally(attention: SelfAttention, mixed: Tensor, x: Tensor, context:
     if not found.index.shape[1]:
         return mixed
     full = x if layout is None else layout.unpack(x)
-    query, key, value = project_global(attention, full, found)
+    query, key, value = project_global(attention, maps, full, found)
     scores = Scores(mask_global_rows(attention.config, found, context), attention.scale, dropout=attention.dropout)
-    row, place = found.pairs
-    if context.want_weights:
-        read, weights = attend_stepwise(query, key, value, scores)
+    (row, place), record = found.pairs, list[Tensor]()
+    read = attend(query, key, value, scores, record if context.want_weights else None)
+    for weights in record:
         dense = context.attentions.pop().transpose(1, 2)
         context.attentions.append(
             dense.index_put((row, place), weights.transpose(1, 2)[found.real]).transpose(1, 2))
-    else:
-        read = attend(query, key, value, scores)
     flat = row * full.shape[1] + place
     if layout is not None:
         flat = layout.mask.flatten().long().cumsum(0)[flat] - 1
@@ -298,10 +278,10 @@ def attend_globally(attention: SelfAttention, mixed: Tensor, x: Tensor, context:
     return mixed.flatten(0, 1).index_copy(0, flat, values).view_as(mixed)
 
 
-def project_global(attention: SelfAttention, x: Tensor, found: GlobalPositions) -> tuple[Tensor, Tensor, Tensor]:
+def project_global(attention: SelfAttention, maps: Linear, x: Tensor,
+                   found: GlobalPositions) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries [B, H, N, E] of the global tokens, and keys and values [B, G, L, E] of all."""
-    maps, width = attention.global_qkv, attention.widths[0]
-    assert maps is not None, "asked only where the attention has them"
+    width = attention.widths[0]
     first, rest = (None, None) if maps.bias is None else (maps.bias[:width], maps.bias[width:])
     chosen = x.gather(1, found.index[..., None].expand(-1, -1, x.shape[-1]))
     query, both = linear(chosen, maps.weight[:width], first), linear(x, maps.weight[width:], rest)

@@ -26,10 +26,6 @@ from saucier.parts.relative_positions import (
 )
 
 
-def build_nothing(attention: c.SelfAttention) -> None:
-    """Return the weights of a kernel without any."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mixer:
     """How a kernel is computed."""
@@ -39,8 +35,8 @@ class Mixer:
 
     None: pair by pair, by the attention itself, which then takes all positions and visibilities.
     """
-    weights: Callable[[c.SelfAttention], nn.Module | None] = build_nothing
-    """Builds what the kernel trains in one attention."""
+    weights: Callable[[c.SelfAttention], nn.Module | None] | None = None
+    """Builds what the kernel trains in one attention; None: nothing."""
     name: str = "mixtures"
     """What the attention calls these weights."""
     attention: Callable[[c.SelfAttention, int], nn.Module] | None = None

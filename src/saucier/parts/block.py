@@ -81,11 +81,6 @@ SUBLAYERS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
 """What is inside a residual -> what builds it for a width."""
 
 
-def build_sublayer(config: c.Sublayer, dim: int) -> nn.Module:
-    """Return the module for a sublayer config."""
-    return SUBLAYERS[type(config)](config, dim)
-
-
 class Residual(nn.Module):
     """`x + dropout(inner(x))`; those with norms say where these stand. Source: He et al. 2015, arXiv:1512.03385."""
 
@@ -94,7 +89,7 @@ class Residual(nn.Module):
         super().__init__()
         norm = getattr(config, "norm", None)
         self.norm: Any = build_norm(norm, dim) if norm else None
-        self.inner = build_sublayer(config.inner, dim)
+        self.inner = SUBLAYERS[type(config.inner)](config.inner, dim)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.errors import InputError
 from saucier.parts.inputs import EncoderMemory, Inputs
-from saucier.parts.masks import Draw, Mask, Ragged, Span
+from saucier.parts.masks import Draw, Mask, Ragged, Span, refuse_split_documents
 from saucier.parts.output import Cache
 from saucier.parts.segment_memory import Segment
 from saucier.parts.visibility import build_mask
@@ -25,25 +26,6 @@ T = TypeVar("T")
 
 LEAST_LENGTH = 512
 """Keys below which dense attention is taken: its one call costs less there than a plan."""
-
-
-@dataclass(slots=True)
-class Choices:
-    """What was chosen in a part of a pass (buckets), so that it is not chosen otherwise when it is computed again."""
-
-    made: list[Tensor] = field(default_factory=list)
-    replayed: Iterator[Tensor] | None = None
-
-    def again(self) -> Choices:
-        """Return the same choices, to be given out one after the other."""
-        return Choices(replayed=iter(self.made))
-
-    def choose(self, make: Callable[[], Tensor]) -> Tensor:
-        """Return what `make` chooses, or what it chose the first time."""
-        if self.replayed is not None:
-            return next(self.replayed)
-        self.made.append(make())
-        return self.made[-1]
 
 
 @dataclass(slots=True)
@@ -62,7 +44,7 @@ class Context:
     """Of how many layers the encoder's last states have been read."""
     final_states: list[tuple[Tensor, ...]] = field(default_factory=list)
     """[B, W] each, in which the recurrent layers of this pass ended."""
-    shared: Tensor | None = None
+    shared: Any = None
     """The table of the positions that the stack's layers share: T5's [N, H], or vectors of distances."""
     bias: Tensor | None = None
     """[1, H, Q, K], T5's bias of all pairs; None where every layer adds it tile by tile."""
@@ -70,11 +52,11 @@ class Context:
     """What an attention reads in place of its residual's stream, inside a bottleneck."""
     key_rows: Tensor | None = None
     """[B, K, D], what keys and values are made of, where they are not made of the same rows as queries."""
-    layout_state: object = None
+    layout_state: Any = None
     """What the stack's layout knows of the rows that run now, for positions that go with it."""
-    maps: nn.Module | None = None
+    maps: Any = None
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
-    biases: RelativeBiases | None = None
+    biases: Any = None
     """The biases of Transformer-XL's positions, where the stack's layers share them."""
     mixtures: Mixtures | None = None
     """The map along the text, where the stack's layers share it."""
@@ -96,8 +78,10 @@ class Context:
     slots: dict[str, int] = field(default_factory=dict)
     """Kind of sublayer -> how many of it this pass has come by; a shared block counts each time."""
     made: dict[Hashable, object] = field(default_factory=dict)
-    choices: Choices | None = None
-    """Where choices are kept; None: they are not needed again."""
+    choices: list[Tensor] | None = None
+    """Where choices (buckets) of this part of the pass are kept; None: they are not needed again."""
+    replayed: Iterator[Tensor] | None = None
+    """The choices of a part that is computed again, so that nothing is chosen otherwise."""
     reads_memory: bool = field(init=False)
     """Whether there is an encoder's output to read, as vectors or in the cache."""
     plans: bool = field(init=False)
@@ -116,8 +100,13 @@ class Context:
                        segment=None if self.segment is None else self.segment.copied())
 
     def choose(self, make: Callable[[], Tensor]) -> Tensor:
-        """Return what `make` chooses, kept where this part of the pass is computed again."""
-        return make() if self.choices is None else self.choices.choose(make)
+        """Return what `make` chooses, or what it chose where this part of the pass is computed again."""
+        if self.replayed is not None:
+            return next(self.replayed)
+        chosen = make()
+        if self.choices is not None:
+            self.choices.append(chosen)
+        return chosen
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` gave the first time this key was used in this pass."""
@@ -148,16 +137,36 @@ class Context:
         layout = self.layout
         return function(*heads) if layout is None else layout.pack_heads(function(*map(layout.unpack_heads, heads)))
 
+    @property
+    def encoder(self) -> EncoderMemory:
+        """What an encoder gave, for parts that run only where there is one."""
+        assert self.memory is not None, "check() and Block leave out what has nothing to read"
+        return self.memory
+
     def real_keys(self) -> Tensor | None:
         """Return which keys are no padding, packed away or not; None when all are. Shapes: -> [B, K]."""
         return self.span.padding if self.layout is None else self.layout.mask
 
+    def texts(self, make: Callable[[Tensor, Tensor | None], T]) -> T | None:
+        """Return what is made once of which tokens are real, and of which document; None where a row is one whole text.
+
+        Shapes: [B, L] each. Raises `InputError` for documents in pieces.
+        """
+        def find() -> T | None:
+            real, document = self.real_keys(), self.span.query_documents
+            if document is not None:
+                refuse_split_documents(document)
+                return make(torch.ones_like(document, dtype=torch.bool) if real is None else real.bool(), document)
+            return None if real is None or bool(real.all()) else make(real.bool(), None)
+
+        return self.once(("texts", make), find)
+
     def memory_mask(self) -> Mask:
         """Return the mask of the encoder output for the decoder's queries."""
-        memory = self.memory
-        assert memory is not None, "cross-attention runs only where the model gave a memory"
-        return self.once("memory_mask", lambda: build_mask(c.Full(), restore_padding(memory.span(self.span),
-                                                                                     memory.layout)))
+        def make() -> Mask:
+            return build_mask(c.Full(), restore_padding(self.encoder.span(self.span), self.encoder.layout))
+
+        return self.once("memory_mask", make)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +182,17 @@ class KernelCall:
     rate: float
     """Dropout on the weights; 0 outside training."""
     context: Context
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel's config, of the class that the table names."""
+        return self.config.kernel
+
+    def refuse_cache(self) -> None:
+        """Raise `InputError` where a cache brings texts in pieces to a kernel that reads them whole."""
+        if self.context.cache is not None:
+            raise InputError(f"kernel {self.kernel.kind} reads whole texts, and a cache brings them in pieces",
+                             where="cache", remedy="call without a cache")
 
 
 def restore_padding(span: Span, layout: Ragged | None) -> Span:

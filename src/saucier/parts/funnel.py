@@ -7,7 +7,7 @@ R distances.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +19,7 @@ from saucier.parts.context import Context
 from saucier.parts.kernels import repeat_heads
 from saucier.parts.linear import Linear
 from saucier.parts.norms import dropout
+from saucier.parts.positions import sine_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,11 @@ class Places:
     """Places from one row to the next."""
     segments: Tensor | None
     """[B, N]; None: all are of one."""
+
+    @property
+    def first_token(self) -> int:
+        """Where the first token of a text is: the pooled rows begin so that its neighbour is at place 1."""
+        return 1 - self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ class PooledDistances(nn.Module):
         added = (self.score_distances(query + (self.place * scale)[:, None], key.shape[2], rows, context)
                  + self.score_segments(query + (self.segment_bias * scale)[:, None], rows, key.shape[2]))
         if self.config.separate_first:
-            near = [torch.arange(count, device=query.device) * one.step + one.first != self.first_place(one)
+            near = [torch.arange(count, device=query.device) * one.step + one.first != one.first_token
                     for count, one in ((query.shape[2], rows.queries), (key.shape[2], rows.keys))]
             added = added * (near[0][:, None] & near[1])
         content = torch.einsum("he,bhke->bhk", self.content * scale, repeat_heads(key, query.shape[1]))
@@ -71,18 +77,13 @@ class PooledDistances(nn.Module):
 
     def find_rows(self, queries: int, keys: int, context: Context) -> QueriesAndKeys:
         """Return what the layout says of the rows; without one, queries are the last of the text."""
-        if isinstance(context.layout_state, QueriesAndKeys):
-            return context.layout_state
+        if context.layout_state is not None:
+            return context.layout_state  # type: ignore[no-any-return]
         segments = context.inputs.get("token_type_ids")
         if segments is not None:
             segments = nn.functional.pad(segments, (keys - segments.shape[1], 0))
         own = None if segments is None else segments[:, keys - queries:]
         return QueriesAndKeys(Places(keys - queries, 1, own), Places(0, 1, segments))
-
-    @staticmethod
-    def first_place(rows: Places) -> int:
-        """Return where the first token of a text is: the pooled rows begin so that its neighbour is at place 1."""
-        return 1 - rows.step
 
     def score_distances(self, query: Tensor, keys: int, rows: QueriesAndKeys, context: Context) -> Tensor:
         """Score every query with every distance once, then pick. Shapes: query [B, H, Q, E] -> [B, H, Q, K]."""
@@ -100,9 +101,7 @@ class PooledDistances(nn.Module):
     def vectors(self, first: int, last: int, step: int, like: Tensor) -> Tensor:
         """Sines, then cosines, of the distances `first`, `first - step`, … `last`. Shapes: -> [R, D]."""
         distances = torch.arange(first, last - 1, -step, device=like.device, dtype=torch.float32)
-        even = torch.arange(0, self.dim, 2, device=like.device, dtype=torch.float32)
-        angles = distances[:, None] * (1 / self.config.base ** (even / self.dim))
-        found = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :self.dim].to(like.dtype)
+        found = sine_vectors(distances, self.dim, self.config.base).to(like.dtype)
         return dropout(found, self.config.dropout) if self.training else found
 
     def score_segments(self, query: Tensor, rows: QueriesAndKeys, keys: int) -> Tensor:
@@ -130,8 +129,7 @@ def run_funnel(stack: BlockRunner, x: Tensor, context: Context, record: list[Ten
 
     Source: Dai et al. 2020, §2.2-2.3, arXiv:2006.03236.
     """
-    layout = stack.config.layers
-    assert isinstance(layout, c.Funnel), "the table's choice"
+    layout: Any = stack.config.layers
     if context.span.query_documents is not None:
         raise InputError("a funnel pools neighbours, whatever document they are of", where="documents",
                          remedy="give one text a row")
@@ -171,7 +169,6 @@ def enter_stage(stack: BlockRunner, layout: c.Funnel, number: int, x: Tensor,
 
     A pooled vector is padding where either of its two is, as published.
     """
-    assert isinstance(context.layout_state, QueriesAndKeys), "set where a length begins"
     keys, short = context.layout_state.keys, pool_rows(layout, x, layout.pooling)
     segments = None if keys.segments is None else take_rows(layout, keys.segments)
     step = 2 * keys.step

@@ -8,6 +8,7 @@ window to a side.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +18,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.context import Context
 from saucier.parts.inputs import Side
-from saucier.parts.masks import Mask, Span, within_documents
+from saucier.parts.masks import Mask, Span, pad_start, within_documents
 from saucier.parts.visibility import allowed_pairs, find_global_tokens
 
 
@@ -35,6 +36,10 @@ class GlobalPositions:
         """Row and position of every global token."""
         row, number = self.real.nonzero(as_tuple=True)
         return row, self.index[row, number]
+
+    def of_row(self, row: int) -> tuple[int, ...]:
+        """Return the positions in one row, in order."""
+        return tuple(self.index[row][self.real[row]].tolist())
 
 
 def find_global_positions(visibility: c.Visibility, context: Context) -> GlobalPositions:
@@ -112,8 +117,7 @@ def prepend_global_input(stack: c.Stack, side: Side) -> None:
 
     Without them the first tokens of the text are global. Raises `InputError` where they do not fit the model.
     """
-    given = side.inputs["global_input_ids"]
-    assert given is not None, "called where the batch has them"
+    given: Any = side.inputs["global_input_ids"]
     named = {term.otherwise for part in stack.attentions() for term in c.global_terms(part.visibility)}
     counts = {one.count for one in named if isinstance(one, c.FirstTokens)}
     if counts != {given.shape[1]} or given.shape[0] != len(side.ids):
@@ -123,12 +127,6 @@ def prepend_global_input(stack: c.Stack, side: Side) -> None:
     if side.vectors is not None or side.documents is not None or side.cache is not None or side.prompt:
         raise InputError("a global input goes with the ids of one text a row", where="global_input_ids",
                          remedy="leave out inputs_embeds, documents, a cache and a prompt")
-    count = given.shape[1]
-    side.text, side.ids = side.ids, torch.cat([given, side.ids], dim=1)
-    side.prompt = side.ahead = count
-    side.mask = None if side.mask is None else F.pad(side.mask, (count, 0), value=True)
-    side.segments = None if side.segments is None else F.pad(side.segments, (count, 0))
-    side.named = None if side.named is None else F.pad(side.named, (count, 0), value=True)
-    if side.positions is not None:
-        first = torch.arange(count, device=side.positions.device).expand(len(side.positions), -1)
-        side.positions = torch.cat([first, side.positions + count], dim=1)
+    side.make_room(given.shape[1])
+    side.put_before(given)
+    side.named = pad_start(side.named, given.shape[1], 1)

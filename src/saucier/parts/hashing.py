@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.context import Context, KernelCall
+from saucier.parts.kernels import masked_softmax
 from saucier.parts.linear import Linear
 from saucier.parts.masks import intersect
 from saucier.parts.norms import dropout
@@ -84,10 +86,7 @@ def gather_adjacent(x: Tensor, chunks: c.Chunks) -> Tensor:
 
 def visible_softmax(scores: Tensor, allowed: Tensor | None, context: Context) -> Tensor:
     """Softmax over the visible keys; a query that sees nothing gets zeros. Shapes: [..., Q, K] -> the same."""
-    if allowed is None:
-        weights = scores.softmax(-1)
-    else:
-        weights = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~allowed, 0.0)
+    weights = masked_softmax(scores, allowed)
     if context.want_weights:
         context.attentions.append(weights)
     return weights
@@ -103,8 +102,7 @@ def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall
 
     Source: Kitaev et al. 2020, §4 and code release, arXiv:2001.04451.
     """
-    chunks, context, causal = call.config.kernel, call.context, isinstance(call.config.visibility, c.Causal)
-    assert isinstance(chunks, c.Chunks), "the table's choice"
+    chunks, context, causal = call.kernel, call.context, isinstance(call.config.visibility, c.Causal)
     query, length, known = query * call.scale, key.shape[2], find_key_positions(context, key.shape[2])
     if query.shape[2] < length or length <= chunks.length:
         asking = known.each(lambda x: x[..., length - query.shape[2]:])
@@ -190,8 +188,9 @@ class HashedAttention(nn.Module):
     def __init__(self, config: c.SelfAttention, dim: int) -> None:
         """Build one map for the vectors that are queries and keys, and for values, in this order of rows."""
         super().__init__()
-        assert isinstance(config.kernel, c.Hashing), "the builder's choice"
-        self.config, self.kernel = config, config.kernel
+        self.config = config
+        self.kernel: Any = config.kernel
+        self.causal = isinstance(config.visibility, c.Causal)
         self.width, _, self.head_dim = config.projection.widths(dim)
         self.qkv = Linear(dim, 2 * self.width, bias=config.projection.bias)
         self.out = Linear(self.width, dim, bias=config.projection.output_bias)
@@ -210,11 +209,6 @@ class HashedAttention(nn.Module):
                 context.cache.extend(number, vectors, value)
             mixed = context.unpacked(partial(self.whole, context=context), vectors, value)
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    @property
-    def causal(self) -> bool:
-        """Whether later positions are hidden."""
-        return isinstance(self.config.visibility, c.Causal)
 
     def rounds(self, context: Context) -> int:
         """Return how often positions are hashed: as often as the batch asks for, or as the config says."""

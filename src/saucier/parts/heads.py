@@ -18,7 +18,7 @@ from saucier.parts.embedding import CharacterTokens
 from saucier.parts.inputs import find_question
 from saucier.parts.linear import ACTIVATIONS, Linear, linear
 from saucier.parts.norms import Dropout, build_norm
-from saucier.parts.pooling import Reading, TokenwiseHead, pick_vector, pool_vectors
+from saucier.parts.pooling import Reading, pick_vector, pool_vectors
 
 
 class Transform(nn.Module):
@@ -41,6 +41,14 @@ class Transform(nn.Module):
 
 Tokens = nn.Embedding | ClusterTables | CharacterTokens
 """What gives token vectors; a head may be tied to an embedding."""
+
+
+class TokenwiseHead(nn.Module):
+    """A head whose `forward` gives what is asked of every token."""
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B, L, ...]."""
+        return {"logits": self(reading.hidden)}
 
 
 class LanguageHead(TokenwiseHead):

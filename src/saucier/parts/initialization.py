@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.embedding import CharacterTokens
-from saucier.parts.feed_forward import Experts, FeedForward, GatedFeedForward
+from saucier.parts.feed_forward import Experts, FeedForward
 from saucier.parts.hashing import HashedAttention
 from saucier.parts.norms import NoNorm
 from saucier.parts.pooling import LayerMix
@@ -52,13 +52,9 @@ def fold_scale(model: nn.Module) -> None:
 
 def find_residual_writers(model: nn.Module) -> set[int]:
     """Return the ids of the matrices that write to the residual stream."""
-    found: set[int] = set()
-    for module in model.modules():
-        if isinstance(module, SelfAttention | CrossAttention | HashedAttention):
-            found.add(id(module.out.weight))
-        if isinstance(module, FeedForward | GatedFeedForward):
-            found.add(id(module.down.weight))
-    return found
+    modules = list(model.modules())
+    attentions = (one.out for one in modules if isinstance(one, SelfAttention | CrossAttention | HashedAttention))
+    return {id(one.weight) for one in (*attentions, *(one.down for one in modules if isinstance(one, FeedForward)))}
 
 
 def fill_matrix(parameter: Tensor, config: c.Transformer, generator: torch.Generator, *, table: bool,

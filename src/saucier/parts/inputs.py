@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 from typing import TypedDict
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.masks import ANY_DOCUMENT, Ragged, Span
+from saucier.parts.masks import ANY_DOCUMENT, Ragged, Span, pad_start
 from saucier.parts.output import Cache
 from saucier.parts.segment_memory import Segment
 
@@ -156,14 +155,30 @@ class Side:
         """Say where queries and keys stand; packed rows have no padding left to mask."""
         length, hidden = self.ids.shape[1], self.inputs.get("perm_mask")
         padding = None if self.layout is not None else self.mask
-        if padding is not None and self.memory:
-            padding = F.pad(padding, (self.memory, 0), value=True)
-        known = self.documents
-        known = F.pad(known, (self.before, 0), value=ANY_DOCUMENT) if known is not None and self.before else known
+        if self.memory:
+            padding = pad_start(padding, self.memory, 1)
+        known = self.documents if not self.before else pad_start(self.documents, self.before, ANY_DOCUMENT)
         return Span(length, self.start + length, self.start, self.ids.device, padding, self.documents, known,
                     self.prefix, ids=self.ids if self.vectors is None else None, named=self.named, memory=self.memory,
                     visible=None if hidden is None else hidden == 0,
                     targets=None if self.segment is None else self.segment.targets(length))
+
+    def make_room(self, length: int) -> None:
+        """Let the mask cover positions before the text, and places move on by them."""
+        self.ahead, self.mask = length, pad_start(self.mask, length, 1)
+        if self.positions is not None:
+            self.positions = self.positions + length
+        if self.prefix is not None:
+            self.prefix = self.prefix + length
+
+    def put_before(self, ids: Tensor) -> None:
+        """Put rows before those of the text, of its first segment and seen from any document. Shapes: [B, P]."""
+        self.text, self.prompt = known_ids(self), ids.shape[1]
+        self.ids, self.segments = torch.cat([ids, self.ids], dim=1), pad_start(self.segments, self.prompt)
+        self.documents = pad_start(self.documents, self.prompt, ANY_DOCUMENT)
+        if self.positions is not None:
+            first = torch.arange(self.prompt, device=ids.device).expand(len(self.positions), -1)
+            self.positions = torch.cat([first, self.positions], dim=1)
 
     def placed(self) -> Tensor:
         """Return the positions [B or 1, L] that rotations read: those given, or counted from the cache's end."""
@@ -235,10 +250,7 @@ class EncoderMemory:
 
     def make_room(self, length: int) -> None:
         """Let the mask cover vectors before the source's text."""
-        if self.mask is not None:
-            self.mask = F.pad(self.mask, (length, 0), value=True)
-        if self.documents is not None:
-            self.documents = F.pad(self.documents, (length, 0), value=ANY_DOCUMENT)
+        self.mask, self.documents = pad_start(self.mask, length, 1), pad_start(self.documents, length, ANY_DOCUMENT)
 
     @property
     def vectors(self) -> Tensor:

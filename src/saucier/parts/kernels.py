@@ -7,6 +7,7 @@ S mixtures of all documents of a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +15,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.context import Context, KernelCall, Mixtures
-from saucier.parts.masks import Mask, document_starts, positions_in_document, refuse_split_documents
+from saucier.parts.context import KernelCall, Mixtures
+from saucier.parts.masks import Mask, document_starts, positions_in_document
 from saucier.parts.norms import dropout
 
 STEPWISE_PAIRS = 1024 * 1024
@@ -35,12 +36,16 @@ class Scores:
     """On the weights; 0 outside training."""
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
+def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores, record: list[Tensor] | None = None) -> Tensor:
     """Softmax attention by the faster of two equal ways; a query that sees nothing gives zeros.
 
-    Shapes: query [B, H, Q, E]; key, value [B, G, K, E] -> [B, H, Q, E].
+    `record` gets the weights, [B, H, Q, K]. Shapes: query [B, H, Q, E]; key, value [B, G, K, E] -> [B, H, Q, E].
     Source: Vaswani et al. 2017, §3.2.1, eq 1.
     """
+    if record is not None:
+        mixed, weights = attend_stepwise(query, key, value, scores)
+        record.append(weights)
+        return mixed
     on_cpu = query.device.type == "cpu"
     learning = torch.is_grad_enabled() and query.requires_grad
     if on_cpu and learning and (query.dtype == torch.bfloat16
@@ -98,10 +103,16 @@ def attention_weights(query: Tensor, key: Tensor, scores: Scores) -> Tensor:
         raw = raw + scores.bias
     mask = scores.mask
     if mask.allowed is not None and not mask.whole:
-        weights = raw.masked_fill(~mask.allowed, torch.finfo(raw.dtype).min).softmax(-1)
-        return weights.masked_fill(~mask.allowed, 0.0)
+        return masked_softmax(raw, mask.allowed)
     addend = mask.addend(raw.shape[-1], raw.dtype)
     return (raw if addend is None else raw + addend).softmax(-1)
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Softmax over the allowed keys, None being all; zeros where there is none. Shapes: [..., Q, K] -> the same."""
+    if allowed is None:
+        return scores.softmax(-1)
+    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(~allowed, 0.0)
 
 
 def repeat_heads(x: Tensor, heads: int) -> Tensor:
@@ -111,8 +122,8 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
 
 def build_mixtures(attention: c.SelfAttention) -> Mixtures | None:
     """Return the maps that an attention has of its own, if it has any."""
-    kernel = attention.kernel
-    return Mixtures(kernel, kernel.maps) if isinstance(kernel, c.LowRank) and kernel.maps else None
+    kernel: Any = attention.kernel
+    return Mixtures(kernel, kernel.maps) if kernel.maps else None
 
 
 def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
@@ -124,20 +135,17 @@ def attend_to_mixtures(query: Tensor, key: Tensor, value: Tensor, call: KernelCa
     """
     context, maps = call.context, call.weights or call.context.mixtures
     assert isinstance(maps, Mixtures), "the stack has what the layer has not"
-    if context.cache is not None:
-        raise InputError("kernel low_rank reads whole texts, and a cache brings them in pieces", where="cache",
-                         remedy="call without a cache")
-    texts, length = find_texts(context), key.shape[2]
-    refuse_long_texts(length if texts is None else texts.longest, maps)
+    call.refuse_cache()
+    texts, length = context.texts(Texts), key.shape[2]
+    longest, most = length if texts is None else texts.longest, maps.keys.shape[1]
+    if longest > most:
+        raise InputError(f"a text of {longest} tokens, and kernel low_rank mixes {most} at most", where="input_ids",
+                         remedy="shorten the input, or train a model with a larger kernel.length")
     weigh = (lambda weight: weight[:, :length]) if texts is None else texts.weigh
     keys = mix_along_text(weigh(maps.keys), key)
     values = mix_along_text(weigh(maps.keys if maps.values is None else maps.values), value)
     scores = Scores(Mask() if texts is None else texts.mask(len(maps.keys)), call.scale, dropout=call.rate)
-    if not context.want_weights:
-        return attend(query, keys, values, scores)
-    given, weights = attend_stepwise(query, keys, values, scores)
-    context.attentions.append(weights)
-    return given
+    return attend(query, keys, values, scores, context.attentions if context.want_weights else None)
 
 
 def mix_along_text(weights: Tensor, x: Tensor) -> Tensor:
@@ -176,27 +184,3 @@ class Texts:
             return Mask()
         numbers = torch.arange(self.count, device=self.real.device).repeat_interleave(rank)
         return Mask(allowed=(self.number[..., None] == numbers)[:, None], device=self.real.device)
-
-
-def find_texts(context: Context) -> Texts | None:
-    """Return what the rows of a pass hold; None where each is one text. Raises `InputError` for documents in pieces."""
-    real, document = context.real_keys(), context.span.query_documents
-    if real is None and document is None:
-        return None
-
-    def find() -> Texts:
-        if document is None:
-            assert real is not None, "one of them is there"
-            return Texts(real, None)
-        refuse_split_documents(document)
-        return Texts(torch.ones_like(document, dtype=torch.bool) if real is None else real, document)
-
-    return context.once("texts", find)
-
-
-def refuse_long_texts(length: int, maps: Mixtures) -> None:
-    """Refuse texts that the maps do not reach. Raises `InputError`."""
-    most = maps.keys.shape[1]
-    if length > most:
-        raise InputError(f"a text of {length} tokens, and kernel low_rank mixes {most} at most", where="input_ids",
-                         remedy="shorten the input, or train a model with a larger kernel.length")

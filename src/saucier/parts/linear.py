@@ -12,10 +12,10 @@ Letters: I inputs, O outputs, N rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +24,8 @@ from torch.utils.flop_counter import register_flop_formula
 
 from saucier import config as c
 
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """The tanh approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
-    return F.gelu(x, approximate="tanh")
+gelu_tanh = partial(F.gelu, approximate="tanh")
+"""The tanh approximation of GELU. Source: Hendrycks and Gimpel 2016, §2, arXiv:1606.08415."""
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -87,13 +85,11 @@ def has_onednn() -> bool:
 @cache
 def onednn_pays() -> bool:
     """Say whether this processor multiplies float32 faster through oneDNN than through MKL."""
-    if not (torch.backends.mkl.is_available() and has_onednn()):
-        return False
     try:
         maker = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return False
-    return "AuthenticAMD" in maker
+    return "AuthenticAMD" in maker and torch.backends.mkl.is_available() and has_onednn()
 
 
 @cache
@@ -143,17 +139,16 @@ def suits_multiply(x: Tensor, weight: Tensor) -> bool:
     return x.dtype == torch.bfloat16 and emulates_bfloat16() and x.numel() >= FEW_EMULATED_ROWS * x.shape[-1]
 
 
-def is_plain_linear(layer: nn.Module) -> bool:
+def is_plain_linear(layer: nn.Module) -> TypeGuard[Linear]:
     """Say whether a map is a product and nothing else: not rewritten, and nobody hooked to it."""
     return type(layer) is Linear and not layer._forward_hooks and not layer._forward_pre_hooks
 
 
 def fuses(layer: nn.Module, x: Tensor) -> bool:
     """Say whether oneDNN is to multiply this by a plain map, and may do more to the result before it is written."""
-    if not is_plain_linear(layer) or torch.is_grad_enabled():
+    if not is_plain_linear(layer) or torch.is_grad_enabled() or not may_choose(x, layer.weight):
         return False
-    assert isinstance(layer, Linear), "a plain map is one"
-    if not may_choose(x, layer.weight) or x.numel() < FEW_FUSED_ROWS * x.shape[-1] or not has_onednn():
+    if x.numel() < FEW_FUSED_ROWS * x.shape[-1] or not has_onednn():
         return False
     return onednn_pays() if x.dtype == torch.float32 else x.dtype == torch.bfloat16 and not emulates_bfloat16()
 
@@ -202,7 +197,6 @@ def first_outputs(layer: nn.Module, x: Tensor, count: int) -> Tensor:
     """
     if not is_plain_linear(layer):
         return cast(Tensor, layer(x))[..., :count]
-    assert isinstance(layer, Linear), "a plain map is one"
     return linear(x, layer.weight[:count], None if layer.bias is None else layer.bias[:count])
 
 

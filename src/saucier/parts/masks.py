@@ -189,6 +189,11 @@ class Mask:
         return self.made[dtype]
 
 
+def pad_start(x: Tensor | None, count: int, value: int = 0) -> Tensor | None:
+    """Put places before a row's own; None stays None. Shapes: [B, L] -> [B, count + L]."""
+    return None if x is None else F.pad(x, (count, 0), value=value)
+
+
 def finds_a_key(span: Span) -> bool:
     """Say whether padding and documents leave each query, of those that see themselves, some key.
 

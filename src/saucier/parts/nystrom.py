@@ -5,15 +5,16 @@ Letters: B batch, L length, H heads, E head width, T texts, N longest text, S la
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.errors import InputError
-from saucier.parts.context import Context, KernelCall
-from saucier.parts.kernels import Scores, attend, attend_stepwise
-from saucier.parts.masks import Mask, document_starts, positions_in_document, refuse_split_documents
+from saucier.parts.context import KernelCall
+from saucier.parts.kernels import Scores, attend
+from saucier.parts.masks import Mask, document_starts, positions_in_document
 
 
 class ValueFilter(nn.Module):
@@ -34,8 +35,7 @@ class ValueFilter(nn.Module):
 
 def build_filter(attention: c.SelfAttention) -> ValueFilter | None:
     """Return the convolution of a kernel, if it has one."""
-    kernel = attention.kernel
-    assert isinstance(kernel, c.Nystrom), "the table's choice"
+    kernel: Any = attention.kernel
     return ValueFilter(attention.projection.heads, kernel.convolution) if kernel.convolution else None
 
 
@@ -68,53 +68,35 @@ class SeparateTexts:
         return rows.masked_scatter(self.real[..., None, None], tokens).transpose(1, 2)
 
 
-def find_separate_texts(context: Context) -> SeparateTexts | None:
-    """Return how to separate the texts of a pass; None where each row is one. Raises `InputError` for split documents.
-    """
-    real, document = context.real_keys(), context.span.query_documents
-    if document is None and (real is None or bool(real.all())):
-        return None
-    if document is None:
-        assert real is not None, "one of them is there"
-        return SeparateTexts(real.bool(), None)
-    refuse_split_documents(document)
-    return SeparateTexts(torch.ones_like(document, dtype=torch.bool) if real is None else real.bool(), document)
-
-
 def attend_by_landmarks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
     """Mix the values of each text through its landmarks. Shapes: [B, H, L, E] each -> the same.
 
     Landmarks are means of a text's own tokens, so that padding and other texts change nothing. No weight is dropped, as
     in the published code. Source: Xiong et al. 2021, §3, algorithm 1, arXiv:2102.03902.
     """
-    kernel, context = call.config.kernel, call.context
-    assert isinstance(kernel, c.Nystrom), "the table's choice"
-    if context.cache is not None:
-        raise InputError("kernel nystrom reads whole texts, and a cache brings them in pieces", where="cache",
-                         remedy="call without a cache")
-    texts = context.once("separate texts", lambda: find_separate_texts(context))
+    kernel, context = call.kernel, call.context
+    call.refuse_cache()
+    texts = context.texts(SeparateTexts)
     if texts is not None:
         query, key, value = texts.split(query), texts.split(key), texts.split(value)
-    real = None if texts is None else texts.mask
+    real, record = None if texts is None else texts.mask, list[Tensor]()
     if kernel.is_exact(query.shape[2]):
         scores = Scores(Mask(allowed=None if real is None else real[:, None, None], device=query.device,
                              whole=real is None), call.scale)
-        mixed, weights = attend_stepwise(query, key, value, scores) if context.want_weights else (
-            attend(query, key, value, scores), None)
+        mixed = attend(query, key, value, scores, record if context.want_weights else None)
     else:
-        mixed, weights = mix_by_landmarks(query, key, value, call, real)
+        mixed = mix_by_landmarks(query, key, value, call, real, record)
     if call.weights is not None:
         mixed = mixed + call.weights(value)
-    if weights is not None and context.want_weights:
-        context.attentions.append(weights if texts is None else texts.join(weights))
+    if context.want_weights:
+        context.attentions += record if texts is None else map(texts.join, record)
     return mixed if texts is None else texts.join(mixed)
 
 
-def mix_by_landmarks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall,
-                     real: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return mixed values, and the weights of landmarks. Shapes: real [T, N] -> [T, H, N, E] and [T, H, N, S]."""
-    kernel = call.config.kernel
-    assert isinstance(kernel, c.Nystrom), "the table's choice"
+def mix_by_landmarks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall, real: Tensor | None,
+                     record: list[Tensor]) -> Tensor:
+    """Mix values; `record` gets the weights of landmarks, [T, H, N, S]. Shapes: real [T, N] -> [T, H, N, E]."""
+    kernel = call.kernel
     query, key = query * call.scale**0.5, key * call.scale**0.5
     lengths = torch.full((len(query),), query.shape[2], device=query.device) if real is None else real.sum(1)
     means = average_segments(lengths, query.shape[2], kernel.landmarks).to(query.dtype)[:, None]
@@ -129,7 +111,8 @@ def mix_by_landmarks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall
         short = (lengths <= kernel.landmarks)[:, None, None, None]
         weights = torch.where(short, to_landmarks, weights)
         of_landmarks = torch.where(short, means @ value, of_landmarks)
-    return weights @ of_landmarks, weights
+    record.append(weights)
+    return weights @ of_landmarks
 
 
 def softmax_over(scores: Tensor, allowed: Tensor | None) -> Tensor:

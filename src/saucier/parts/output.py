@@ -9,6 +9,7 @@ Letters: B batch, K key-value heads, L length, S source length, E head width, W 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -44,10 +45,9 @@ class Cache:
     def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype,
               device: torch.device) -> Cache:
         """Allocate for self-attentions of the given (key-value heads, head width)."""
-        def allocate() -> list[Tensor]:
-            return [torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device) for heads, head in widths]
-
-        return cls(allocate(), allocate(), capacity)
+        keys, values = ([torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device)
+                         for heads, head in widths] for _ in range(2))
+        return cls(keys, values, capacity)
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values [B, K, L, E] after the filled ones; return views of all of them."""
@@ -128,9 +128,8 @@ class Cache:
     @property
     def bytes(self) -> int:
         """Size of everything held."""
-        tensors = [*self.keys, *self.values, *(tensor for pair in self.cross.values() for tensor in pair),
-                   *(part for parts in (*self.states.values(), *self.source.values()) for part in parts)]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+        held = [self.keys, self.values, *self.cross.values(), *self.states.values(), *self.source.values()]
+        return sum(tensor.nbytes for tensors in held for tensor in tensors)
 
 
 @dataclass(slots=True)
@@ -173,7 +172,7 @@ class Output:
     `attentions` then holds what the others give to global keys and to their neighbours (see `parts.global_attention`).
     """
     router_logits: tuple[Tensor, ...] | None = None
-    """[B·L, experts] for each layer with experts, before the softmax (see `parts.experts.balance`)."""
+    """[B·L, experts] for each layer with experts, before the softmax (see `parts.feed_forward.measure_imbalance`)."""
     encoder_last_hidden_state: Tensor | None = None
     encoder_hidden_states: tuple[Tensor, ...] | None = None
     encoder_attentions: tuple[Tensor, ...] | None = None
@@ -186,37 +185,17 @@ class Output:
     cross_attentions: tuple[Tensor, ...] | None = None
     decoder_router_logits: tuple[Tensor, ...] | None = None
 
-    @property
-    def prediction_scores(self) -> Tensor | None:
-        """The log probabilities of an adaptive head, under the name that Transformer-XL's class has for them."""
-        return self.logits
-
-    @property
-    def prediction_logits(self) -> Tensor | None:
-        """The token logits, under the name that BERT's pretraining class has for them."""
-        return self.logits
-
-    @property
-    def seq_relationship_logits(self) -> Tensor | None:
-        """The sentence logits, likewise."""
-        return self.sentence_logits
-
-    @property
-    def sop_logits(self) -> Tensor | None:
-        """The sentence logits, under ALBERT's name."""
-        return self.sentence_logits
-
-    @property
-    def projected_score(self) -> Tensor | None:
-        """The text's vector, under REALM's name."""
-        return self.embeddings
-
-    @property
-    def query_score(self) -> Tensor | None:
-        """The same, where there are candidates."""
-        return self.embeddings
-
-    @property
-    def candidate_score(self) -> Tensor | None:
-        """The candidates' vectors, under REALM's name."""
-        return self.candidate_embeddings
+    prediction_scores = property(attrgetter("logits"))
+    """The log probabilities of an adaptive head, under the name that Transformer-XL's class has for them."""
+    prediction_logits = property(attrgetter("logits"))
+    """The token logits, under the name that BERT's pretraining class has for them."""
+    seq_relationship_logits = property(attrgetter("sentence_logits"))
+    """The sentence logits, likewise."""
+    sop_logits = property(attrgetter("sentence_logits"))
+    """The sentence logits, under ALBERT's name."""
+    projected_score = property(attrgetter("embeddings"))
+    """The text's vector, under REALM's name."""
+    query_score = property(attrgetter("embeddings"))
+    """The same, where there are candidates."""
+    candidate_score = property(attrgetter("candidate_embeddings"))
+    """The candidates' vectors, under REALM's name."""

@@ -38,14 +38,6 @@ class Reading:
     """Number of texts in each group of choices; None where the ids were [B, L]."""
 
 
-class TokenwiseHead(nn.Module):
-    """A head whose `forward` gives what is asked of every token."""
-
-    def answer(self, reading: Reading) -> dict[str, Tensor]:
-        """Logits [B, L, ...]."""
-        return {"logits": self(reading.hidden)}
-
-
 class Pooler(nn.Module):
     """Dense layer and activation on the first token. Source: Devlin et al. 2019, code release."""
 

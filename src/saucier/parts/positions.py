@@ -6,8 +6,9 @@ Letters: B batch, H heads, L length, Q queries, K keys, E head width, W rotated 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -82,7 +83,7 @@ def check_positions(positions: Tensor, length: int, what: str) -> None:
 class AxialPositions(nn.Module):
     """A trained vector for the row of each position, and one for its column. Source: Kitaev et al. 2020, release."""
 
-    def __init__(self, config: c.Axial) -> None:
+    def __init__(self, config: c.Axial, dim: int) -> None:
         """Build the tables [rows, width] and [columns, width]."""
         super().__init__()
         self.rows, self.columns = (nn.Parameter(torch.empty(*size))
@@ -96,22 +97,27 @@ class AxialPositions(nn.Module):
                          dim=-1)
 
 
+EMBEDDING_POSITIONS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
+    c.Learned: LearnedPositions, c.Axial: AxialPositions, c.Sinusoidal: SinusoidalPositions}
+"""Positions that are added to the token vectors -> what builds them for a width."""
+
+
 def build_embedding_positions(config: c.EmbeddingPositions, dim: int) -> nn.Module | None:
     """Return the module that is added to the token vectors, if any."""
-    match config:
-        case c.Learned():
-            return LearnedPositions(config, dim)
-        case c.Axial():
-            return AxialPositions(config)
-        case c.Sinusoidal():
-            return SinusoidalPositions(config, dim)
-        case c.NoPositions():
-            return None
+    build = EMBEDDING_POSITIONS.get(type(config))
+    return build and build(config, dim)
 
 
 def relative_distance(start: int, queries: int, keys: int, device: torch.device) -> Tensor:
     """Key position minus query position. Shapes: -> [Q, K]."""
     return torch.arange(keys, device=device)[None, :] - torch.arange(start, start + queries, device=device)[:, None]
+
+
+def sine_vectors(distances: Tensor, dim: int, base: float) -> Tensor:
+    """Sines, then cosines, of distances. Shapes: [N] -> [N, D]."""
+    even = torch.arange(0, dim, 2, device=distances.device, dtype=torch.float32)
+    angles = distances[:, None] * (1 / base ** (even / dim))
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :dim]
 
 
 class T5BiasTable(nn.Module):

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.errors import InputError
 from saucier.parts.embedding import Embedding
 from saucier.parts.inputs import EncoderMemory, Side
 from saucier.parts.linear import Linear
-from saucier.parts.masks import ANY_DOCUMENT
 from saucier.parts.output import Cache
 
 KeyValuePair = tuple[Tensor, Tensor]
@@ -205,16 +203,10 @@ def prepend_to_side(front: VirtualTokens, side: Side, embed: Embedding) -> None:
     attention counts distances.
     """
     assert not isinstance(front, TargetPrompt), "it has a prompt for each side"
-    side.ahead = front.length
     if side.mask is not None and front.by_distance and not bool(side.mask[:, 0].all()):
         raise InputError("padding at the left stands between a prefix or a prompt and the text, and this model counts "
                          "the distance", where="attention_mask", remedy="give rows of one length, or one at a time")
-    if side.mask is not None:
-        side.mask = F.pad(side.mask, (front.length, 0), value=True)
-    if side.positions is not None:
-        side.positions = side.positions + front.length
-    if side.prefix is not None:
-        side.prefix = side.prefix + front.length
+    side.make_room(front.length)
     match front:
         case PrefixKeys():
             side.before = front.length
@@ -226,16 +218,8 @@ def prepend_to_side(front: VirtualTokens, side: Side, embed: Embedding) -> None:
 def prepend_prompt(front: SoftPrompt, side: Side, embed: Embedding) -> None:
     """Put the vectors of a prompt before those of the tokens; segments and languages begin as they do in the text."""
     rows, length = len(side.ids), front.length
-    side.text = side.ids if side.vectors is None else None
     vectors = embed.scaled(embed.tokens(side.ids)) if side.vectors is None else side.vectors
+    side.put_before(side.ids.new_zeros(rows, length))
     side.vectors = torch.cat([front.vectors.to(vectors.dtype).expand(rows, -1, -1), vectors], dim=1)
-    side.prompt, side.ids = length, F.pad(side.ids, (length, 0))
-    if side.positions is not None:
-        first = torch.arange(length, device=side.positions.device).expand(len(side.positions), -1)
-        side.positions = torch.cat([first, side.positions], dim=1)
-    if side.segments is not None:
-        side.segments = F.pad(side.segments, (length, 0))
-    if side.documents is not None:
-        side.documents = F.pad(side.documents, (length, 0), value=ANY_DOCUMENT)
     if (languages := side.inputs.get("langs")) is not None:
         side.inputs = {**side.inputs, "langs": torch.cat([languages[:, :1].expand(-1, length), languages], dim=1)}

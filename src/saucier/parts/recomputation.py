@@ -7,8 +7,8 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,56 +17,39 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint, get_device_states, set_device_states
 
-from saucier.parts.context import Choices, Context
+from saucier.parts.context import Context
+
+Again = Callable[[], AbstractContextManager[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratorStates:
-    """The states of torch's global generators: the CPU's, and that of a device."""
+def same_draws(x: Tensor) -> Again:
+    """Return what lets torch's global generators, for what is computed where `x` is, draw again what they draw next.
 
-    cpu: Tensor
-    kind: str
-    devices: list[int]
-    states: list[Tensor]
-
-    @classmethod
-    def now(cls, x: Tensor) -> GeneratorStates:
-        """Return the states as they are, for what is computed where `x` is."""
-        devices, states = ([], []) if x.device.type == "cpu" else get_device_states(x)
-        return cls(torch.get_rng_state(), x.device.type, devices, states)
+    Afterwards the generators are where they were.
+    """
+    cpu, kind = torch.get_rng_state(), x.device.type
+    devices, states = ([], []) if kind == "cpu" else get_device_states(x)
 
     @contextmanager
-    def again(self) -> Iterator[None]:
-        """Draw from these states on; afterwards the generators stand where they stood."""
-        elsewhere = self.kind != "cpu"
-        with torch.random.fork_rng(self.devices, device_type=self.kind if elsewhere else "cuda"):
-            torch.set_rng_state(self.cpu)
-            if elsewhere:
-                set_device_states(self.devices, self.states, device_type=self.kind)
+    def again() -> Iterator[None]:
+        with torch.random.fork_rng(devices, device_type="cuda" if kind == "cpu" else kind):
+            torch.set_rng_state(cpu)
+            if kind != "cpu":
+                set_device_states(devices, states, device_type=kind)
             yield
 
+    return again
 
-@dataclass(frozen=True, slots=True)
-class NumberFormat:
-    """Whether autocast is on, and to what."""
 
-    device: str
-    enabled: bool
-    dtype: torch.dtype
+def same_format(x: Tensor) -> torch.autocast:
+    """Return the context in which products where `x` is have the number format that they have now.
 
-    @classmethod
-    def now(cls, x: Tensor) -> NumberFormat:
-        """Return what holds for products where `x` is."""
-        device = x.device.type
-        return cls(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-
-    def again(self) -> torch.autocast:
-        """Return the context in which the same holds.
-
-        Copies of weights are not kept from one product to the next: those made without a gradient would be found by
-        products that need one.
-        """
-        return torch.autocast(self.device, dtype=self.dtype, enabled=self.enabled, cache_enabled=False)
+    Copies of weights are not kept from one product to the next: those made without a gradient would be found by
+    products that need one.
+    """
+    device = x.device.type
+    return torch.autocast(device, dtype=torch.get_autocast_dtype(device), enabled=torch.is_autocast_enabled(device),
+                          cache_enabled=False)
 
 
 def recompute_block(block: nn.Module, x: Tensor, context: Context) -> Tensor:
@@ -87,23 +70,17 @@ def run_two_streams(x: Tensor, blocks: Sequence[nn.Module], context: Context, re
     Shapes: x [B, L, D] -> [B, L, 2D], the first stream before the second.
     Source: Kitaev et al. 2020, §3, eq 9, arXiv:2001.04451 (S eq 103–105).
     """
-    streams = [x, x]
+    first = second = x
     for block in blocks:
         if record is not None:
-            record.append(streams[1])
-        streams = alternate_streams(streams, list(block.children()), context)
+            record.append(second)
+        sublayers = list(block.children())
+        for reads_second, reads_first in zip(sublayers[::2], sublayers[1::2], strict=True):
+            first = first + compute_change(reads_second, second, context)
+            second = second + compute_change(reads_first, first, context)
     if record is not None:
-        record.append(streams[1])
-    return torch.cat(streams, dim=-1)
-
-
-def alternate_streams(streams: list[Tensor], sublayers: Sequence[nn.Module], context: Context) -> list[Tensor]:
-    """Let sublayers change the first stream and the second in turn. Shapes: [B, L, D] each."""
-    first, second = streams
-    for reads_second, reads_first in zip(sublayers[::2], sublayers[1::2], strict=True):
-        first = first + compute_change(reads_second, second, context)
-        second = second + compute_change(reads_first, first, context)
-    return [first, second]
+        record.append(second)
+    return torch.cat([first, second], dim=-1)
 
 
 def compute_change(sublayer: nn.Module, read: Tensor, context: Context) -> Tensor:
@@ -128,15 +105,6 @@ def is_reversible_pass(x: Tensor, context: Context, record: list[Tensor] | None)
     return torch.is_grad_enabled() and wide and alone and not torch.compiler.is_compiling()
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedSublayer:
-    """What a sublayer found when it was applied."""
-
-    context: Context
-    generators: GeneratorStates
-    choices: Choices
-
-
 @dataclass(slots=True)
 class ReversibleRun:
     """Sublayers in a row, applied once, and to be applied once more from the last to the first."""
@@ -145,26 +113,22 @@ class ReversibleRun:
     context: Context
     shared: Sequence[nn.Module]
     """Parts of the stack that the sublayers read."""
-    format: NumberFormat
-    turns: list[AppliedSublayer] = field(default_factory=list)
+    format: torch.autocast
+    turns: list[tuple[Context, Again]] = field(default_factory=list)
+    """What each sublayer found when it was applied: the pass, with its choices, and the random numbers."""
 
-    def learned(self) -> list[Tensor]:
-        """Return what else than `x` may get a gradient: what the pass made before, and weights."""
-        weights = [weight for part in self.sublayers for weight in part.parameters()]
-        return list_distinct([*self.beside(), *weights])
-
-    def beside(self) -> list[Tensor]:
-        """Return those of them that are no sublayer's own."""
-        weights = [weight for part in self.shared for weight in part.parameters()]
+    def learned(self, sublayers: Sequence[nn.Module]) -> list[Tensor]:
+        """Return what else than `x` may get a gradient from sublayers: what the pass made before, and weights."""
+        weights = [weight for part in (*sublayers, *self.shared) for weight in part.parameters()]
         return list_distinct([*read_tensors(self.context), *weights])
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
         streams = [x, x]
-        with self.format.again():
+        with self.format:
             for number, sublayer in enumerate(self.sublayers):
-                self.context.choices = choices = Choices()
-                self.turns.append(AppliedSublayer(self.context.copied(), GeneratorStates.now(x), choices))
+                self.context.choices = []
+                self.turns.append((self.context.copied(), same_draws(x)))
                 change = compute_change_with_graph(sublayer, streams[1 - number % 2], self.context)
                 streams[number % 2] = streams[number % 2] + change.detach()
         self.context.choices = None
@@ -172,14 +136,14 @@ class ReversibleRun:
 
     def again(self, number: int, read: Tensor, stand_ins: dict[int, Tensor]) -> Tensor:
         """Apply one of them as it was applied, with a graph behind it. Shapes: [B, L, D] -> [B, L, D]."""
-        turn = self.turns[number]
+        found, draws = self.turns[number]
         hidden, shared, bias = (None if one is None else stand_ins.get(id(one), one)
-                                for one in read_tensors(turn.context))
-        memory = turn.context.memory and replace(turn.context.memory, hidden=hidden)
+                                for one in read_tensors(found))
+        memory = found.memory and replace(found.memory, hidden=hidden)
         made = {} if shared is not None and shared.requires_grad else self.context.made  # made of it, without a graph
-        context = replace(turn.context.copied(), memory=memory, shared=shared, bias=bias, made=made,
-                          choices=turn.choices.again())
-        with turn.generators.again(), self.format.again():
+        context = replace(found.copied(), memory=memory, shared=shared, bias=bias, made=made,
+                          choices=None, replayed=iter(found.choices or ()))
+        with draws(), self.format:
             return compute_change_with_graph(self.sublayers[number], read, context)
 
 
@@ -204,8 +168,7 @@ class ReversibleFunction(torch.autograd.Function):
             changes, reads = number % 2, 1 - number % 2
             read = streams[reads].detach().requires_grad_()
             change = run.again(number, read, sums.stand_ins)
-            own = list_distinct([*run.sublayers[number].parameters(), *run.beside()])
-            found = sums.add(change, [read, *own], gradients[changes])
+            found = sums.add(change, [read, *run.learned(run.sublayers[number:number + 1])], gradients[changes])
             gradients[reads] = gradients[reads] + found
             streams[changes] = streams[changes] - change.detach()
         return None, gradients[0] + gradients[1], *sums.totals()
@@ -252,5 +215,5 @@ def run_reversible(x: Tensor, blocks: Sequence[nn.Module], context: Context, sha
     Source: Gomez et al. 2017, §3.2, arXiv:1707.04585; Kitaev et al. 2020, §3, eq 10.
     """
     sublayers = [sublayer for block in blocks for sublayer in block.children()]
-    run = ReversibleRun(sublayers, context, shared, NumberFormat.now(x))
-    return ReversibleFunction.apply(run, x, *run.learned())  # type: ignore[no-untyped-call, no-any-return]
+    run = ReversibleRun(sublayers, context, shared, same_format(x))
+    return ReversibleFunction.apply(run, x, *run.learned(sublayers))  # type: ignore[no-untyped-call, no-any-return]

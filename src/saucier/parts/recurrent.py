@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.context import Context
-from saucier.parts.inputs import EncoderMemory
 from saucier.parts.linear import Linear
 from saucier.parts.pooling import mean_vector
 from saucier.parts.recurrent_cells import AlignedSource, Alignment, Layers, State, Steps, find_steps
@@ -34,15 +33,8 @@ class TargetText:
     steps: Steps
 
 
-@dataclass(slots=True)
-class AttendedText:
-    """What came of it."""
-
-    outputs: Tensor
-    """[B, L, D]."""
-    weights: Tensor
-    """[B, L, S]."""
-    states: State
+AttendedText = tuple[Tensor, Tensor, State]
+"""What came of it: outputs [B, L, D], weights [B, L, S], and the last states."""
 
 
 class Bahdanau(nn.Module):
@@ -67,13 +59,9 @@ class Bahdanau(nn.Module):
             return new, (output, found[:, 0], weights[:, 0])
 
         (outputs, found, weights), states = run_steps(one, layers, states, target)
-        return AttendedText(self.apply_readout(outputs, found, target.x), weights, states)
-
-    def apply_readout(self, outputs: Tensor, found: Tensor, x: Tensor) -> Tensor:
-        """Return what the layer gives: the output, or a maxout over pairs (A.2.2). Shapes: [B, L, D] each."""
-        if self.combine is None:
-            return outputs
-        return self.combine(torch.cat([outputs, x, found], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)  # type: ignore[no-any-return]
+        if self.combine is not None:  # a maxout over pairs, A.2.2
+            outputs = self.combine(torch.cat([outputs, target.x, found], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
+        return outputs, weights, states
 
 
 class Luong(nn.Module):
@@ -94,7 +82,7 @@ class Luong(nn.Module):
         if not self.config.input_feeding:
             x, states = layers(target.x, states, target.steps)
             found, weights = self.alignment(x, source, target.places)
-            return AttendedText(self.attentional(found, x), weights, states)
+            return self.attentional(found, x), weights, states
 
         def one(place: int, sums: Tensor, old: State) -> tuple[State, tuple[Tensor, ...]]:
             output, new = layers.step(sums, old[-1], old[:-1])
@@ -103,7 +91,7 @@ class Luong(nn.Module):
             return (*new, given), (given, weights[:, 0])
 
         (outputs, weights), states = run_steps(one, layers, states, target)
-        return AttendedText(outputs, weights, states)
+        return outputs, weights, states
 
     def attentional(self, found: Tensor, output: Tensor) -> Tensor:
         """Return `tanh(W [context; state])`. Shapes: [..., D] each."""
@@ -156,28 +144,23 @@ class Recurrent(nn.Module):
         if self.looking is None:
             x, states = self.layers(x, states, steps)
         else:
-            done = self.looking(self.layers, states, TargetText(x, find_text_positions(x, context, steps), steps),
-                                self.source(context, slot))
-            x, states = done.outputs, done.states
+            target = TargetText(x, find_text_positions(x, context, steps), steps)
+            x, weights, states = self.looking(self.layers, states, target, self.source(self.looking, context, slot))
             if context.want_weights:
-                context.cross_attentions.append(done.weights[:, None])
+                context.cross_attentions.append(weights[:, None])
         if cache is not None:
             cache.states[slot] = states
         context.final_states += split_by_layer(states, self.config)
         return x
 
-    def source(self, context: Context, slot: int) -> AlignedSource:
+    def source(self, looking: Bahdanau | Luong, context: Context, slot: int) -> AlignedSource:
         """Return what the encoder gave, and what the score makes of it, from the cache where that has them."""
-        assert self.looking is not None, "read() asks only then"
-        score, cache = self.looking.alignment.score, context.cache
-        if cache is not None and slot in cache.source:
-            kept = cache.source[slot]
-            return AlignedSource(kept[0], kept[-1], visible_source(context))
-        vectors = encoder_memory(context).vectors
-        keys = score.keys(vectors)
-        if cache is not None:
-            cache.source[slot] = (vectors,) if keys is vectors else (vectors, keys)
-        return AlignedSource(vectors, keys, visible_source(context))
+        kept = {} if context.cache is None else context.cache.source
+        if slot not in kept:
+            vectors = context.encoder.vectors
+            keys = looking.alignment.score.keys(vectors)
+            kept[slot] = (vectors,) if keys is vectors else (vectors, keys)
+        return AlignedSource(kept[slot][0], kept[slot][-1], visible_source(context))
 
     def first(self, x: Tensor, context: Context) -> State:
         """Return the states before the first token; what is fed back begins at zero.
@@ -197,9 +180,9 @@ class Recurrent(nn.Module):
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if self.config.start.kind == "mean":
             visible = visible_source(context)
-            return self.mapped(mean_vector(encoder_memory(context).vectors,
+            return self.mapped(mean_vector(context.encoder.vectors,
                                            None if visible is None else visible[:, 0]))
-        states = encoder_memory(context).states
+        states = context.encoder.states
         if not states:
             raise InputError("the decoder begins in the encoder's last states, and only its output was given",
                              where="encoder_states", remedy="give input_ids, or encoder_states beside encoder_output")
@@ -236,16 +219,9 @@ def find_text_positions(x: Tensor, context: Context, steps: Steps) -> Tensor:
     return places - torch.where(steps.begins, places, 0).cummax(1).values
 
 
-def encoder_memory(context: Context) -> EncoderMemory:
-    """Return what the encoder gave."""
-    assert context.memory is not None, "check() refuses such a decoder without an encoder"
-    return context.memory
-
-
 def visible_source(context: Context) -> Tensor | None:
     """Return which of the encoder's vectors each token may see. Shapes: -> [B, 1 or L, S]; None: all of them."""
-    memory = encoder_memory(context)
-    span, layout = memory.span(context.span), memory.layout
+    span, layout = context.encoder.span(context.span), context.encoder.layout
     real = span.padding if layout is None else layout.mask
     visible = None if real is None else real[:, None]
     if span.query_documents is None or span.key_documents is None:

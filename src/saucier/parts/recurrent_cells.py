@@ -16,7 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.parts.kernels import masked_softmax
 from saucier.parts.linear import Linear
+from saucier.parts.masks import document_starts
 from saucier.parts.norms import Dropout
 
 State = tuple[Tensor, ...]
@@ -106,9 +108,8 @@ def find_steps(real: Tensor | None, documents: Tensor | None) -> Steps:
     """Return the steps of a batch. Shapes: real [B, L], documents [B, L]."""
     if documents is None:
         return Steps(real)
-    change = documents[:, 1:] != documents[:, :-1]
-    never = change.new_zeros(len(change), 1)
-    return Steps(real, torch.cat([never, change], dim=1), torch.cat([change, never], dim=1))
+    change = document_starts(documents)[:, 1:]
+    return Steps(real, F.pad(change, (1, 0)), F.pad(change, (0, 1)))
 
 
 def run_cell(cell: Cell, x: Tensor, state: State, steps: Steps, *, back: bool = False) -> tuple[Tensor, State]:
@@ -173,9 +174,7 @@ class Layers(nn.Module):
 
     def cell(self, number: int) -> Cell:
         """Return the cell of a layer that reads ahead."""
-        cell = self.stack[number].ahead
-        assert isinstance(cell, Cell), "only layers that read ahead take single steps"
-        return cell
+        return self.stack[number].ahead  # type: ignore[return-value]  # only layers that read ahead take single steps
 
     def step(self, sums: Tensor, fed: Tensor, states: State) -> tuple[Tensor, State]:
         """Take one step of every layer. Shapes: sums [B, G], fed [B, D] -> the last output [B, D], and the states."""
@@ -283,14 +282,12 @@ class Alignment(nn.Module):
         """Return which words are in reach, and the Gaussian that weights them. Shapes: -> [B, Q, S] twice."""
         order, count = source.places()
         match self.reach:
-            case c.LocalPredictive(reach=reach):
-                assert self.centre is not None, "built with the reach"
+            case c.LocalPredictive(reach=reach) if self.centre is not None:
                 distance = order - count * self.centre(query).float()
                 return distance.abs() <= reach, torch.exp(-2 * (distance / reach).square())
             case c.LocalMonotonic(reach=reach):
                 return (order - places[:, :, None]).abs() <= reach, None
-            case c.GlobalReach():
-                return torch.ones_like(order, dtype=torch.bool), None
+        return torch.ones_like(order, dtype=torch.bool), None
 
 
 class PredictedCentre(nn.Module):
@@ -304,11 +301,3 @@ class PredictedCentre(nn.Module):
     def forward(self, query: Tensor) -> Tensor:
         """Shapes: [B, Q, D] -> [B, Q, 1], from 0 to 1."""
         return torch.sigmoid(self.down(torch.tanh(self.up(query))))
-
-
-def masked_softmax(scores: Tensor, visible: Tensor | None) -> Tensor:
-    """Softmax over the visible places; all zeros where there is none. Shapes: [B, Q, S] -> the same."""
-    if visible is None:
-        return scores.softmax(-1)
-    hidden = ~visible
-    return scores.masked_fill(hidden, torch.finfo(scores.dtype).min).softmax(-1).masked_fill(hidden, 0.0)

@@ -16,7 +16,7 @@ from saucier.parts.context import Context, RelativeBiases
 from saucier.parts.kernels import repeat_heads
 from saucier.parts.linear import Linear, first_outputs
 from saucier.parts.norms import build_norm, dropout
-from saucier.parts.positions import relative_distance
+from saucier.parts.positions import relative_distance, sine_vectors
 
 
 class ShawPositions(nn.Module):
@@ -29,22 +29,22 @@ class ShawPositions(nn.Module):
         self.keys = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
         self.values = nn.Parameter(torch.empty(2 * self.reach + 1, head_dim))
 
-    def rows(self, start: int, queries: int, keys: int) -> Tensor:
-        """Return the table row of each query-key pair. Shapes: -> [Q, K]."""
-        return relative_distance(start, queries, keys, self.keys.device).clamp(-self.reach, self.reach) + self.reach
+    def rows(self, queries: int, keys: int, context: Context) -> Tensor:
+        """Return the table row of each query-key pair; queries are the last of the keys' places. Shapes: -> [Q, K]."""
+        distance = context.once(("distance", queries, keys),
+                                lambda: relative_distance(keys - queries, queries, keys, self.keys.device))
+        return distance.clamp(-self.reach, self.reach) + self.reach
 
-    def scores(self, query: Tensor, rows: Tensor) -> Tensor:
-        """Shapes: query [B, H, Q, E], rows [Q, K] -> [B, H, Q, K].
+    def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
+        """What is added to the scaled scores. Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K]."""
+        return score_rows(query, self.keys, self.rows(query.shape[2], key.shape[2], context)) * scale
 
-        Every query meets each table row once, then picks.
-        """
-        return (query @ self.keys.T).gather(-1, rows.expand(*query.shape[:2], *rows.shape))
-
-    def mix(self, weights: Tensor, rows: Tensor) -> Tensor:
+    def mix(self, weights: Tensor, context: Context) -> Tensor:
         """The values' part of the output: weights summed by table row first.
 
         Shapes: weights [B, H, Q, K] -> [B, H, Q, E].
         """
+        rows = self.rows(weights.shape[2], weights.shape[3], context)
         summed = weights.new_zeros(*weights.shape[:3], len(self.values))
         return summed.scatter_add(-1, rows.expand_as(weights), weights) @ self.values
 
@@ -65,19 +65,15 @@ class SkewedPositions(nn.Module):
 
         Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K].
         """
-        return self.scores(query, key.shape[2] - query.shape[2], key.shape[2]) * scale
-
-    def scores(self, query: Tensor, start: int, keys: int) -> Tensor:
-        """The same unscaled, for queries from position `start` on. Shapes: query [B, H, Q, E] -> [B, H, Q, K]."""
+        queries, keys = query.shape[2], key.shape[2]
         if keys > self.weight.shape[1]:
             raise InputError(f"{keys} positions are more than the {self.weight.shape[1]} relative ones",
                              where="input_ids", remedy="shorten the input")
         relative = query @ self.weight[:, -keys:].transpose(-1, -2)
-        if query.shape[2] == keys:
-            return skew_scores(relative)
-        rows = torch.arange(keys, device=query.device)[None, :] - torch.arange(start, start + query.shape[2],
-                                                                               device=query.device)[:, None]
-        return relative.gather(-1, (rows + keys - 1).clamp(max=keys - 1).expand_as(relative))
+        if queries == keys:
+            return skew_scores(relative) * scale
+        rows = relative_distance(keys - queries, queries, keys, query.device) + keys - 1
+        return relative.gather(-1, rows.clamp(max=keys - 1).expand_as(relative)) * scale
 
 
 def skew_scores(relative: Tensor) -> Tensor:
@@ -108,14 +104,8 @@ class RelativeKeys(nn.Module):
                                                                  key.shape[2])) * (self.scale or scale)
 
 
-class RelativeKeysAndQueries(nn.Module):
+class RelativeKeysAndQueries(RelativeKeys):
     """The same, and keys meet the vector too. Source: Huang et al. 2020, method 4, arXiv:2009.13658."""
-
-    def __init__(self, config: c.RelativeVectors, head_dim: int) -> None:
-        """Build the table [2·length - 1, E]; row length - 1 is distance 0, later rows are keys further back."""
-        super().__init__()
-        self.scale = config.scale
-        self.weight = nn.Parameter(torch.empty(2 * config.length - 1, head_dim))
 
     def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
         """What is added to the scaled scores; grouped key heads serve all their query heads.
@@ -229,12 +219,10 @@ class DisentangledPositions(nn.Module):
 
         Shapes: [1, G or H, R, E] twice.
         """
-        assert context.shared is not None, "the stack gave its table"
-        table = context.shared[met]
+        table: Tensor = context.shared[met]
         table = dropout(table, self.config.dropout) if self.training else table
         if isinstance(self.config.maps, c.SharedMaps):
             query_width, key_width, _ = self.widths
-            assert context.maps is not None, "the attention gave its maps"
             both = first_outputs(context.maps, table, query_width + key_width)
             query, key = both.split([query_width, key_width], dim=-1)
             keys, queries = self.config.content_to_position, self.config.position_to_content
@@ -303,7 +291,6 @@ class TransformerXLPositions(nn.Module):
     def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
         """Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K]."""
         biases = self.biases or context.biases
-        assert biases is not None, "the stack puts shared biases into the context"
         query, keys = query * scale, key.shape[2]  # scaled where there is less of it
         content = torch.einsum("he,bhke->bhk", biases.content * scale, repeat_heads(key, query.shape[1]))[:, :, None]
         asking = query + (biases.place * scale)[:, None]
@@ -349,9 +336,7 @@ class TransformerXLPositions(nn.Module):
         distances = torch.arange(first, last - 1, -1, device=like.device, dtype=torch.float32)
         if self.config.clamp is not None:
             distances = distances.clamp(-self.config.clamp, self.config.clamp)
-        even = torch.arange(0, self.dim, 2, device=like.device, dtype=torch.float32)
-        angles = distances[:, None] * (1 / self.config.base ** (even / self.dim))
-        found = torch.cat([angles.sin(), angles.cos()], dim=-1)[:, :self.dim].to(like.dtype)
+        found = sine_vectors(distances, self.dim, self.config.base).to(like.dtype)
         return dropout(found, self.config.dropout) if self.training else found
 
     def score_segments(self, query: Tensor, segments: Tensor, scale: float, keys: int, context: Context) -> Tensor:

@@ -8,9 +8,9 @@ Letters: B batch, M memory, L length, P queries, H heads, E head width, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,6 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.norms import dropout
-
-if TYPE_CHECKING:
-    from saucier.parts.inputs import Side
 
 
 @dataclass(slots=True)
@@ -67,7 +64,10 @@ class Segment:
         """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
         self.past = None if self.recalled is None else self.recalled[number]
         if self.remembered is not None and self.memory is not None:
-            self.remembered.append(next_memory(self.memory, self.past, self.streams(x)[0]))
+            new = self.streams(x)[0][:, :self.memory.reuse]
+            joined = new if self.past is None else torch.cat([self.past, new], dim=1)
+            kept = 0 if self.memory.length is None else -self.memory.length
+            self.remembered.append(joined[:, kept:].detach().transpose(0, 1))
 
     def prepend(self, x: Tensor, inner: nn.Module) -> Tensor:
         """Put a block's memory before the rows that its attention reads. Shapes: x [B, L, D] -> [B, M + L, D]."""
@@ -97,15 +97,16 @@ class Segment:
         return torch.cat([text, places.take_along_dim(self.asked[:, None, :, None], 2)], dim=2)
 
 
-def begin_segment(stack: c.Stack, side: Side, like: Tensor, *, training: bool, wide: bool) -> Segment:
+def begin_segment(stack: c.Stack, inputs: Mapping[str, Any], like: Tensor, *, cached: bool, training: bool,
+                  wide: bool) -> Segment:
     """Return what a pass over texts has of the stack's memory and second stream. Shapes: like [B, D].
 
     A memory is given where the call says so (`use_mems`), or else the config. Raises `InputError` for a memory that is
     not this model's or goes with a cache or packed documents, and for places that are none.
     """
-    memory, inputs = stack.memory, side.inputs
+    memory = stack.memory
     recalled = None if memory is None else recall_memory(stack, memory, inputs.get("mems"), like)
-    if recalled is not None and (side.cache is not None or side.documents is not None):
+    if recalled is not None and (cached or "documents" in inputs):
         raise InputError("a memory goes neither with a key-value cache nor with packed documents", where="mems",
                          remedy="give mems alone, and one text a row")
     kept = memory is not None and inputs.get("use_mems", memory.training if training else memory.evaluation)
@@ -125,13 +126,6 @@ def recall_memory(stack: c.Stack, memory: c.SegmentMemory, mems: Sequence[Tensor
         return None
     assert memory.length is not None, "check() refuses zeros without a length"
     return (like.new_zeros(rows, memory.length, dim),) * layers
-
-
-def next_memory(memory: c.SegmentMemory, past: Tensor | None, x: Tensor) -> Tensor:
-    """Return what a block remembers after this segment. Shapes: past [B, M, D], x [B, L, D] -> [M', B, D]."""
-    new = x if memory.reuse is None else x[:, :memory.reuse]
-    joined = new if past is None else torch.cat([past, new], dim=1)
-    return (joined if memory.length is None else joined[:, -memory.length:]).detach().transpose(0, 1)
 
 
 class QueryVector(nn.Module):

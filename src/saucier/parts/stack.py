@@ -162,23 +162,16 @@ def choose_activations(models: Iterable[nn.Module], activations: c.Activations) 
             part.activations = activations
 
 
-OWN_POSITIONS = "inner.positions"
+OWN_POSITIONS = ".inner.positions"
 """Tables of positions stay each stack's own: they speak of what each may see."""
 
 
 def tie_blocks(lender: Stack, borrower: Stack) -> None:
     """Let the sublayers of one stack use the weights of those of the same name in the other."""
-    for theirs, ours in zip(lender.blocks, borrower.blocks, strict=True):
-        for name, sublayer in theirs.items():  # type: ignore[operator]  # a block is a dictionary of sublayers
-            tie_modules(sublayer, ours[name])  # type: ignore[index]
-
-
-def tie_modules(lender: nn.Module, borrower: nn.Module) -> None:
-    """Put every module that holds weights of one into the same place of the other."""
-    for path, module in lender.named_modules():
-        if module._parameters and not path.startswith(OWN_POSITIONS):
+    for path, module in lender.blocks.named_modules():
+        if module._parameters and OWN_POSITIONS not in path:
             parent, _, name = path.rpartition(".")
-            setattr(borrower.get_submodule(parent), name, module)
+            setattr(borrower.blocks.get_submodule(parent), name, module)
 
 
 class SourceEncoder(nn.Module):

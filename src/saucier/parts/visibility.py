@@ -55,18 +55,13 @@ def draw_counts(config: c.RandomBlocks, blocks: int, draw: Draw) -> numpy.ndarra
         return counts
     reach = min(2 * config.count + 5, blocks)
     for block in range(1, blocks):
+        hidden = {block - 1, block, block + 1, 0, reach - 1}  # its window, and those that are global among the first
+        hidden |= ({reach - 2} if block == 1 else set()) | ({1} if block == reach - 2 else set())
         for head in range(draw.heads):
-            order = generator.permutation(reach)
-            found = [other for other in order if other not in excluded_blocks(block, reach)][:config.count]
+            found = [other for other in generator.permutation(reach) if other not in hidden][:config.count]
             if block < blocks - 1:
                 counts[head, block, found] += 1
     return counts
-
-
-def excluded_blocks(block: int, reach: int) -> set[int]:
-    """Return the blocks that are not drawn for a block: its window, and those that are global among the first."""
-    found = {block - 1, block, block + 1, 0, reach - 1}
-    return found | ({reach - 2} if block == 1 else set()) | ({1} if block == reach - 2 else set())
 
 
 def near_candidates(size: int, blocks: int, block: int) -> numpy.ndarray:
@@ -249,12 +244,9 @@ def allowed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span:
             return counted_pairs(visibility, queries, keys, span) > 0
         case c.Beyond():
             return allowed_pairs(resolve_length(visibility, span.keys), queries, keys, span)
-        case c.Combined(kind="and", terms=terms):
-            parts = [allowed_pairs(term, queries, keys, span) for term in terms]
-            return torch.stack(torch.broadcast_tensors(*parts)).all(0)
-        case c.Combined(kind="or", terms=terms):
-            parts = [allowed_pairs(term, queries, keys, span) for term in terms]
-            return torch.stack(torch.broadcast_tensors(*parts)).any(0)
+        case c.Combined(kind="and" | "or", terms=terms):
+            parts = torch.stack(torch.broadcast_tensors(*(allowed_pairs(term, queries, keys, span) for term in terms)))
+            return parts.all(0) if visibility.kind == "and" else parts.any(0)
         case c.Combined(kind="by_head", terms=terms):
             return assign_to_heads([allowed_pairs(term, queries, keys, span) for term in terms], span)
         case _:

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from torch import Tensor
-
 from saucier import config as c
 from saucier.config.questions import counts_repeats, differs_by_head, list_terms
 from saucier.config.visibility import visible_keys
 from saucier.parts.context import Context
+from saucier.parts.global_attention import find_global_positions
 from saucier.parts.masks import Draw, Span
 from saucier.parts.positions import alibi_slopes
 from saucier.parts.sparse.candidates import RowShape, select_head
 from saucier.parts.sparse.mixing import SparseWork, Stretch
 from saucier.parts.sparse.plan import RowFacts, plan_row
-from saucier.parts.visibility import find_global_tokens
 
 LARGEST_SHARE = 0.4
 """The most that may be visible of all pairs. With eight heads of 64 in float32 (torch 2.13, one thread), a plan that is
@@ -69,7 +67,7 @@ def list_stretches(attention: c.SelfAttention, context: Context, draw: Draw | No
     """Return what every row of the pass is to do; packed rows follow each other."""
     span, layout = replace(context.span, padding=context.real_keys()), context.layout
     found, begin = [], 0
-    tokens = list_globals(attention.visibility, span, context.rows)
+    tokens = find_global_positions(attention.visibility, context) if c.global_terms(attention.visibility) else None
     related = attention.positions if isinstance(attention.positions, c.GlobalLocal | c.T5Bias) else None
     groups = group_heads(attention.visibility, attention.projection.heads)
     slopes = alibi_slopes(attention.projection.heads) if isinstance(attention.positions, c.Alibi) else []
@@ -80,8 +78,8 @@ def list_stretches(attention: c.SelfAttention, context: Context, draw: Draw | No
             begin = place[0].stop
         for heads, visibility in groups:
             row = RowShape(visibility, span.queries, span.keys, span.start, span.memory, first, end,
-                           None if span.prefix is None else int(span.prefix[number]), tokens[number] if tokens else (),
-                           draw, related, tuple(slopes[heads]))
+                           None if span.prefix is None else int(span.prefix[number]),
+                           tokens.of_row(number) if tokens else (), draw, related, tuple(slopes[heads]))
             tiles = plan_row(row, facts, span.device, rows=attention.global_maps is None)
             found.append(Stretch(0 if layout else number, heads, *place, tiles))
     return found
@@ -115,13 +113,3 @@ def find_facts(span: Span, row: int, first: int, end: int) -> RowFacts:
     holes = real is not None and not bool(real[first:end].all())
     documents = [None if x is None else x[row] for x in (span.query_documents, span.key_documents)]
     return RowFacts(real if holes else None, *documents)
-
-
-def list_globals(visibility: c.Visibility, span: Span, rows: int) -> list[tuple[int, ...]]:
-    """Return the places of the global tokens of each row that are real; nothing where none can be."""
-    terms = c.global_terms(visibility)
-    if not terms:
-        return []
-    tokens: Tensor = find_global_tokens(terms[0].otherwise, span)
-    tokens = tokens if span.padding is None else tokens & span.padding
-    return [tuple(row.nonzero()[:, 0].tolist()) for row in tokens.expand(rows, -1)]

@@ -154,23 +154,19 @@ class SparseWork:
     """Whether heads read different keys, so that each needs its own."""
 
 
-def attend_sparsely(query: Tensor, key: Tensor, value: Tensor, work: SparseWork, met: Tensor | None = None) -> Tensor:
-    """Mix the values as the work says; a query that sees nothing gives zeros.
-
-    `met` is what each query adds to the score of a key by the label of the pair.
-    Shapes: query [B, H, L, E]; key, value [B, G, K, E]; met [B, H, L, N] -> [B, H, L, E].
-    Source: Rabe and Staats 2021, §2, arXiv:2112.05682, for putting a softmax together from its pieces.
-    """
-    found: Tensor = SparseAttention.apply(query, key, value, met, work)  # type: ignore[no-untyped-call]
-    return found
-
-
 class SparseAttention(torch.autograd.Function):
-    """The attention and its gradient, which computes the weights again."""
+    """Attention as the work says, and its gradient, which computes the weights again.
+
+    A query that sees nothing gives zeros. Source: Rabe and Staats 2021, §2, arXiv:2112.05682, for putting a softmax
+    together from its pieces.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, met: Tensor | None, work: SparseWork) -> Tensor:
-        """Shapes: as `sparse`."""
+        """Mix the values; `met` is what each query adds to the score of a key by the label of the pair.
+
+        Shapes: query [B, H, L, E]; key, value [B, G, K, E]; met [B, H, L, N] -> [B, H, L, E].
+        """
         mixed = torch.zeros_like(query, memory_format=torch.contiguous_format)
         total = torch.full(query.shape[:-1], -torch.inf, dtype=exact_format(query), device=query.device)
         mixer = TileMixer(work.scale, work.dropout, int(torch.randint(2**62, ())) if work.dropout else 0, query.device)
@@ -205,8 +201,8 @@ class SparseAttention(torch.autograd.Function):
                                                             for x in (met, slopes[3]))
                 *found, scores = mixer.backward(of_tile, gather_keys(k, tile), gather_keys(v, tile),
                                                 tile_addend(tile, m))
-                if to_m is not None and scores is not None:
-                    add_to_runs(to_m, (tile.queries,), sum_by_label(tile, scores, to_m))
+                if to_m is not None and scores is not None and tile.labels is not None:
+                    add_to_runs(to_m, (tile.queries,), sum_by_label(tile.labels, scores, to_m))
                 for target, runs, part in zip((to_q, to_k, to_v), ((tile.queries,), tile.keys, tile.keys), found,
                                               strict=True):
                     add_to_runs(target, runs, part)
@@ -223,11 +219,10 @@ def tile_addend(tile: Tile, met: Tensor | None) -> Tensor | None:
     return found if tile.addend is None else found + tile.addend
 
 
-def sum_by_label(tile: Tile, slope: Tensor, like: Tensor) -> Tensor:
-    """Sum the slopes of scores by label. Shapes: slope [H, Q, W], like [H, L, N] -> [H, Q, N]."""
-    assert tile.labels is not None, "asked where pairs have labels"
+def sum_by_label(labels: Tensor, slope: Tensor, like: Tensor) -> Tensor:
+    """Sum the slopes of scores by label. Shapes: labels, slope [H, Q, W], like [H, L, N] -> [H, Q, N]."""
     empty = slope.new_zeros(*slope.shape[:2], like.shape[-1])
-    return empty.scatter_add(-1, tile.labels.long().expand_as(slope), slope)
+    return empty.scatter_add(-1, labels.long().expand_as(slope), slope)
 
 
 def pick_rows(x: Tensor, places: Places) -> Tensor:

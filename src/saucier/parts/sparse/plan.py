@@ -17,7 +17,7 @@ from saucier.config.questions import counts_repeats, list_terms
 from saucier.parts.masks import ANY_DOCUMENT, Draw, Span, within_documents
 from saucier.parts.positions import find_t5_bucket
 from saucier.parts.relative_positions import label_pairs
-from saucier.parts.sparse.candidates import Interval, RowShape, StepGroup, find_candidates, group_by_step
+from saucier.parts.sparse.candidates import Interval, RowShape, find_candidates, group_by_step
 from saucier.parts.visibility import allowed_pairs, count_random_blocks, counted_pairs
 
 TILE = 128
@@ -59,14 +59,6 @@ class KeyRun:
 
 
 
-@dataclass(frozen=True, slots=True)
-class TileVisibility:
-    """What a tile is to show: a visibility without what was shown before."""
-
-    visibility: c.Visibility
-    earlier: list[StepGroup]
-
-
 @dataclass(slots=True)
 class RowFacts:
     """What only tensors tell of a row."""
@@ -102,6 +94,8 @@ class Planner:
         """Resolve the visibility for this row's length."""
         self.row, self.facts, self.device = row, facts, device
         self.groups = group_by_step(row.visibility, row.keys)
+        self.seen = [row.visibility] if len(self.groups) == 1 else [group.visibility for group in self.groups]
+        """What each group shows; its tiles leave out what those before it have shown."""
         self.length = tile_length(row)
         self.columns = torch.tensor(row.globals, dtype=torch.long, device=device)
         named = torch.zeros(1, row.keys, dtype=torch.bool, device=device)
@@ -122,34 +116,32 @@ class Planner:
             yield from self.near(first, end, rows=rows)
         for number, group in enumerate(self.groups):
             if group.step > 1:
-                earlier = self.groups[:number]
                 for residue in range(min(group.step, end - first)):
-                    yield from self.gapped(group, earlier, range(first + residue, end, group.step))
+                    yield from self.gapped(number, range(first + residue, end, group.step))
 
-    def gapped(self, group: StepGroup, earlier: list[StepGroup], places: range) -> Iterator[Tile]:
-        """Yield the tiles of queries that stand a step apart, and see keys that do so too."""
-        step = group.step
+    def gapped(self, number: int, places: range) -> Iterator[Tile]:
+        """Yield the tiles of a group's queries that stand a step apart, and see keys that do so too."""
+        group, step = self.groups[number], self.groups[number].step
         for begin in range(0, len(places), TILE):
             asking = places[begin:begin + TILE]
             stretch = slice(asking[0], asking[-1] + 1, step)
             found = find_candidates(group.alternatives, asking[0], asking[-1], self.within(stretch))
             aligned = ((one + (asking[0] - one) % step, end) for one, end in found)
             keys = [KeyRun(slice(*one, step)) for interval in aligned for one in split_interval(interval, step)]
-            yield from self.tile(stretch, keys, TileVisibility(group.visibility, earlier))
+            yield from self.tile(stretch, keys, number)
 
     def near(self, first: int, end: int, *, rows: bool) -> Iterator[Tile]:
         """Yield the tiles of what has no gaps, from one place up to, and without, another."""
         beyond: list[tuple[list[int], list[KeyRun]]] = []
-        seen = TileVisibility(self.row.visibility if len(self.groups) == 1 else self.groups[0].visibility, [])
         for begin in range(first - first % self.length, end, self.length):
             stretch = slice(max(begin, first), min(begin + self.length, end))
             keys = self.runs(stretch)
-            yield from self.tile(stretch, keys, seen)
+            yield from self.tile(stretch, keys, 0)
             among = [place for place in self.row.globals if stretch.start <= place < stretch.stop] if rows else []
             if among:
                 beyond.append((among, keys))
         for among, keys in beyond:
-            yield from self.rest(among, keys, seen)
+            yield from self.rest(among, keys)
 
     def runs(self, stretch: slice) -> list[KeyRun]:
         """Return the keys that a stretch of queries reads, each once."""
@@ -181,23 +173,23 @@ class Planner:
         valid &= ~is_inside(places, intervals) & ~torch.isin(places, self.columns)
         return KeyRun(places.clamp(self.row.first, max(self.row.first, self.row.end - 1)), valid)
 
-    def tile(self, stretch: slice, keys: list[KeyRun], seen: TileVisibility) -> Iterator[Tile]:
-        """Yield the tiles of one stretch."""
+    def tile(self, stretch: slice, keys: list[KeyRun], number: int) -> Iterator[Tile]:
+        """Yield the tiles of one stretch in a group."""
         asking = torch.arange(stretch.start, stretch.stop, stretch.step or 1, device=self.device)
         queries = slice(stretch.start - self.row.start, stretch.stop - self.row.start, stretch.step)
-        fresh = not seen.earlier
+        fresh = number == 0
         for part in join_runs(keys):
-            addend = self.shared_addend(self.addend(self.counts(asking, part, seen), asking, part))
+            addend = self.shared_addend(self.addend(self.counts(asking, part, number), asking, part))
             yield Tile(queries, tuple(run.places for run in part), addend, self.labels(asking, part), fresh)
             fresh = False
 
-    def rest(self, among: list[int], keys: list[KeyRun], seen: TileVisibility) -> Iterator[Tile]:
+    def rest(self, among: list[int], keys: list[KeyRun]) -> Iterator[Tile]:
         """Yield what global queries read beyond the tile that they stand in."""
         asking = torch.tensor(among, device=self.device)
         covered = self.covered(keys)
         for interval in split_interval((self.row.first, self.row.end)):
             run = KeyRun(slice(*interval))
-            counts = self.counts(asking, [run], seen) * ~covered[:, None, run.places]
+            counts = self.counts(asking, [run], 0) * ~covered[:, None, run.places]
             if bool(counts.any()):
                 yield Tile(asking - self.row.start, (run.places,), self.addend(counts, asking, [run]),
                            self.labels(asking, [run]), fresh=False)
@@ -214,14 +206,15 @@ class Planner:
                 found[head, run.places[head, column]] = True
         return found
 
-    def counts(self, asking: Tensor, keys: list[KeyRun], visible: TileVisibility) -> Tensor:
-        """Return how often each key counts for each query. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
+    def counts(self, asking: Tensor, keys: list[KeyRun], number: int) -> Tensor:
+        """Return how often each key counts for each query in a group. Shapes: asking [Q] -> [1 or H, Q, W], int16."""
         places, valid = list_places(keys, self.device)
-        seen = counted_pairs if counts_repeats(visible.visibility) else allowed_pairs
-        found = seen(visible.visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
+        visibility, *earlier = self.seen[number::-1]
+        seen = counted_pairs if counts_repeats(visibility) else allowed_pairs
+        found = seen(visibility, asking[:, None], places[..., None, :], self.span)[0].to(torch.int16)
         found = found.expand(*found.shape[:-2], len(asking), places.shape[-1])
-        for group in visible.earlier:
-            found = found * ~allowed_pairs(group.visibility, asking[:, None], places[..., None, :], self.span)[0]
+        for shown in earlier:
+            found = found * ~allowed_pairs(shown, asking[:, None], places[..., None, :], self.span)[0]
         if self.facts.real is not None:
             found = found * self.facts.real[places][..., None, :]
         if self.facts.query_documents is not None and self.facts.key_documents is not None:

@@ -70,6 +70,9 @@ class BySizeAndData(Config):
 Law = Annotated[BySize | ByData | ByWork | BySizeAndData, Field(discriminator="kind")]
 
 
+LAWS: dict[str, Law] = {law.kind: law for law in (BySizeAndData(), BySize(), ByData(), ByWork())}
+
+
 class Point(Config):
     """A finished run."""
 

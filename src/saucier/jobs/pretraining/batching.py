@@ -133,7 +133,7 @@ class RowCutter:
     def cut_training(self, store: Store, batch: int | None = None) -> Batches[Any]:
         """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""
         size = batch or self.recipe.training.batch
-        if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
+        if not isinstance(store, LanguageStore):
             return ROWS[self.built.config.rows_read.kind][0](self, store, size)
         members = [LanguageMember(self.cut_training(one, 1), number if self.language_ids else None)
                    for number, one in enumerate(store.members.values())]

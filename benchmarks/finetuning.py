@@ -51,7 +51,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
     splits, start = read_splits(build_task(wanted.task), wanted.data), open_start(wanted)
     tokenizer = start.tokenizer(splits)
     sheet = splits.task.encode(splits.train, choose_encoding(wanted, start, tokenizer))
-    model = build_task_model(start.model(tokenizer), splits.task.required_head, tokenizer, start=start.place).model
+    model, _ = build_task_model(start.model(tokenizer), splits.task.required_head, tokenizer, start=start.place)
     model.train()
     dtype, _ = choose_autocast_dtype(settings["dtype"], torch.device("cpu"))
     study = TrainingData(EncodedBatches(sheet, wanted.training.batch), CollateExamples(), splits.task.objective)

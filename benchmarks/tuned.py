@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 
-def finetuned(folder: Path, task: str, model: str, files: tuple[Path, Path], words: Iterable[str]) -> Path:
+def finetuned(folder: Path, task: str, model: str, files: tuple[Path, Path], words: Sequence[str]) -> Path:
     """Learn a task from its rows, measure it on others, unless that is done, and return the folder."""
     from saucier.jobs.finetuning.finetune import finetune
     from saucier.jobs.finetuning.settings import read_finetuning_words

@@ -23,15 +23,17 @@ def scaling(
     as_json: AsJson = False,
 ) -> None:
     """Fit a scaling law to finished runs, and predict the largest of them, which it was not fitted to."""
+    from saucier.errors import InputError, suggest_name
     from saucier.jobs.comparison import scaling as work
-    from saucier.jobs.comparison.report import named_law, write_scaling_page
-    from saucier.jobs.comparison.scaling import fit_law
+    from saucier.jobs.comparison.report import write_scaling_page
 
-    law, wanted = named_law(by), work.finished_runs(runs)
+    if by not in work.LAWS:
+        raise InputError(f"no law is called {by!r}", where="--by", remedy=suggest_name(by, list(work.LAWS)))
+    wanted = work.finished_runs(runs)
     named = work.finished_runs(predict or [])
     points = work.read_points(list(dict.fromkeys([*wanted, *named])))
     left_out = [one for one in points if Path(one.name) in named] if named else work.select_largest_runs(points)
-    found = fit_law(law, [one for one in points if one not in left_out], left_out)
+    found = work.fit_law(work.LAWS[by], [one for one in points if one not in left_out], left_out)
     print_found(lambda: found.model_dump(mode="json"), lambda: work.render_fit(found), as_json=as_json)
     if page is not None:
         from saucier.jobs.comparison.report import write_law_page

@@ -69,8 +69,8 @@ def run_on_ray(trials: list[Trial], workers: int, threads: int) -> Iterator[Fini
                          remedy="pip install 'saucier[ray]', or leave it out")
     import ray
 
-    own = None if "RAY_ADDRESS" in os.environ else workers
-    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, num_cpus=own)
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+             num_cpus=None if "RAY_ADDRESS" in os.environ else workers)
     remote, left = ray.remote(num_cpus=1)(run_trial), list(reversed(trials))
     waiting: list[Any] = []
     try:

@@ -264,8 +264,8 @@ def add_arm_changes(found: Experiment, own: dict[str, dict[str, Any]]) -> Experi
     for name in known:
         if known.count(name) > 1:
             raise InputError(f"two arms have the name {name!r}", where="arms", remedy="give each its own")
-    arms = tuple(arm.model_copy(update={"changes": arm.changes | own.get(arm.name, {})}) for arm in found.arms)
-    return found.model_copy(update={"arms": arms})
+    return found.model_copy(update={"arms": tuple(
+        arm.model_copy(update={"changes": arm.changes | own.get(arm.name, {})}) for arm in found.arms)})
 
 
 def read_budget(text: str) -> Budget:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
 from saucier.jobs.comparison.experiment import (
     Adaptation,
@@ -39,12 +38,7 @@ from saucier.jobs.comparison.outcome import (
 )
 from saucier.jobs.comparison.scaling import (
     SYMBOLS,
-    ByData,
-    BySize,
-    BySizeAndData,
-    ByWork,
     Fit,
-    Law,
     format_exponents,
     format_law,
     scaling_table,
@@ -158,16 +152,6 @@ def draw_law(figure: Figure, found: Fit) -> None:
     axes.grid(color=SOFT, alpha=0.25)
     if others:
         axes.legend(frameon=False)
-
-
-LAWS: dict[str, Law] = {law.kind: law for law in (BySizeAndData(), BySize(), ByData(), ByWork())}
-
-
-def named_law(name: str) -> Law:
-    """Return the law of a name. Raises `InputError` for an unknown one."""
-    if name not in LAWS:
-        raise InputError(f"no law is called {name!r}", where="--by", remedy=suggest_name(name, list(LAWS)))
-    return LAWS[name]
 
 
 CLOSING_HEADING = "## What it says"

@@ -70,6 +70,9 @@ class BySizeAndData(Config):
 Law = Annotated[BySize | ByData | ByWork | BySizeAndData, Field(discriminator="kind")]
 
 
+LAWS: dict[str, Law] = {law.kind: law for law in (BySizeAndData(), BySize(), ByData(), ByWork())}
+
+
 class Point(Config):
     """A finished run."""
 
@@ -310,6 +313,6 @@ def scaling_table(found: Fit) -> Table:
 
 def render_fit(found: Fit) -> RenderableType:
     """Lay a fit out for a person."""
-    lines = [Text(line) for line in format_exponents(found)]
-    return Group(scaling_table(found), Text(), Text(format_law(found), style="bold"), *lines,
+    return Group(scaling_table(found), Text(), Text(format_law(found), style="bold"),
+                 *map(Text, format_exponents(found)),
                  Text(f"the fitted runs are off by {100 * found.error:.1f} % (root mean square)", style="dim"))

@@ -97,17 +97,13 @@ def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tu
     train: Examples = []
     held_out: Examples = []
     for one in examples:
-        (held_out if draw_by_text(task.split_key(one), seed) < share else train).append(one)
+        key = "\x00".join((str(seed), *task.split_key(one))).encode("utf-8", "surrogatepass")
+        drawn = int.from_bytes(hashlib.sha256(key).digest()[:7], "big") / (1 << 56)  # in [0, 1)
+        (held_out if drawn < share else train).append(one)
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")
     return train, held_out
-
-
-def draw_by_text(texts: tuple[str, ...], seed: int) -> float:
-    """Return a number in [0, 1) that depends on texts and seed alone."""
-    digest = hashlib.sha256("\x00".join((str(seed), *texts)).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:7], "big") / (1 << 56)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,17 +43,13 @@ from saucier.text.tokenizer.training import train_tokenizer
 class TrainedStart:
     """A model that is there: a folder, a run, or a hub id."""
 
-    name: str
-
-    @property
-    def place(self) -> Path:
-        """The folder or hub id."""
-        return Path(self.name)
+    place: Path
+    """The folder or hub id."""
 
     @property
     def folder(self) -> Path:
         """The folder of its weights."""
-        return find_model_folder(resolve_folder(self.name))
+        return find_model_folder(resolve_folder(self.place))
 
     @property
     def generation_defaults(self) -> dict[str, Any]:
@@ -62,7 +58,7 @@ class TrainedStart:
 
     def tokenizer(self, splits: Splits) -> Tokenizer:
         """Return the one in the folder."""
-        return load_tokenizer(self.name)
+        return load_tokenizer(self.place)
 
     def body(self, tokenizer: Tokenizer) -> c.Transformer:
         """Return the config in the folder."""
@@ -72,7 +68,7 @@ class TrainedStart:
 
     def model(self, tokenizer: Tokenizer) -> Transformer:
         """Load it."""
-        return load(self.name, dtype="float32", device="cpu")
+        return load(self.place, dtype="float32", device="cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +116,7 @@ def open_start(settings: Finetuning) -> Start:
         if settings.recipe:
             raise InputError("a model that is there cannot be changed", where="recipe",
                              remedy="leave it out, or give a recipe with --model")
-        return TrainedStart(name)
+        return TrainedStart(Path(name))
     if name not in names() and Path(name).suffix not in (".yaml", ".yml"):
         raise InputError("no such folder, and no such recipe", where=name,
                          remedy="give a folder, the id of a repository as owner/name, or a recipe")

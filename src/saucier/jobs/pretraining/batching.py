@@ -132,7 +132,7 @@ class RowCutter:
     def cut_training(self, store: Store, batch: int | None = None) -> Batches[Any]:
         """Return endless batches of `batch` rows (None: as many as the recipe says) of text, pairs, or languages."""
         size = batch or self.recipe.training.batch
-        if not isinstance(store, LanguageStore) or self.built.config.rows_read.kind == "text_pairs":
+        if not isinstance(store, LanguageStore):
             return ROWS[self.built.config.rows_read.kind][0](self, store, size)
         members = [self.cut_training(one, 1) for one in store.members.values()]
         return LanguageBatches(members, self.compute_shares(store), batch=size, seed=self.seed,
@@ -231,7 +231,7 @@ def make_training_data(recipe: Recipe, tokenizer: Tokenizer, store: Store,
 def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, objectives: Sequence[BuiltObjective], *,
                    whole: bool, processes: Processes) -> Evaluate:
     """Make what measures the loss on held-out text: `whole`, or the quicker look that training takes now and then."""
-    parts = tuple(EvaluatorBuilder(RowCutter(recipe, tokenizer, built), whole, processes).build(store)
+    parts = tuple(build_evaluator(RowCutter(recipe, tokenizer, built), store, whole=whole, processes=processes)
                   for built in objectives)
     if len(parts) == 1:
         return parts[0]
@@ -241,37 +241,26 @@ def make_evaluator(recipe: Recipe, tokenizer: Tokenizer, store: Store, objective
     return MixedEvaluator(tuple(built.weight for built in objectives), parts, names)
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluatorBuilder:
-    """How held-out text is measured by one objective."""
+def build_evaluator(cutter: RowCutter, store: Store, *, whole: bool,
+                    processes: Processes) -> Evaluator | MixedEvaluator:
+    """Return what measures one objective on held-out text, on each language by itself where there are several.
 
-    cutter: RowCutter
-    whole: bool
-    processes: Processes
+    Of pairs it is the tokens of each language, the same ones hidden each time.
+    """
+    recipe, built = cutter.recipe, cutter.built
+    targets = None if whole else recipe.evaluation.tokens_while_training
 
-    def build(self, store: Store) -> Evaluator | MixedEvaluator:
-        """Return what measures the objective, on each language by itself where there are several.
+    def build_part(part: Store, corruption: Corruption[Any], language: int | None = None, parts: int = 1) -> Evaluator:
+        """Return what measures it on a store, one of `parts` that share the tokens of a quicker look."""
+        rows = FirstBatches(cutter.cut_held_out(part, whole=whole), targets and max(1, targets // parts), language)
+        return Evaluator(rows, corruption, built.objective.held_out(), recipe.training.seed, processes)
 
-        Of pairs it is the tokens of each language, the same ones hidden each time.
-        """
-        corruption = self.cutter.built.corruption
-        if isinstance(corruption, ParallelCorruption):
-            languages = list_languages(self.cutter.recipe.data)
-            sides = tuple(self.build_part(store, replace(corruption, language=number))
-                          for number in range(len(languages)))
-            return MixedEvaluator((1.0,) * len(languages), sides, languages)
-        if not isinstance(store, LanguageStore):
-            return self.build_part(store, corruption)
-        parts = tuple(self.build_part(one, corruption, number if self.cutter.language_ids else None,
-                                      len(store.members))
-                      for number, one in enumerate(store.members.values()))
-        return MixedEvaluator(tuple(self.cutter.compute_shares(store)), parts, tuple(store.members))
-
-    def build_part(self, store: Store, corruption: Corruption[Any], language: int | None = None,
-                   parts: int = 1) -> Evaluator:
-        """Return what measures the objective on a store, one of `parts` that share the tokens of a quicker look."""
-        recipe, objective = self.cutter.recipe, self.cutter.built.objective.held_out()
-        targets = None if self.whole else recipe.evaluation.tokens_while_training
-        rows = FirstBatches(self.cutter.cut_held_out(store, whole=self.whole), targets and max(1, targets // parts),
-                            language)
-        return Evaluator(rows, corruption, objective, recipe.training.seed, self.processes)
+    if isinstance(built.corruption, ParallelCorruption):
+        languages = list_languages(recipe.data)
+        sides = tuple(build_part(store, replace(built.corruption, language=number)) for number in range(len(languages)))
+        return MixedEvaluator((1.0,) * len(languages), sides, languages)
+    if not isinstance(store, LanguageStore):
+        return build_part(store, built.corruption)
+    members = tuple(build_part(one, built.corruption, number if cutter.language_ids else None, len(store.members))
+                    for number, one in enumerate(store.members.values()))
+    return MixedEvaluator(tuple(cutter.compute_shares(store)), members, tuple(store.members))

@@ -6,8 +6,10 @@ A run that was stopped is resumed; what is done already is not done again.
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +24,7 @@ from saucier.cost.planning import make_plan, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
 from saucier.errors import InputError
-from saucier.files import find_free_name, recover_all, write_text
+from saucier.files import find_free_name, recover_all, write_atomically, write_text
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
 from saucier.jobs.pretraining.data import PreparedData, prepare_data
@@ -45,7 +47,6 @@ from saucier.jobs.run.folder import (
     PRETRAINING,
     Job,
     RunState,
-    copy_input,
     copy_path,
     essential_settings,
     open_run,
@@ -153,11 +154,12 @@ def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple
     with processes.first_goes_ahead():
         if not processes.first:
             return RunFolder(out), "finished" if RunFolder(out).is_finished else "resumed"
-        for name in recipe.data.files:  # standard input with nothing in it is refused before a folder is made
-            if is_standard_input(name) and not copy_path(name, out).is_file():
-                find_sources([name])
+        missing = {name: copy_path(name, out) for name in recipe.data.files
+                   if is_standard_input(name) and not copy_path(name, out).is_file()}
+        sources = find_sources(list(missing))  # with nothing in it, it is refused before a folder is made
         found = open_run(out, with_copied_input(recipe, out))
-        copy_input(recipe, out)
+        for source, target in zip(sources, missing.values(), strict=True):
+            write_atomically(target, partial(shutil.copyfile, source.path))
         return found
 
 

@@ -24,7 +24,7 @@ from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, choo
 from saucier.errors import InputError, suggest_name
 from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import Beams, Decoding, Greedy, MaskPredict
-from saucier.jobs.pretraining.batching import EvaluatorBuilder, RowCutter, build_run_objectives, make_evaluator
+from saucier.jobs.pretraining.batching import RowCutter, build_evaluator, build_run_objectives, make_evaluator
 from saucier.jobs.pretraining.data import (
     COLLOCATIONS_FILE,
     Store,
@@ -105,7 +105,7 @@ def loss_by_frequency(recipe: Recipe, tokenizer: Tokenizer, stores: tuple[Store,
         epoch = (built.corruption(batches[step], seed=recipe.training.seed, step=step)
                  for step in range(batches.steps_per_epoch))
         surprise = -np.log(target_frequencies(epoch, tokenizer.target.vocab_size))
-        evaluator = EvaluatorBuilder(RowCutter(recipe, tokenizer, built), True, Processes()).build(held_out)
+        evaluator = build_evaluator(RowCutter(recipe, tokenizer, built), held_out, whole=True, processes=Processes())
         for ids in target_ids(evaluator.batches()):
             nats, targets = nats + float(surprise[ids].sum()), targets + len(ids)
     return nats / max(1, targets)

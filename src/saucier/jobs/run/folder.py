@@ -6,18 +6,16 @@ Standard input can be read once only: a run keeps a copy of it, so that it can b
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import yaml
 
 from saucier.errors import InputError
-from saucier.files import find_free_name, is_file, is_taken, list_entries, write_atomically, write_text
+from saucier.files import find_free_name, is_file, is_taken, list_entries, write_text
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.passport import Passport, utc_now
 from saucier.lens.subject import DESCRIPTIVE
@@ -25,7 +23,7 @@ from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
-from saucier.text.reading.sources import find_sources, is_standard_input
+from saucier.text.reading.sources import is_standard_input
 from saucier.training.hyperparameters import Training
 from saucier.training.processes import Processes
 from saucier.training.progress import Reporter, choose_screen
@@ -171,14 +169,6 @@ def with_copied_input(recipe: Recipe, out: Path) -> Recipe:
         return recipe
     files = tuple(str(copy_path(name, out)) if is_standard_input(name) else name for name in recipe.data.files)
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"files": files})})
-
-
-def copy_input(recipe: Recipe, out: Path) -> None:
-    """Copy standard input into the run folder, where it is not yet there."""
-    for name in recipe.data.files:
-        target = copy_path(name, out)
-        if is_standard_input(name) and not target.is_file():
-            write_atomically(target, partial(shutil.copyfile, find_sources([name])[0].path))
 
 
 @dataclass(slots=True)

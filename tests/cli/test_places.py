@@ -8,6 +8,7 @@ import pytest
 from tests.cli.conftest import Saucier, rhymes
 
 import saucier as package
+from saucier import config as c
 from saucier.families import bert, gpt2
 from saucier.files import refuse_unwritable, write_text
 from saucier.text.config import BPE, WordPiece
@@ -76,7 +77,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
     package.build(gpt2(16, 1, heads=2, vocab=20, length=32)).save(folder / "gpt2")
     package.build(bert(16, 1, heads=2, vocab=20, length=32).model_copy(update={
-        "head": package.config.ClassificationHead(classes=2, pick=package.config.First())})).save(folder / "bert")  # type: ignore[attr-defined]
+        "head": c.ClassificationHead(classes=2, pick=c.PickVector(kind="first"))})).save(folder / "bert")
     for name in ("gpt2", "bert"):
         train_tokenizer(BPE(vocab=60), rhymes(40).splitlines()).save(folder / name)
     return folder

@@ -27,7 +27,7 @@ def dpr(
     Source: Karpukhin et al. 2020, §3, arXiv:2004.04906.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
-    head = c.EmbeddingHead(pooling=(c.PickVector(kind="first"),), maps=mapped(width or 0), normalize=False)
+    head = c.EmbeddingHead(pooling=(c.Pooling(kind="first"),), maps=mapped(width or 0), normalize=False)
     # padding is told by its id, where the batch gives no mask
     return put(tree, {"embed.padding": 0, "pooler": None, "head": head})
 

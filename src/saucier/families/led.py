@@ -11,7 +11,7 @@ from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.weight_names import Concat, Rule, Rules
 from saucier.families import bart_lineage
 from saucier.families.bart import bart
-from saucier.families.longformer import WINDOW, finding, see_windows, windows
+from saucier.families.longformer import WINDOW, finding, reaches, see_windows, windows
 
 
 def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 50265, length: int = 16384,
@@ -20,9 +20,10 @@ def led(dim: int = 1024, layers: int = 12, *, heads: int = 16, vocab: int = 5026
 
     `length` and `target_length` are the most tokens of a source and of a target; `window` is Longformer's.
     """
+    reach = reaches(window, layers)
     tree = put(bart(dim, layers, heads=heads, vocab=vocab, dropout=dropout), {
         "embed.positions": c.Learned(length=length), "decoder_embed.positions": c.Learned(length=target_length)})
-    return see_windows(tree, window, layers)
+    return see_windows(tree, reach)
 
 
 def from_fields(dim: int, *, layers: int, window: int | Sequence[int], tied: bool) -> c.Transformer:

@@ -33,16 +33,17 @@ def longformer(
     `window`: how many neighbours a token sees, half on each side; one number a layer, or one for all. Raises
     `InputError` for odd ones, for ones below 2, and for another number of them than layers.
     """
+    reach = reaches(window, layers)
     tree = roberta(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, padding=padding,
                    dropout=dropout)
-    return see_windows(put(tree, {"pooler": c.Pooler()}), window, layers)
+    return see_windows(put(tree, {"pooler": c.Pooler()}), reach)
 
 
-def see_windows(tree: c.Transformer, window: int | Sequence[int], layers: int) -> c.Transformer:
-    """Give the layers of an encoder windows, and tokens that see all with maps of their own. Raises as `reaches`."""
+def see_windows(tree: c.Transformer, reach: Sequence[int]) -> c.Transformer:
+    """Give the layers of an encoder windows, and tokens that see all with maps of their own."""
     block = look_up(tree, "encoder.layers.block")
-    blocks = [put(block, {"sublayers.0.inner.visibility": c.Window(reach + 1) | c.Global(),
-                          "sublayers.0.inner.global_maps": c.GlobalMaps()}) for reach in reaches(window, layers)]
+    blocks = [put(block, {"sublayers.0.inner.visibility": c.Window(side + 1) | c.Global(),
+                          "sublayers.0.inner.global_maps": c.GlobalMaps()}) for side in reach]
     return put(tree, {"encoder.layers": arrange_blocks(tuple(blocks))})
 
 

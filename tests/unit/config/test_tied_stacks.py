@@ -23,21 +23,21 @@ def cycled(tree: c.Transformer) -> c.Transformer:
     """The same blocks, written out."""
     for side in ("encoder", "decoder"):
         stack = getattr(tree, side)
-        tree = put(tree, f"{side}.layers", c.Cycle(blocks=tuple(stack.blocks()), times=1))
+        tree = put(tree, {f"{side}.layers": c.Cycle(blocks=tuple(stack.blocks()), times=1)})
     return tree
 
 
 def shared_layers(tree: c.Transformer) -> c.Transformer:
     """One block in each stack, applied twice."""
     for side in ("encoder", "decoder"):
-        tree = put(tree, f"{side}.layers", c.Share(block=getattr(tree, side).blocks()[0], times=2))
+        tree = put(tree, {f"{side}.layers": c.Share(block=getattr(tree, side).blocks()[0], times=2)})
     return tree
 
 
 @pytest.mark.parametrize("tree", [SHARED, cycled(SHARED), shared_layers(SHARED)], ids=["repeat", "cycle", "share"])
 def test_counted_parameters_are_those_of_the_built_model(tree: c.Transformer) -> None:
     assert c.parameters(tree) == sum(one.numel() for one in build_on_meta(tree).parameters())
-    apart = put(tree, "decoder.tied", False)
+    apart = put(tree, {"decoder.tied": False})
     assert c.flops_per_token(tree, 32) == c.flops_per_token(apart, 32)
     both = {part.name: part.parameters for part in c.anatomy(apart).children}
     cross = 2 * 3 * 16 * 16 + 16 * 16 * 2 + 2 * 16  # q, kv and out of two layers, and their norms
@@ -56,7 +56,7 @@ def test_only_the_cross_attention_is_the_decoders_own() -> None:
 
 def test_a_gradient_comes_from_both_sides() -> None:
     model = build(SHARED, seed=1)
-    apart = build(put(SHARED, "decoder.tied", False))
+    apart = build(put(SHARED, {"decoder.tied": False}))
     weights = dict(model.named_parameters(remove_duplicate=False))
     for name, parameter in apart.named_parameters():
         parameter.data.copy_(weights[name])
@@ -69,7 +69,7 @@ def test_a_gradient_comes_from_both_sides() -> None:
 
 
 def test_queries_start_as_small_as_without_sharing() -> None:
-    models = [build(put(SHARED, "decoder.tied", tied), seed=2) for tied in (True, False)]
+    models = [build(put(SHARED, {"decoder.tied": tied}), seed=2) for tied in (True, False)]
     spread = [float(model.encoder.blocks[0]["attention"].inner.qkv.weight[:16].detach().std()) for model in models]
     assert spread[0] == pytest.approx(spread[1], rel=0.2)
 
@@ -99,12 +99,12 @@ def test_it_writes_with_a_cache_as_without() -> None:
 
 BART = FAMILIES["bart"](dim=16, layers=2, heads=2, vocab=50, length=32)
 BAD = {
-    "encoder": (put(SHARED, "encoder.tied", True), "encoder.tied: the encoder has no weights"),
-    "alone": (put(FAMILIES["gpt2"](dim=16, layers=1, heads=2), "decoder.tied", True), "there is no encoder"),
-    "depth": (put(SHARED, "decoder.layers.times", 3), "laid out in different ways"),
-    "kind": (put(SHARED, "decoder.layers", c.Share(block=SHARED.decoder.blocks()[0], times=2)), "laid out"),
-    "width": (put(SHARED, "decoder.layers.block.sublayers.2.inner.hidden", 32), "not just the sublayers"),
-    "heads": (put(SHARED, "encoder.layers.block.sublayers.0.inner.projection.heads", 4), "not just the sublayers"),
+    "encoder": (put(SHARED, {"encoder.tied": True}), "encoder.tied: the encoder has no weights"),
+    "alone": (put(FAMILIES["gpt2"](dim=16, layers=1, heads=2), {"decoder.tied": True}), "there is no encoder"),
+    "depth": (put(SHARED, {"decoder.layers.times": 3}), "laid out in different ways"),
+    "kind": (put(SHARED, {"decoder.layers": c.Share(block=SHARED.decoder.blocks()[0], times=2)}), "laid out"),
+    "width": (put(SHARED, {"decoder.layers.block.sublayers.2.inner.hidden": 32}), "not just the sublayers"),
+    "heads": (put(SHARED, {"encoder.layers.block.sublayers.0.inner.projection.heads": 4}), "not just the sublayers"),
 }
 
 
@@ -116,5 +116,5 @@ def test_stacks_that_cannot_share_are_refused(name: str) -> None:
 
 
 def test_post_norm_stacks_with_biases_share_too() -> None:
-    tree = put(BART, "decoder.tied", True)
+    tree = put(BART, {"decoder.tied": True})
     assert c.parameters(tree) == sum(one.numel() for one in build_on_meta(tree).parameters()) < c.parameters(BART)

@@ -1,4 +1,4 @@
-"""Texts that lie on every machine: Python's own documentation, and its functions' heads as pairs with their
+"""Texts that every machine has: Python's own documentation, and its functions' heads as pairs with their
 docstrings.
 
 Taken from the source files through `ast`: nothing is imported or run. Order and text depend only on the Python
@@ -41,7 +41,7 @@ def read_python_documentation(counts: Counts | None = None) -> Iterator[Document
 
 @functools.cache
 def _all_documents() -> tuple[tuple[Document, ...], Counts]:
-    """Parsing takes seconds, the text is small (2 MB) and cannot change while a program runs: keep it."""
+    """Parsing takes seconds, the text is small (2 MB) and cannot change while a program runs: cache it."""
     counts, seen = Counts(), set[str]()
     documents: list[Document] = []
     for name, texts in _topics_and_modules(counts):
@@ -150,7 +150,7 @@ def read_python_code(counts: Counts | None = None) -> Iterator[Document]:
 
 @functools.cache
 def _all_heads() -> tuple[tuple[Pair, ...], Counts]:
-    """Parsing takes seconds, the text is small and cannot change while a program runs: keep it."""
+    """Parsing takes seconds, the text is small and cannot change while a program runs: cache it."""
     counts, seen = Counts(), set[str]()
     pairs: list[Pair] = []
     for name, path in list_modules():

@@ -51,7 +51,7 @@ class Rows:
     sentence_starts: NDArray[np.bool_] | None = None
     """True where a sentence starts; None where the store does not know."""
     languages: Ints | None = None
-    """[B, L], the number of each token's language; none where the data do not tell languages apart."""
+    """[B, L], the number of each token's language; None where the data does not name languages."""
     continues: NDArray[np.bool_] | None = None
     """[B], True where the row goes on where the same row of the step before ended; None: no row ever does."""
 
@@ -276,8 +276,8 @@ class PackedTexts:
         """True where there is a token. Shapes: [R, L]."""
         return np.not_equal(self.text, PADDING)
 
-    def taken(self, values: Ints, fill: int) -> Ints:
-        """Return what is at the tokens of texts. Shapes: [N, longest] -> [R, L]."""
+    def gather(self, values: Ints, fill: int) -> Ints:
+        """Return the values of the texts' tokens, `fill` elsewhere. Shapes: [N, longest] -> [R, L]."""
         return np.where(self.mask, values[self.text, self.place], fill)
 
 

@@ -38,10 +38,10 @@ def fill_chunks(units: Ints, document_units: Ints, room: int) -> Ints:
 
 def pair_units(document_units: Ints) -> Ints:
     """Take the units of each document two by two; a last one may stay alone. Gives (first, last) units, [C, 2]."""
-    couples = [(first, min(first + 2, last))
+    pairs = [(first, min(first + 2, last))
                for begin, last in zip(document_units[:-1].tolist(), document_units[1:].tolist(), strict=True)
                for first in range(begin, last, 2)]
-    return np.array(couples, dtype=np.int64).reshape(-1, 2)
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def find_last_unit(units: Ints, first: int, last: int, room: int) -> int:
@@ -136,7 +136,7 @@ class SentencePairBatches(ShuffledBatches):
         self._units = find_units(store, self._room // 2)
         self._document_units = np.searchsorted(self._units, store.offsets)
         self._filled = np.flatnonzero(np.diff(self._document_units))
-        self._chunks, self._alone = self._cut()
+        self._chunks, self._single = self._cut()
         rows = len(self._chunks)
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SENTENCE_PAIR_SPECIALS
         super().__init__(rows, seed=seed, batch=batch if self._are_segments else
@@ -162,8 +162,8 @@ class SentencePairBatches(ShuffledBatches):
         `single`: chunks of one unit; `left_out`: those of them that are not used.
         """
         return {"rows": len(self._chunks), "batch": self._batch, "documents": len(self._store),
-                "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._alone,
-                "left_out": self._alone if self._request.wrong == "swapped" else 0}
+                "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._single,
+                "left_out": self._single if self._request.wrong == "swapped" else 0}
 
     def read_rows(self, drawn: DrawnRows) -> Rows:
         """Draw the pairs of rows, and read them."""

@@ -114,7 +114,7 @@ def build_ctrl_bpe(settings: TokenizerSettings) -> Backend:
 
 
 def build_xlm_bpe(settings: TokenizerSettings) -> Backend:
-    """Build XLM's tokenizer: pairs of characters merged inside words that the Moses scripts have set apart.
+    """Build XLM's tokenizer: pairs of characters merged inside words that the Moses scripts have separated.
 
     Sets `settings.moses`. Source: Lample and Conneau 2019 (XLM), §3.1, arXiv:1901.07291, and its code release.
     """
@@ -157,7 +157,6 @@ def name_inner_token(token: str, pieces: Container[str], where: str) -> str:
         raise InputError(f"{token!r} is a whole word too, and both have one id", where=where,
                          remedy="give a folder with tokenizer.json")
     return goes_on
-
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
     """Return a tokenizer with `count` more tokens, those that save most in these texts.
 
     BPE goes on merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
-    same texts give the same tokens. `where`: what asked for it, for errors.
+    same texts give the same tokens. `where`: the setting that requests it, for errors.
     Errors: `InputError` for a tokenizer of another kind, and where the texts do not have enough words worth a token.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
@@ -200,7 +200,7 @@ def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str],
     Returns the tokenizer, and the old ids of its tokens in their order.
     So no other text has unknown characters that it had not. What merges are needed to spell a token stays, too; ids
     close up and keep their order. `keep_first`: the number of first ids that stay in any case.
-    Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be told.
+    Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be read.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
     known = get_vocabulary(state)
@@ -243,10 +243,10 @@ def get_vocabulary(state: TokenizerState) -> dict[str, int] | None:
 def find_merged_parts(state: TokenizerState, known: Mapping[str, int], kept: set[int]) -> set[int]:
     """Return the ids of all tokens that merges put together to one that is kept."""
     names = {number: token for token, number in known.items()}
-    wanted = {names[number] for number in kept if number in names}
+    kept_tokens = {names[number] for number in kept if number in names}
     found: set[str] = set()
     for first, second in reversed([parse_merge(one) for one in state["model"].get("merges", [])]):
-        if first + second in wanted | found:
+        if first + second in kept_tokens | found:
             found |= {first, second}
     return {known[token] for token in found}
 

@@ -27,7 +27,7 @@ BUILTIN: Mapping[str, BuiltinReader] = {"python": read_python_code, "english": r
 
 
 def compute_sampling_shares(sizes: NDArray[np.generic], alpha: float) -> NDArray[np.float64]:
-    """Return how often each language is to come: q_i = p_i^alpha / sum p_j^alpha. Shapes: sizes [N] -> [N].
+    """Return how often each language is sampled: q_i = p_i^alpha / sum p_j^alpha. Shapes: sizes [N] -> [N].
 
     Source: Lample and Conneau 2019, §3.1, arXiv:1901.07291. Each is read q_i / p_i times as often as its size would
     have it, which is lambda_i of Liu et al. 2020, eq 1 (§2.1), arXiv:2001.08210. XLM counts sentences, mBART bytes of
@@ -150,11 +150,11 @@ class LanguageBatches(Batches[Rows]):
         """
         self._members, self._batch, self._seed, self._language_ids = members, batch, seed, language_ids
         self._quota = split_by_shares(shares, PERIOD)
-        self._drawn = functools.lru_cache(maxsize=2)(self._period)
+        self._periods = functools.lru_cache(maxsize=2)(self._draw_period)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps that show as many rows as all languages have; a small one has come more than once by then."""
+        """Steps that show as many rows as all languages have; a small one is read more than once by then."""
         return -(-sum(one.steps_per_epoch for one in self._members) // self._batch)
 
     @property
@@ -163,7 +163,7 @@ class LanguageBatches(Batches[Rows]):
         names = dict.fromkeys(name for one in self._members for name in one.counts)
         return {name: sum(one.counts.get(name, 0) for one in self._members) for name in names}
 
-    def _period(self, number: int) -> Ints:
+    def _draw_period(self, number: int) -> Ints:
         """Draw one period: the language of each of its rows, and which of the language's rows it is. -> [2, rows]."""
         languages = make_generator(self._seed, LANGUAGES, number).permutation(np.repeat(np.arange(len(self._quota)),
                                                                                         self._quota))
@@ -174,7 +174,7 @@ class LanguageBatches(Batches[Rows]):
 
     def drawn(self, first: int, last: int) -> tuple[Ints, Ints]:
         """Return language and place of the rows from number `first` of the whole training to `last` (not included)."""
-        found = [self._drawn(period) for period in range(first // PERIOD, -(-last // PERIOD))]
+        found = [self._periods(period) for period in range(first // PERIOD, -(-last // PERIOD))]
         start = first // PERIOD * PERIOD
         languages, places = np.concatenate(found, axis=1)[:, first - start:last - start]
         return languages, places
@@ -207,10 +207,10 @@ def read_directions(store: PairStore) -> Ints:
 
 
 def count_repeats(pairs: Ints, alpha: float) -> Ints:
-    """Return how often each pair comes in a round, so that directions come by their shares. Shapes: [N, 2] -> [N].
+    """Return how often each pair is in an epoch, so that directions have their shares. Shapes: [N, 2] -> [N].
 
-    Every pair comes once at least; where a direction needs a fractional number of times, the pairs that come once more
-    are spread evenly over it. Source: Arivazhagan et al. 2019, arXiv:1907.05019, with alpha = 1 / T.
+    Every pair is there once at least; where a direction needs a fractional number of times, the pairs repeated once
+    more are spread evenly over it. Source: Arivazhagan et al. 2019, arXiv:1907.05019, with alpha = 1 / T.
     """
     _, which, sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)

@@ -138,7 +138,7 @@ class _CorpusWriter:
                                    f"{original['line']}"))
 
     def _remove_repeated(self, number: int, record: dict[str, Any]) -> Dropped | None:
-        """Take repeated sentences out; what is too short then goes, too."""
+        """Remove repeated sentences; a text that is too short then is dropped."""
         spans = self._repetition.spans
         begin, end = np.searchsorted(spans[:, 0], (number, number + 1))
         if begin == end:

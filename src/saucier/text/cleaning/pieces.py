@@ -133,7 +133,7 @@ class MinHash:
 
 DOCUMENTS, DROPPED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
 LONGEST = 1 << 24
-"""Characters of a document; a longer one goes on as another, which is counted."""
+"""Characters of a document; a longer one continues as another, which is counted."""
 
 
 @dataclass(frozen=True, slots=True)

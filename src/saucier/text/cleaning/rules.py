@@ -202,7 +202,7 @@ def count_repeated(words: Hashes, characters: NDArray[np.int64], length: int) ->
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]", re.IGNORECASE)
 LineJudge = Callable[[str], str | None]
-"""What becomes of a line: the same line, a changed one, or None where it goes."""
+"""Returns the same line, a changed one, or None where it is removed."""
 
 
 def build_line_judge(rule: LineRule) -> LineJudge:

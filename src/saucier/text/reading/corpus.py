@@ -214,9 +214,9 @@ class PairCorpus(SplitData[Pair]):
         held_out = self.data.held_out
         if part == "held_out" and isinstance(held_out, HeldOutFiles):
             return read_table_languages(held_out.files)
-        own = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
-        made = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
-        return tuple(dict.fromkeys((*own, *made)))
+        real = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
+        synthetic = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
+        return tuple(dict.fromkeys((*real, *synthetic)))
 
     def _part(self, part: Part, counts: Counts, *, both_ways: bool = True) -> Iterator[Pair]:
         synthetic = self.data.synthetic if part == "train" else None
@@ -259,19 +259,18 @@ def _read_data_documents(data: TextData, files: tuple[str, ...], builtin: Builti
     """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
     read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files else builtin(counts)
     seen: set[bytes] | None = set() if data.deduplicate and files else None
-    number, pending = 0, None
+    number, last = 0, None
     for document in read:
         # A part is given out when the next shows whether the document is whole: only whole documents are compared.
-        if pending is not None and not (document.part == 0
-                                        and _is_duplicate(pending.text, pending.part, seen, counts)):
-            yield pending
+        if last is not None and not (document.part == 0 and _is_duplicate(last.text, last.part, seen, counts)):
+            yield last
         if document.part == 0:
             number += 1
             if data.limit is not None and number > data.limit:
                 return
-        pending = document
-    if pending is not None and not _is_duplicate(pending.text, pending.part, seen, counts):
-        yield pending
+        last = document
+    if last is not None and not _is_duplicate(last.text, last.part, seen, counts):
+        yield last
 
 
 def add_reverse_pair(pair: Pair, data: PairData) -> tuple[Pair, ...]:
@@ -311,9 +310,9 @@ def _read_synthetic(data: PairData, synthetic: SyntheticPairs, counts: Counts,
         if skip(pair):
             counts.shared += 1
             continue
-        made = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
-        counts.add(made.source, made.target)
-        yield made
+        tagged = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
+        counts.add(tagged.source, tagged.target)
+        yield tagged
     counts.files, counts.names = counts.files + read.files, [*counts.names, *read.names]
     counts.empty, counts.repaired = counts.empty + read.empty, counts.repaired + read.repaired
 
@@ -338,8 +337,8 @@ def _fingerprint(text: str) -> bytes:
 def _refuse_shared_files(data: TextData | PairData) -> None:
     """Refuse a file that is both trained on and held out."""
     if isinstance(data.held_out, HeldOutFiles):
-        made = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
-        trained = {source.path.resolve() for source in find_sources((*data.files, *made))}
+        synthetic = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
+        trained = {source.path.resolve() for source in find_sources((*data.files, *synthetic))}
         for source in find_sources(data.held_out.files):
             if source.path.resolve() in trained:
                 raise InputError("is both trained on and held out", where=source.name,

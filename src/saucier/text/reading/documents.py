@@ -31,7 +31,7 @@ class Document:
     line: int = 1
     """The line (of a table: the row's line) where the document starts."""
     part: int = 0
-    """0 starts a document; 1, 2, ... go on with the one before."""
+    """0 starts a document; 1, 2, ... continue the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def reverse(self) -> Pair:
-        """The same pair the other way round."""
+        """The pair with source and target exchanged."""
         return Pair(self.target, self.source, self.where, self.languages and self.languages[::-1])
 
 

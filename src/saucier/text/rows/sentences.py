@@ -56,7 +56,7 @@ SENTENCE_ROW_SPECIALS = 2
 class SentenceBatches(ShuffledBatches):
     """Endless rows `[CLS] sentences [SEP]`, shuffled again in every epoch; their borders stay.
 
-    Rows that go on into the next document have a further [SEP] between both, and all of a row sees itself.
+    Rows that continue into the next document have a further [SEP] between both, and all of a row sees itself.
     Source: Liu et al. 2019, §4.2 and table 2, arXiv:1907.11692.
     """
 
@@ -167,15 +167,15 @@ class SentencePairBatches(ShuffledBatches):
 
     def read_rows(self, drawn: DrawnRows) -> Rows:
         """Draw the pairs of rows, and read them."""
-        made = [self._row(int(item), make_generator(self._seed, drawn.step, int(number), 2))
+        pairs = [self._row(int(item), make_generator(self._seed, drawn.step, int(number), 2))
                 for item, number in zip(drawn.items, drawn.numbers, strict=True)]
         tokens, lengths = pad_ids([np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
-                                   for first, second, _ in made], 0)
-        second_starts = np.array([[len(first) + 2] for first, *_ in made])
+                                   for first, second, _ in pairs], 0)
+        second_starts = np.array([[len(first) + 2] for first, *_ in pairs])
         place = np.arange(tokens.shape[1])
         segments = ((place >= second_starts) & (place < lengths[:, None])).astype(np.int64)
         rows = make_text_rows(tokens, lengths, row=drawn.numbers, item=drawn.items)
-        is_random = np.array([is_wrong for *_, is_wrong in made], dtype=np.int64)
+        is_random = np.array([is_wrong for *_, is_wrong in pairs], dtype=np.int64)
         return replace(rows, segments=segments, sentence_label=is_random)
 
     def _row(self, chunk: int, random: np.random.Generator) -> tuple[Ints, Ints, bool]:

@@ -44,7 +44,7 @@ class Piece:
     bytes: int = 0
     """UTF-8 bytes of the text they were made from."""
     starts: bool = True
-    """Whether this starts a document or goes on with the one before."""
+    """Whether this starts a document or continues the one before."""
     sentences: Sequence[int] = ()
     """Where in `ids` sentences start."""
     unknown: int = 0

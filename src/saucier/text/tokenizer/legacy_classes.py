@@ -144,7 +144,7 @@ def choose_moses(settings: TokenizerSettings) -> Moses:
 
 
 def list_pieces(merges: Iterable[tuple[str, str]]) -> dict[str, None]:
-    """Return what merges join, and what comes of it, in order."""
+    """Return the pieces that merges join, and their results, in order."""
     return dict.fromkeys(piece for pair in merges for piece in (*pair, "".join(pair)))
 
 

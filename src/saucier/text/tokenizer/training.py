@@ -94,7 +94,7 @@ BYTES = 256
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """Train a tokenizer on texts. The same texts give the same tokenizer.
 
-    BPE and WordPiece read the texts twice; those of a one-way iterator go to a temporary file meanwhile.
+    BPE and WordPiece read the texts twice; those of a one-way iterator are kept in a temporary file.
     Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
     """
     if isinstance(config, Ready):
@@ -277,7 +277,7 @@ TRAINERS: Mapping[type, Callable[[Any, Iterable[str]], Backend]] = {
     ByteBPE: _byte_bpe, BPE: _bpe, WordPiece: _wordpiece, Unigram: _unigram, Bytes: _bytes, Characters: _characters,
     Words: _words,
 }
-"""What makes the backend of each kind."""
+"""The function that builds the backend of each kind."""
 
 
 CHOSEN_KINDS = ("byte_bpe", "bpe", "wordpiece", "unigram", "bytes", "characters")

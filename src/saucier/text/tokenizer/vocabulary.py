@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 RARE = 5
-"""A word, or a pair of pieces, that comes less often is not worth a token."""
+"""A word, or a pair of pieces, that occurs less often is not worth a token."""
 MOST_WORDS = 2_000_000
 """Distinct words that are counted at a time; beyond it those seen once are forgotten."""
 LONGEST = 40
@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 
 @dataclass(slots=True)
 class CountedWord:
-    """A word of the text, how it is spelled so far, and how often it comes."""
+    """A word of the text, how it is spelled so far, and how often it occurs."""
 
     text: str
     pieces: list[str]
@@ -50,7 +50,7 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
                      where: str = "tokenizer.extend") -> Tokenizer:
     """Return a tokenizer with `count` more tokens, those that save most in these texts.
 
-    BPE goes on merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
+    BPE continues merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
     same texts give the same tokens. `where`: the setting that requests it, for errors.
     Errors: `InputError` for a tokenizer of another kind, and where the texts do not have enough words worth a token.
     """
@@ -136,18 +136,18 @@ def extend_bpe(state: TokenizerState, words: list[CountedWord], count: int, firs
     """Merge the commonest pair of pieces, again and again. Returns how many new tokens that gives."""
     vocab, merges = state["model"]["vocab"], state["model"]["merges"]
     pairs, places = count_pairs(words)
-    made = 0
-    while made < count and pairs:
+    added = 0
+    while added < count and pairs:
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         if pairs[best] < RARE:
             break
         joined = "".join(best)
         merges.append(list(best))
         if joined not in vocab:
-            vocab[joined] = first + made
-            made += 1
+            vocab[joined] = first + added
+            added += 1
         merge_pair(best, sorted(places.pop(best)), words, pairs, places)
-    return made
+    return added
 
 
 def count_pairs(words: list[CountedWord]) -> tuple[Counter[Pair], dict[Pair, set[int]]]:

@@ -77,9 +77,9 @@ class PackedPairLayout:
         lengths = rows.source_lengths, rows.target_lengths
         bins = pack_texts(np.stack(lengths, axis=1), self.room)
         source, target = (PackedTexts.of(bins, one) for one in lengths)
-        batch = {"input_ids": source.taken(alone["input_ids"], 0),
-                 "decoder_input_ids": target.taken(alone["decoder_input_ids"], 0),
-                 "labels": target.taken(alone["labels"], IGNORED)}
+        batch = {"input_ids": source.gather(alone["input_ids"], 0),
+                 "decoder_input_ids": target.gather(alone["decoder_input_ids"], 0),
+                 "labels": target.gather(alone["labels"], IGNORED)}
         for before, side in (("", source), ("decoder_", target)):
             batch |= {f"{before}documents": side.text, f"{before}places": side.place}
             if not side.mask.all():

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 from saucier.files import write_text
 from saucier.plain import format_duration, format_quantity
 
@@ -133,12 +133,9 @@ def draw_svg(draw: Callable[[Figure], None], height: float = HEIGHT) -> str:
 
 
 def _plotted(draw: Callable[[Figure], None], height: float) -> str:
-    try:
+    with report_missing("the curves need matplotlib, which is not installed", remedy="pip install 'saucier[report]'"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise InputError("the curves need matplotlib, which is not installed",
-                         remedy="pip install 'saucier[report]'") from None
     with rc_context(DRAWING):
         figure = Figure(figsize=(WIDTH, height))
         draw(figure)

@@ -54,7 +54,7 @@ class Table:
     """How many different ones were forgotten because there were too many."""
 
     def pick(self, chosen: NDArray[Any]) -> Table:
-        """Keep some."""
+        """Return the chosen n-grams."""
         wide = ("hashes", "counts", "first", "last", "prefix", "suffix")
         return replace(self, **{name: getattr(self, name)[chosen] for name in wide})
 
@@ -83,7 +83,7 @@ class Collocations:
 
 
 def hash_n_grams(phrases: Sequence[Sequence[int]], words: int, marks: Ints) -> Hashes:
-    """Hash n-grams of `length` words. Shapes: -> [N]."""
+    """Hash n-grams of `words` words. Shapes: -> [N]."""
     tokens = np.array([number for ids in phrases for number in ids], dtype=np.int64)
     borders = np.zeros(len(tokens), dtype=bool)
     borders[np.cumsum([0, *map(len, phrases[:-1])])[:len(phrases)]] = True
@@ -172,7 +172,7 @@ def count_n_grams(store: TokenStore, special: Ints, marks: Ints, longest: int) -
 def measure_n_grams(tables: list[Table]) -> list[NDArray[np.float64]]:
     """Return PMI_n of every n-gram: the least, over all ways to cut it, of log p(whole) - sum of log p(pieces).
 
-    Source: Levine et al. 2021, §3, eq. 2, arXiv:2010.01825. The first entry is for single words, and empty of meaning.
+    Source: Levine et al. 2021, §3, eq. 2, arXiv:2010.01825. The first entry is for single words, and has no meaning.
     """
     likely = [np.log(table.counts / max(1, table.total)) for table in tables]
     best, found = [likely[0]], [np.zeros(len(likely[0]))]

@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
 from saucier.text.config import LanguageData, list_languages
-from saucier.text.reading.corpus import Own, Part, TextCorpus, View
+from saucier.text.reading.corpus import BuiltinReader, Part, TextCorpus, View
 from saucier.text.reading.documents import Counts, Document
 from saucier.text.reading.python_texts import read_python_code, read_python_documentation
 from saucier.text.rows.batch import Batches, Ints, Rows, make_generator, stack_rows, take_share
 from saucier.text.rows.store import PairStore, TokenStore
 
 NAMES = "languages.json"
-OWN: Mapping[str, Own] = {"python": read_python_code, "english": read_python_documentation}
+BUILTIN: Mapping[str, BuiltinReader] = {"python": read_python_code, "english": read_python_documentation}
 
 
 def compute_sampling_shares(sizes: NDArray[np.generic], alpha: float) -> NDArray[np.float64]:
-    """Return how often each language is to come: q_i = p_i^alpha / sum p_j^alpha. Shapes: sizes [N] -> [N].
+    """Return how often each language is sampled: q_i = p_i^alpha / sum p_j^alpha. Shapes: sizes [N] -> [N].
 
     Source: Lample and Conneau 2019, §3.1, arXiv:1901.07291. Each is read q_i / p_i times as often as its size would
     have it, which is lambda_i of Liu et al. 2020, eq 1 (§2.1), arXiv:2001.08210. XLM counts sentences, mBART bytes of
@@ -39,7 +39,7 @@ def compute_sampling_shares(sizes: NDArray[np.generic], alpha: float) -> NDArray
 
 
 class LanguageCorpus:
-    """The documents of a `LanguageData`, each language by itself, cut into what is trained on and what is held out.
+    """The documents of a `LanguageData`, each language separately, cut into what is trained on and what is held out.
 
     `texts` is the text of `train`, for a tokenizer, with small languages repeated; `how` says what is held out.
     """
@@ -48,16 +48,16 @@ class LanguageCorpus:
         """Look at each language once. Errors: those of `TextCorpus`; `InputError` for a file in two languages."""
         self.data = data
         _check_languages(data)
-        self.members = {name: TextCorpus(data.of(name), seed=seed, own=OWN.get(name, read_python_documentation))
+        self.members = {name: TextCorpus(data.of(name), seed=seed, builtin=BUILTIN.get(name, read_python_documentation))
                         for name in list_languages(data)}
         self.how = "of each language " + " and ".join(dict.fromkeys(one.how for one in self.members.values()))
         self.texts: View[str] = View(self._texts)
 
     def _texts(self, counts: Counts) -> Iterator[str]:
-        """Repeat languages until their characters are in the wanted ratio; the one that needs it least is read once."""
+        """Repeat languages until their characters have the target shares; the one that needs it least is read once."""
         sizes = np.array([sum(map(len, one.texts)) for one in self.members.values()])
-        wanted = compute_sampling_shares(sizes, self.data.tokenizer_alpha) / sizes
-        for one, times in zip(self.members.values(), wanted / wanted.min(), strict=True):
+        rates = compute_sampling_shares(sizes, self.data.tokenizer_alpha) / sizes
+        for one, times in zip(self.members.values(), rates / rates.min(), strict=True):
             yield from repeat_texts(one.texts, float(times))
 
     def documents(self, part: Part) -> Iterator[Document]:
@@ -68,7 +68,7 @@ class LanguageCorpus:
 
 
 def repeat_texts(texts: View[str], times: float) -> Iterator[str]:
-    """Yield every text `times` times; of a last, broken round a share that is spread evenly."""
+    """Yield every text `times` times; of a last, partial round a share that is spread evenly."""
     for first in range(int(np.ceil(times))):
         share = min(1.0, times - first)
         for number, text in enumerate(texts):
@@ -77,7 +77,7 @@ def repeat_texts(texts: View[str], times: float) -> Iterator[str]:
 
 
 class LanguageStore:
-    """A store for each language, in a folder that is called by it; `len` counts the documents of all."""
+    """A store for each language, in a folder of its name; `len` counts the documents of all."""
 
     def __init__(self, folder: Path) -> None:
         """Open `folder`. Errors: `InputError` where it is not whole."""
@@ -132,7 +132,7 @@ LANGUAGES = 3
 
 
 def set_language(rows: Rows, language: int | None) -> Rows:
-    """Let rows tell their language."""
+    """Give each token of rows the number of their language."""
     return rows if language is None else replace(rows, languages=np.full_like(rows.tokens, language))
 
 
@@ -146,15 +146,15 @@ class LanguageBatches(Batches[Rows]):
                  seed: int = 0, language_ids: bool = False) -> None:
         """Draw from `members`, whose batches are one row each; `shares` [N] add up to 1.
 
-        `language_ids`: whether rows tell the language of their tokens, by its number among `members`.
+        `language_ids`: whether rows hold the language of their tokens, by its number among `members`.
         """
         self._members, self._batch, self._seed, self._language_ids = members, batch, seed, language_ids
         self._quota = split_by_shares(shares, PERIOD)
-        self._drawn = functools.lru_cache(maxsize=2)(self._period)
+        self._periods = functools.lru_cache(maxsize=2)(self._draw_period)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps that show as many rows as all languages have; a small one has come more than once by then."""
+        """Steps that show as many rows as all languages have; a small one is read more than once by then."""
         return -(-sum(one.steps_per_epoch for one in self._members) // self._batch)
 
     @property
@@ -163,7 +163,7 @@ class LanguageBatches(Batches[Rows]):
         names = dict.fromkeys(name for one in self._members for name in one.counts)
         return {name: sum(one.counts.get(name, 0) for one in self._members) for name in names}
 
-    def _period(self, number: int) -> Ints:
+    def _draw_period(self, number: int) -> Ints:
         """Draw one period: the language of each of its rows, and which of the language's rows it is. -> [2, rows]."""
         languages = make_generator(self._seed, LANGUAGES, number).permutation(np.repeat(np.arange(len(self._quota)),
                                                                                         self._quota))
@@ -174,7 +174,7 @@ class LanguageBatches(Batches[Rows]):
 
     def drawn(self, first: int, last: int) -> tuple[Ints, Ints]:
         """Return language and place of the rows from number `first` of the whole training to `last` (not included)."""
-        found = [self._drawn(period) for period in range(first // PERIOD, -(-last // PERIOD))]
+        found = [self._periods(period) for period in range(first // PERIOD, -(-last // PERIOD))]
         start = first // PERIOD * PERIOD
         languages, places = np.concatenate(found, axis=1)[:, first - start:last - start]
         return languages, places
@@ -207,15 +207,15 @@ def read_directions(store: PairStore) -> Ints:
 
 
 def count_repeats(pairs: Ints, alpha: float) -> Ints:
-    """Return how often each pair comes in a round, so that directions come by their shares. Shapes: [N, 2] -> [N].
+    """Return how often each pair is in an epoch, so that directions have their shares. Shapes: [N, 2] -> [N].
 
-    Every pair comes once at least; where a direction is wanted some broken number of times, the pairs that come once
+    Every pair is there once at least; where a direction needs a fractional number of times, the pairs repeated once
     more are spread evenly over it. Source: Arivazhagan et al. 2019, arXiv:1907.05019, with alpha = 1 / T.
     """
     _, which, sizes = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
     which = which.reshape(-1)
-    wanted = compute_sampling_shares(sizes, alpha) / sizes
-    times = (wanted / wanted.min())[which]
+    rates = compute_sampling_shares(sizes, alpha) / sizes
+    times = (rates / rates.min())[which]
     order = np.argsort(which, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order)) - (np.cumsum(sizes) - sizes)[which[order]]

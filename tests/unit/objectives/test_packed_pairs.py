@@ -111,7 +111,7 @@ def test_every_pair_stands_once_and_rows_keep_their_room() -> None:
         assert len(bins) <= 2 * 11 / 9 * (lengths.sum(axis=0) / max(room, lengths.max())).max() + 6
         laid = PackedTexts.of(bins, lengths[:, 0])
         tokens = np.arange(30)[None] + 100 * np.arange(len(lengths))[:, None]
-        values = laid.taken(tokens, PADDING)
+        values = laid.gather(tokens, PADDING)
         assert sorted(values[laid.mask].tolist()) == sorted(
             int(tokens[text, place]) for text in range(len(lengths)) for place in range(lengths[text, 0]))
 

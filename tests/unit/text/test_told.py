@@ -41,7 +41,7 @@ def test_both_ways_are_learned_and_both_are_held_out(corpus: PairCorpus) -> None
     train, held_out = list(corpus.train), list(corpus.held_out)
     assert corpus.languages("train") == ("eng", "deu", "fra")
     for part in (train, held_out):
-        assert {pair.way for pair in part} == {"eng → deu", "deu → eng", "eng → fra", "fra → eng"}
+        assert {pair.direction for pair in part} == {"eng → deu", "deu → eng", "eng → fra", "fra → eng"}
         assert {(pair.source, pair.target) for pair in part} == {(pair.target, pair.source) for pair in part}
     assert len(train) + len(held_out) == 200
     assert all(pair.source.startswith((pair.languages or ("?",))[0]) for pair in train)
@@ -59,7 +59,7 @@ def test_a_text_that_is_held_out_is_learned_in_no_table(write: Write) -> None:
     corpus = PairCorpus(PairData(files=files, languages=ColumnLanguages(both_ways=False)))
     held_out = list(corpus.held_out)
     texts = {text for pair in held_out for text in (pair.source, pair.target)}
-    assert {pair.way for pair in held_out} == {"eng → deu", "deu → eng", "eng → fra"}
+    assert {pair.direction for pair in held_out} == {"eng → deu", "deu → eng", "eng → fra"}
     train = list(corpus.train)
     assert not texts & {text for pair in train for text in (pair.source, pair.target)}
     assert corpus.train.counts.shared == 180 - len(held_out) - len(train) > 0
@@ -69,7 +69,7 @@ def test_held_out_files_keep_their_texts_out_of_training(write: Write) -> None:
     files = (write("a.tsv", table("eng", "deu", 30)),)
     test = write("test.tsv", "deu\tfra\ndeu eng 3\tune phrase\n")
     corpus = PairCorpus(PairData(files=files, languages=TOLD, held_out=HeldOutFiles(files=(test,))))
-    assert [pair.way for pair in corpus.held_out] == ["deu → fra", "fra → deu"]
+    assert [pair.direction for pair in corpus.held_out] == ["deu → fra", "fra → deu"]
     assert len(list(corpus.train)) == 58
     assert corpus.languages("held_out") == ("deu", "fra")
 
@@ -77,7 +77,7 @@ def test_held_out_files_keep_their_texts_out_of_training(write: Write) -> None:
 def test_the_limit_is_each_tables(write: Write) -> None:
     files = (write("a.tsv", table("eng", "deu", 60)), write("b.tsv", table("eng", "fra", 60)))
     corpus = PairCorpus(PairData(files=files, languages=TOLD, limit=20))
-    ways = Counter(pair.way for part in (corpus.train, corpus.held_out) for pair in part)
+    ways = Counter(pair.direction for part in (corpus.train, corpus.held_out) for pair in part)
     assert ways == dict.fromkeys(("eng → deu", "deu → eng", "eng → fra", "fra → eng"), 20)
 
 
@@ -85,7 +85,7 @@ def test_synthetic_pairs_are_learned_one_way(write: Write) -> None:
     files, made = (write("a.tsv", table("eng", "deu", 30)),), write("m.tsv", "fra\teng\nfaux\ttrue\n")
     data = PairData(files=files, languages=TOLD, synthetic=SyntheticPairs(files=(made,), tag="<BT>"))
     *_, last = PairCorpus(data).train
-    assert (last.source, last.target, last.way) == ("<BT> faux", "true", "fra → eng")
+    assert (last.source, last.target, last.direction) == ("<BT> faux", "true", "fra → eng")
     assert PairCorpus(data).languages("train") == ("eng", "deu", "fra")
 
 

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import yaml
 
-from saucier.errors import InputError, SaucierError, suggest_name
+from saucier.errors import InputError, SaucierError, report_missing, suggest_name
 from saucier.files import (
     flush_to_disk,
     is_taken,
@@ -118,12 +118,10 @@ def run_locally(orders: Sequence[Order], workers: int) -> None:
     """Make pieces with processes of this machine. Raises `InputError` for a fault of a file, or without datatrove."""
     if not orders:
         return
-    try:
+    with report_missing("several workers are run by datatrove, which is not installed", where="--workers",
+                        remedy="pip install 'saucier[clean]', or use one worker"):
         from datatrove.executor import LocalPipelineExecutor
         from loguru import logger
-    except ImportError as error:
-        raise InputError("several workers are run by datatrove, which is not installed", where="--workers",
-                         remedy="pip install 'saucier[clean]', or use one worker") from error
     logger.disable("datatrove")  # the screen is ours; processes made by fork inherit this
     for order in orders:
         order.target.with_suffix(ERROR).unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from saucier.config import parameters
 from saucier.config.base import Config
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 from saucier.jobs.comparison.budget import count_step_tokens, read_run_batches
 from saucier.jobs.run.passport import read_passport
 from saucier.opened import RunFolder, find_run
@@ -207,11 +207,8 @@ def least_squares(scales: Floats, losses: Floats, near: Coefficients | None = No
 
     Shapes: scales [R, P], losses [R]. Raises `InputError` where scipy is missing.
     """
-    try:
+    with report_missing("scaling laws need scipy, which is not installed", remedy="pip install 'saucier[statistics]'"):
         from scipy.optimize import least_squares as solve
-    except ModuleNotFoundError:
-        raise InputError("scaling laws need scipy, which is not installed",
-                         remedy="pip install 'saucier[statistics]'") from None
     count = scales.shape[1]
     centre = np.log(scales).mean(axis=0)  # factors are sought at the middle of the runs, where they do not depend
     shifted = np.log(scales) - centre     # on the exponents

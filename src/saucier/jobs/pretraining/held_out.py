@@ -191,7 +191,7 @@ def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, 
 
 def score_direction(found: OpenModel, pairs: Sequence[Pair], decoding: Decoding) -> list[Score]:
     """Translate the sources of pairs of one direction, and score what is written."""
-    references, way = [pair.target for pair in pairs], pairs[0].way
+    references, way = [pair.target for pair in pairs], pairs[0].direction
     written = translate_texts(found, [pair.source for pair in pairs], decoding, pairs[0].languages)
     how, suffix = f"beam {found.own_recipe.evaluation.beams}", ""
     if isinstance(decoding, MaskPredict):
@@ -304,7 +304,7 @@ def open_evaluation_data(recipe: Recipe, files: tuple[str, ...], tokenizer: Toke
     with TemporaryDirectory() as temporary:
         match recipe.data:
             case PairData(source=source, target=target, languages=languages) as data:
-                read = read_pairs(files, source=source, target=target, told=languages is not None)
+                read = read_pairs(files, source=source, target=target, with_languages=languages is not None)
                 pairs = [way for pair in read for way in add_reverse_pair(pair, data)]
                 yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
             case TextData(column=column, document=unit):

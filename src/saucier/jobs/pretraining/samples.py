@@ -118,7 +118,7 @@ def sample_translations(found: OpenModel, pairs: list[Pair]) -> Iterator[Sample]
     for pair in pairs:
         where = Path(pair.where).name
         yield Sample(prompt=pair.source, text=written[pair], reference=pair.target,
-                     source=f"{pair.way}, {where}" if pair.way else where)
+                     source=f"{pair.direction}, {where}" if pair.direction else where)
 
 
 def frame_text(found: OpenModel, document: Document, more: int = 0) -> list[int]:

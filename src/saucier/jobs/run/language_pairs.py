@@ -103,10 +103,10 @@ def group_by_direction(pairs: Iterator[Pair], most: int | None) -> dict[str, lis
     """Group pairs by direction ("" where it is not known), the first `most` of each."""
     found: dict[str, list[Pair]] = {}
     for pair in pairs:
-        group = found.setdefault(pair.way, [])
+        group = found.setdefault(pair.direction, [])
         if most is None or len(group) < most:
             group.append(pair)
-        elif not pair.way:
+        elif not pair.direction:
             break
     return found
 

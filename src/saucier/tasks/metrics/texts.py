@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from saucier.errors import InputError
+from saucier.errors import InputError, report_missing
 from saucier.tasks.metrics.metric import Mean, Metric, Sums, indicator, ratio
 from saucier.tasks.metrics.rouge import ROUGE_KINDS, best_overlap
 from saucier.tasks.metrics.statistics import Floats
@@ -125,12 +125,10 @@ def corpus_sums(metric: Any, hypotheses: Sequence[str], references: References) 
 
 
 def _sacrebleu() -> Any:
-    try:
+    with report_missing("BLEU and chrF need sacrebleu, which is not installed",
+                        remedy="pip install 'saucier[translation]'"):
         import sacrebleu
         import sacrebleu.metrics
-    except ModuleNotFoundError:
-        raise InputError("BLEU and chrF need sacrebleu, which is not installed",
-                         remedy="pip install 'saucier[translation]'") from None
     return sacrebleu
 
 

@@ -76,7 +76,7 @@ class RuleTally(_Counted):
     examples: list[Example] = []
     """The first few."""
 
-    def show(self, example: Example) -> None:
+    def keep_example(self, example: Example) -> None:
         """Keep an example, if there is room; one of each document is enough."""
         known = [(one.source, one.line) for one in self.examples]
         if len(known) < EXAMPLES and (example.source, example.line) not in known:
@@ -145,7 +145,6 @@ class Dropped:
     fault: Fault
 
 
-
 class Cleaner:
     """Cleans documents, and counts what each rule does."""
 
@@ -168,7 +167,7 @@ class Cleaner:
             if dropped := step(page, place):
                 found = self._rules[dropped.rule]
                 found.documents += 1
-                found.show(place.example(raw, dropped.fault.reason))
+                found.keep_example(place.example(raw, dropped.fault.reason))
                 return dropped
         return None
 
@@ -197,10 +196,10 @@ class Cleaner:
             left = judge(line)
             if left is None:
                 self._rules[kind].lines += 1
-                self._rules[kind].show(place.example(line))
+                self._rules[kind].keep_example(place.example(line))
                 return None, kind
             if left is not line:
                 self._rules[kind].changed += 1
-                self._rules[kind].show(place.example(line, f"became {shorten_text(left)!r}"))
+                self._rules[kind].keep_example(place.example(line, f"became {shorten_text(left)!r}"))
             line = left
         return line, ""

@@ -98,14 +98,14 @@ def write_corpus(pieces: Sequence[Path], cleaning: Cleaning, folder: Path, *,
     with (folder / REJECTED / REJECTED_FILE).open("wb") as rejected:
         for record in survivors.records(DROPPED):
             put_line(rejected, record)
-        last = _CorpusWriter(survivors, cleaning, repetition, tally)
+        writer = _CorpusWriter(survivors, cleaning, repetition, tally)
         size = sum((piece / DOCUMENTS).stat().st_size for piece in pieces)
-        shards = write_shards(last.read_kept(rejected, keep_rejected=keep_rejected), size, cleaning, folder)
+        shards = write_shards(writer.read_kept(rejected, keep_rejected=keep_rejected), size, cleaning, folder)
     return tally, shards
 
 
 class _CorpusWriter:
-    """The last pass over the documents: those that repeat others go, repeated sentences go, the rest is counted."""
+    """The last pass over the documents: drops those that repeat others, removes repeated sentences, counts the rest."""
 
     def __init__(self, survivors: Survivors, cleaning: Cleaning, repetition: Repetition, tally: Tally) -> None:
         self._survivors, self._repetition, self._tally = survivors, repetition, tally
@@ -116,7 +116,7 @@ class _CorpusWriter:
     def read_kept(self, rejected: IO[bytes], *, keep_rejected: bool) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of the corpus with their numbers, and write what is dropped to `rejected`."""
         for number, record in enumerate(self._survivors.records()):
-            dropped = self._repeats(number) or self._shorten_text(number, record)
+            dropped = self._find_original(number) or self._remove_repeated(number, record)
             if dropped is None:
                 self._tally.after.add(record["text"], record["words"])
                 kept = {name: record[name] for name in ("text", "source", "line")}
@@ -127,9 +127,9 @@ class _CorpusWriter:
                                                   keep_rejected))
             found = self._tally.rules[dropped.rule]
             found.documents += 1
-            found.show(_locate(record).example(record["text"], dropped.fault.reason))
+            found.keep_example(_locate(record).example(record["text"], dropped.fault.reason))
 
-    def _repeats(self, number: int) -> Dropped | None:
+    def _find_original(self, number: int) -> Dropped | None:
         rule = self._repetition.rule.get(number)
         if rule is None:
             return None
@@ -137,20 +137,20 @@ class _CorpusWriter:
         return Dropped(rule, Fault(f"repeats document {original['document']}, {original['source']}, line "
                                    f"{original['line']}"))
 
-    def _shorten_text(self, number: int, record: dict[str, Any]) -> Dropped | None:
-        """Take repeated sentences out; what is too short then goes, too."""
+    def _remove_repeated(self, number: int, record: dict[str, Any]) -> Dropped | None:
+        """Remove repeated sentences; a text that is too short then is dropped."""
         spans = self._repetition.spans
         begin, end = np.searchsorted(spans[:, 0], (number, number + 1))
         if begin == end:
             return None
         page = Page(record["text"])
-        gone = sorted({int(first) + place for first in spans[begin:end, 1] for place in range(self._span)})
+        removed = sorted({int(first) + place for first in spans[begin:end, 1] for place in range(self._span)})
         found = self._tally.rules["repeated_spans"]
-        found.sentences += len(gone)
+        found.sentences += len(removed)
         starts, ends = [0, *page.sentence_ends], page.sentence_ends
-        shown = " ".join(page.text[starts[number]:ends[number]].strip() for number in gone[:self._span])
-        found.show(_locate(record).example(shown, f"{len(gone)} sentences removed"))
-        page.set_text(remove_sentences(page, set(gone)))
+        shown = " ".join(page.text[starts[number]:ends[number]].strip() for number in removed[:self._span])
+        found.keep_example(_locate(record).example(shown, f"{len(removed)} sentences removed"))
+        page.set_text(remove_sentences(page, set(removed)))
         record["text"] = page.text
         record["words"] = len(page.words)
         if not page.text:

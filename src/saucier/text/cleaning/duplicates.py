@@ -95,10 +95,10 @@ REMEMBERED = 4096
 
 @dataclass(slots=True)
 class Repetition:
-    """What is to go. Shapes: original [D]; spans [runs, 2]."""
+    """What is to be dropped. Shapes: original [D]; spans [runs, 2]."""
 
     original: NDArray[np.int64]
-    """The earlier document that stands for this one, or -1."""
+    """The earlier document that this one duplicates, or -1."""
     rule: dict[int, str] = field(default_factory=dict)
     """Which rule dropped a document, by its number."""
     spans: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
@@ -113,7 +113,7 @@ class Repetition:
 
 
 def find_repetition(survivors: Survivors, cleaning: Cleaning, scratch: Path) -> Repetition:
-    """Find what the rules about duplicates say: equal documents first, then similar ones, then runs of sentences."""
+    """Apply the rules about duplicates: equal documents first, then similar ones, then runs of sentences."""
     found = Repetition(np.full(len(survivors), -1, np.int64))
     rules = [rule for rule in cleaning.rules if isinstance(rule, Duplicates)]
     for rule in sorted(rules, key=lambda rule: get_args(Duplicates).index(type(rule))):
@@ -122,8 +122,8 @@ def find_repetition(survivors: Survivors, cleaning: Cleaning, scratch: Path) -> 
             case ExactDuplicates():
                 for keys in buckets:
                     first = find_run_starts(keys)
-                    again = first != np.arange(len(keys))
-                    found.drop(keys["document"][again], keys["document"][first[again]], rule.kind)
+                    repeats = first != np.arange(len(keys))
+                    found.drop(keys["document"][repeats], keys["document"][first[repeats]], rule.kind)
             case NearDuplicates():
                 _find_near_duplicates(rule, found, survivors, buckets)
             case RepeatedSpans():
@@ -135,8 +135,8 @@ def _find_repeated_spans(found: Repetition, buckets: Iterator[Keys]) -> None:
     """Note every run of sentences but the first of its kind."""
     spans = [found.spans]
     for keys in buckets:
-        again = keys[find_run_starts(keys) != np.arange(len(keys))]
-        spans.append(np.stack([again["document"], again["place"].astype(np.int64)], axis=1))
+        repeats = keys[find_run_starts(keys) != np.arange(len(keys))]
+        spans.append(np.stack([repeats["document"], repeats["place"].astype(np.int64)], axis=1))
     together = np.concatenate(spans)
     found.spans = together[np.lexsort((together[:, 1], together[:, 0]))]
 
@@ -145,21 +145,21 @@ def _find_near_duplicates(rule: NearDuplicates, found: Repetition, survivors: Su
                           buckets: Iterator[Keys]) -> None:
     """Join similar candidates into clusters, and drop all but the first of each."""
     clusters, shingled = Clusters(len(survivors)), build_shingle_reader(survivors, rule.words)
-    more: set[int] = set()
+    unchecked: set[int] = set()
     for keys in buckets:
         edges = np.append(np.flatnonzero(find_run_starts(keys) == np.arange(len(keys))), len(keys))
         for place in np.flatnonzero(np.diff(edges) > 1):  # documents of keys that occur more than once
             group = keys["document"][edges[place]:edges[place + 1]].tolist()
-            more |= join_clusters(group, clusters, lambda left,
+            unchecked |= join_clusters(group, clusters, lambda left,
                                   right: compute_jaccard(shingled(left), shingled(right)) >= rule.similarity)
     first = np.fromiter(map(clusters.first, range(len(survivors))), np.int64, len(survivors))
     later = np.flatnonzero(first != np.arange(len(first)))
     found.drop(later, first[later], rule.kind)
-    found.unchecked = len(more)
+    found.unchecked = len(unchecked)
 
 
 def build_shingle_reader(survivors: Survivors, words: int) -> Callable[[int], Hashes]:
-    """Return what reads the runs of words of a document, and remembers the latest."""
+    """Return the function that reads the runs of words of a document, with a cache of the latest."""
     @lru_cache(REMEMBERED)
     def shingled(number: int) -> Hashes:
         return find_shingles(Page(survivors.record(number)["text"]), words)
@@ -172,19 +172,19 @@ def join_clusters(group: list[int], clusters: Clusters, similar: Callable[[int, 
 
     Returns those that were not compared with all.
     """
-    met: list[int] = []
-    more = set()
+    firsts: list[int] = []
+    unchecked = set()
     for document in group:
-        if any(clusters.first(document) == clusters.first(other) for other in met):
+        if any(clusters.first(document) == clusters.first(other) for other in firsts):
             continue
-        close = next((other for other in met[:CANDIDATES] if similar(document, other)), None)
+        close = next((other for other in firsts[:CANDIDATES] if similar(document, other)), None)
         if close is not None:
             clusters.join(document, close)
             continue
-        if len(met) > CANDIDATES:
-            more.add(document)
-        met.append(document)
-    return more
+        if len(firsts) > CANDIDATES:
+            unchecked.add(document)
+        firsts.append(document)
+    return unchecked
 
 
 class Clusters:

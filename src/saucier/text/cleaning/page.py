@@ -33,7 +33,7 @@ _NUMBERS = _Numbers()
 
 
 def hash_text(text: str) -> bytes:
-    """Return 16 bytes that stand for a text."""
+    """Return the hash of a text, 16 bytes."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -124,7 +124,7 @@ def find_sentence_ends(text: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What a rule has against a document."""
+    """Why a rule drops a document."""
 
     reason: str
     """In words, with the measured value."""
@@ -146,7 +146,7 @@ def check_range(what: str, value: float, least: float, most: float) -> Fault | N
 
 
 def format_number(value: float) -> str:
-    """Return a number as a reader wants it: whole, or with three decimals."""
+    """Format a number for a reader: whole, or with three decimals."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
 
 

@@ -1,4 +1,4 @@
-"""One file cleaned by itself: the documents that its rules leave, those dropped, and keys and MinHash bands to find
+"""One file cleaned separately: the documents that its rules leave, those dropped, and keys and MinHash bands to find
 repetition with.
 
 A piece is a folder that is there whole or not at all; it depends on the file and the rules only. Keys meet in
@@ -28,7 +28,7 @@ from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Hashes, make_generator, mix_bits
 
 KEY = np.dtype([("key", "<u8"), ("check", "<u8"), ("document", "<i8"), ("place", "<i4")])
-"""128 bits that stand for some text, the number of the document, and a place in it."""
+"""A 128-bit hash of some text, the number of the document, and a place in it."""
 BUCKET = 1 << 21
 """Keys in memory at once, about."""
 PENDING = (1 << 16) * KEY.itemsize
@@ -92,7 +92,6 @@ def find_run_starts(keys: Keys) -> NDArray[np.int64]:
     return np.maximum.accumulate(places)
 
 
-
 def find_shingles(page: Page, words: int) -> Hashes:
     """Return the different runs of words of a text, sorted; a shorter text is one run. Shapes: [N]."""
     return np.unique(hash_runs(page.token_hashes, max(1, min(words, len(page.tokens)))))
@@ -134,7 +133,7 @@ class MinHash:
 
 DOCUMENTS, DROPPED, OFFSETS, TALLY = "documents.jsonl", "rejected.jsonl", "offsets.bin", "tally.json"
 LONGEST = 1 << 24
-"""Characters of a document; a longer one goes on as another, which is counted."""
+"""Characters of a document; a longer one continues as another, which is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ def name_key_file(kind: str) -> str:
 
 
 def build_keyer(rule: Duplicates) -> Callable[[Page], tuple[Hashes, Hashes]]:
-    """Return what makes the keys by which a rule finds repetition."""
+    """Return the function that makes the keys by which a rule finds repetition."""
     match rule:
         case ExactDuplicates():
             return compute_exact_key
@@ -206,17 +205,17 @@ def _write(order: Order, folder: Path) -> None:
 
 def join_parts(parts: Iterator[Document], tally: Tally) -> Iterator[Document]:
     """Join the parts of documents, up to the longest that there may be."""
-    held: list[Document] = []
+    pending: list[Document] = []
     size = 0
     for part in parts:
-        if held and (part.part == 0 or size + len(part.text) > LONGEST):
-            yield _joined(held)
+        if pending and (part.part == 0 or size + len(part.text) > LONGEST):
+            yield _joined(pending)
             tally.cut += part.part > 0
-            held, size = [], 0
-        held.append(part)
+            pending, size = [], 0
+        pending.append(part)
         size += len(part.text)
-    if held:
-        yield _joined(held)
+    if pending:
+        yield _joined(pending)
 
 
 def _joined(parts: list[Document]) -> Document:

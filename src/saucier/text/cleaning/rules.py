@@ -112,19 +112,19 @@ def build_alphabetic_judge(rule: AlphabeticWords) -> PageJudge:
 
 def build_stop_word_judge(rule: StopWords) -> PageJudge:
     """Count which of the commonest words there are; mostly they are in lower case, without punctuation."""
-    wanted = set(rule.words)
+    stop_words = set(rule.words)
 
     def judge(page: Page) -> Fault | None:
-        if len(wanted.intersection(page.words)) >= rule.least:
+        if len(stop_words.intersection(page.words)) >= rule.least:
             return None
-        found = len(wanted.intersection(page.tokens))
+        found = len(stop_words.intersection(page.tokens))
         return check_range(f"of the words {', '.join(rule.words)}", found, rule.least, ENDLESS)
 
     return judge
 
 
 def build_repetition_judge(rule: RepeatedLines | RepeatedParagraphs) -> PageJudge:
-    """Ask how much is in lines, or in paragraphs (an empty line between), that came before."""
+    """Measure how much is in lines, or in paragraphs (an empty line between), that came before."""
     name = "lines" if isinstance(rule, RepeatedLines) else "paragraphs"
 
     def judge(page: Page) -> Fault | None:
@@ -133,16 +133,16 @@ def build_repetition_judge(rule: RepeatedLines | RepeatedParagraphs) -> PageJudg
         if len(different) == len(parts):
             return None
         characters = sum(map(len, parts))
-        again = characters - sum(map(len, different))
+        repeated = characters - sum(map(len, different))
         return (check_range(f"of the {name} stood there before", 1 - len(different) / len(parts), 0.0, rule.share)
-                or check_range(f"of the characters are in {name} that stood there before", again / characters, 0.0,
+                or check_range(f"of the characters are in {name} that stood there before", repeated / characters, 0.0,
                                rule.characters))
 
     return judge
 
 
 def build_ngram_judge(rule: RepeatedNgrams) -> PageJudge:
-    """Ask how much is in the commonest n-gram of words, and in n-grams that came before.
+    """Measure how much is in the commonest n-gram of words, and in n-grams that came before.
 
     A word in a repeated n-gram is in a repeated shorter one as well, so that longer ones need no counting where the
     share of the shortest is below all limits.
@@ -202,7 +202,7 @@ def count_repeated(words: Hashes, characters: NDArray[np.int64], length: int) ->
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]", re.IGNORECASE)
 LineJudge = Callable[[str], str | None]
-"""What becomes of a line: the same line, a changed one, or None where it goes."""
+"""Returns the same line, a changed one, or None where it is removed."""
 
 
 def build_line_judge(rule: LineRule) -> LineJudge:
@@ -256,7 +256,7 @@ def build_language_judge(rule: Language) -> PageJudge:
 
 @functools.cache
 def load_identifier() -> tuple[Callable[[str], tuple[str, float]], frozenset[str]]:
-    """Return what tells a text's language and its probability, and the codes that it knows. Loading takes seconds."""
+    """Return what finds a text's language and its probability, and the codes that it knows. Loading takes seconds."""
     with report_missing("languages are told apart by py3langid, which is not installed", where="language",
                         remedy="pip install 'saucier[clean]', or leave the rule out"):
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
@@ -294,11 +294,11 @@ def build_contamination_judge(rule: Contamination) -> PageJudge:
 def read_forbidden_runs(rule: Contamination) -> Forbidden:
     """Read evaluation text, once for all pieces. Raises `InputError` where no text has the words to be looked for."""
     stats = [source.path.stat() for source in find_sources(rule.files)]
-    return _read(rule, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
+    return _read_forbidden_files(rule, tuple((stat.st_size, stat.st_mtime_ns) for stat in stats))
 
 
 @lru_cache(maxsize=1)
-def _read(rule: Contamination, stamps: tuple[tuple[int, int], ...]) -> Forbidden:
+def _read_forbidden_files(rule: Contamination, stamps: tuple[tuple[int, int], ...]) -> Forbidden:
     found, forbidden = defaultdict[int, list[Hashes]](list), Forbidden()
     for source in find_sources(rule.files):
         for text in _read_texts(source):
@@ -368,9 +368,9 @@ BUILDERS: Mapping[type[Config], Callable[[Any], PageJudge]] = {
     StopWords: build_stop_word_judge, RepeatedLines: build_repetition_judge,
     RepeatedParagraphs: build_repetition_judge, RepeatedNgrams: build_ngram_judge,
 }
-"""What builds the function that asks what a rule says."""
+"""What builds the judge of each rule."""
 
 
 def build_page_judge(rule: PageRule) -> PageJudge:
-    """Return the function that asks what a rule says. Raises `InputError` where a file or an extra is missing."""
+    """Return the judge of a rule. Raises `InputError` where a file or an extra is missing."""
     return BUILDERS[type(rule)](rule)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -97,31 +98,31 @@ def _draw_strata(fraction: float, seed: int) -> HeldOutTest:
     def place(stratum: int) -> int:
         return int((stratum + make_generator(seed, stratum).random()) / fraction)
 
-    def held(number: int) -> bool:
+    def is_held_out(number: int) -> bool:
         strata = range(int(number * fraction), int((number + 1) * fraction) + 1)
         return any(place(stratum) == number for stratum in strata)
 
-    return held
+    return is_held_out
 
 
-def select_documents(documents: Iterator[Document], held: HeldOutTest, part: Part) -> Iterator[Document]:
+def select_documents(documents: Iterator[Document], is_held_out: HeldOutTest, part: Part) -> Iterator[Document]:
     """Give the documents that belong to a part, all parts of a document together."""
-    number, wanted = -1, False
+    number, belongs = -1, False
     for document in documents:
         if document.part == 0:
             number += 1
-            wanted = held(number) == (part == "held_out")
-        if wanted:
+            belongs = is_held_out(number) == (part == "held_out")
+        if belongs:
             yield document
 
 
 T = TypeVar("T")
-Own = Callable[[Counts], Iterator[Document]]
-"""Reads text that lies on every machine."""
+BuiltinReader = Callable[[Counts], Iterator[Document]]
+"""Reads text that every machine has."""
 
 
 class View(Generic[T]):
-    """Something to iterate over again and again; `counts` tells what the last complete reading met."""
+    """An iterable that is read again from the start each time; `counts` is of the last complete reading."""
 
     def __init__(self, read: Callable[[Counts], Iterator[T]]) -> None:
         """`read` starts a new reading, which fills the counts that it is given."""
@@ -134,10 +135,18 @@ class View(Generic[T]):
 
 
 class SplitData(Generic[T]):
-    """What is cut into a part that is trained on and one that is held out."""
+    """Data that is split into a part that is trained on and one that is held out. `how` says in words which."""
 
-    train: View[T]
-    held_out: View[T]
+    def __init__(self, data: TextData | PairData, sizes: Iterable[tuple[bool, int]], seed: int) -> None:
+        """Decide how the data is cut; `sizes`: see `choose_split`. Errors: those of `choose_split`."""
+        _refuse_shared_files(data)
+        self._split, self.how = choose_split(data.held_out, sizes, seed)
+        self.train: View[T] = View(functools.partial(self._part, "train"))
+        self.held_out: View[T] = View(functools.partial(self._part, "held_out"))
+
+    @abstractmethod
+    def _part(self, part: Part, counts: Counts) -> Iterator[T]:
+        """Start a reading of a part, which fills `counts`."""
 
     def part(self, part: Part) -> View[T]:
         """Return one of both."""
@@ -150,29 +159,25 @@ class TextCorpus(SplitData[Document]):
     `texts` is the text of `train`, for a tokenizer; `how` says in words what is held out.
     """
 
-    def __init__(self, data: TextData, *, seed: int = 0, own: Own = read_python_documentation) -> None:
+    def __init__(self, data: TextData, *, seed: int = 0, builtin: BuiltinReader = read_python_documentation) -> None:
         """Look at the data once, to see how it is to be cut. `seed` draws the documents that are held out.
 
-        `own` reads the text that is taken where the data names no files.
-
-        Errors: `InputError` as told in `read`; where there is too little text to hold some out.
+        `builtin` reads the text that is taken where the data names no files.
+        Errors: those of reading; `InputError` where there is too little text to hold some out.
         """
-        self.data, self._own = data, own
-        _refuse_shared_files(data)
-        sizes = ((one.part == 0, len(one.text)) for one in _read_data_documents(data, data.files, own, Counts()))
-        self._chosen, self.how = choose_split(data.held_out, sizes, seed)
-        self.train: View[Document] = View(lambda counts: self._part("train", counts))
-        self.held_out: View[Document] = View(lambda counts: self._part("held_out", counts))
+        self.data, self._builtin = data, builtin
+        sizes = ((one.part == 0, len(one.text)) for one in _read_data_documents(data, data.files, builtin, Counts()))
+        super().__init__(data, sizes, seed)
         self.texts: View[str] = View(lambda counts: (document.text for document in self._part("train", counts)))
 
     def _part(self, part: Part, counts: Counts) -> Iterator[Document]:
         held_out, read = self.data.held_out, Counts()
         files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
-        documents = _read_data_documents(self.data, files, self._own, read)
-        if isinstance(self._chosen, int):
-            documents = cut_documents(documents, self._chosen, part)
+        documents = _read_data_documents(self.data, files, self._builtin, read)
+        if isinstance(self._split, int):
+            documents = cut_documents(documents, self._split, part)
         elif not isinstance(held_out, HeldOutFiles):
-            documents = select_documents(documents, self._chosen, part)
+            documents = select_documents(documents, self._split, part)
         for document in documents:
             counts.add(document.text, starts=document.part == 0)
             yield document
@@ -184,96 +189,94 @@ class PairCorpus(SplitData[Pair]):
 
     `texts` is the text of `train`, sources and targets in turn, for a tokenizer, `sources` and `targets` are those
     of one side; `how` says in words what is held out. Where languages are named, `train` and `held_out` have each
-    pair both ways (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its table.
+    pair in both directions (as the data says), and no text of a held-out pair is in a pair of `train`, whatever its
+    table.
     """
 
     def __init__(self, data: PairData, *, seed: int = 0, whole: bool = False) -> None:
         """Look at the data once, to see how it is to be cut. `seed` draws the pairs that are held out.
 
         `whole`: a row that lacks a side is an error; else it is left out and counted.
-        Errors: `InputError` as told in `read`; where there are too few pairs to hold some out.
+        Errors: those of reading; `InputError` where there are too few pairs to hold some out.
         """
         self.data, self._whole = data, whole
-        _refuse_shared_files(data)
         sizes = ((True, 1) for _ in _read_data_pairs(data, data.files, Counts(), whole))
-        self._chosen, self.how = choose_split(data.held_out, sizes, seed)
-        self.train: View[Pair] = View(lambda counts: self._part("train", counts))
-        self.held_out: View[Pair] = View(lambda counts: self._part("held_out", counts))
-        self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts, ways=False)
+        super().__init__(data, sizes, seed)
+        self.texts: View[str] = View(lambda counts: (text for pair in self._part("train", counts, both_ways=False)
                                                      for text in (pair.source, pair.target)))
         self.sources: View[str] = View(lambda counts: (pair.source for pair in self._part("train", counts)))
         self.targets: View[str] = View(lambda counts: (pair.target for pair in self._part("train", counts)))
 
     def languages(self, part: Part) -> tuple[str, ...]:
-        """Return the languages of the tables of a part, as their columns are called; none where they are not named."""
+        """Return the languages of the tables of a part, as their columns are named; none where they are not."""
         if self.data.languages is None:
             return ()
         held_out = self.data.held_out
         if part == "held_out" and isinstance(held_out, HeldOutFiles):
             return read_table_languages(held_out.files)
-        own = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
-        made = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
-        return tuple(dict.fromkeys((*own, *made)))
+        real = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
+        synthetic = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
+        return tuple(dict.fromkeys((*real, *synthetic)))
 
-    def _part(self, part: Part, counts: Counts, *, ways: bool = True) -> Iterator[Pair]:
+    def _part(self, part: Part, counts: Counts, *, both_ways: bool = True) -> Iterator[Pair]:
         synthetic = self.data.synthetic if part == "train" else None
         for _ in range(1 if synthetic is None else synthetic.real):
-            yield from self._own(part, counts, ways=ways)
+            yield from self._real_pairs(part, counts, both_ways=both_ways)
         if synthetic is not None:
-            yield from _read_synthetic(self.data, synthetic, counts, self._is_measured)
+            yield from _read_synthetic(self.data, synthetic, counts, self._is_held_out_elsewhere)
 
-    def _own(self, part: Part, counts: Counts, *, ways: bool = True) -> Iterator[Pair]:
+    def _real_pairs(self, part: Part, counts: Counts, *, both_ways: bool = True) -> Iterator[Pair]:
         held_out, read = self.data.held_out, Counts()
         separate = isinstance(held_out, HeldOutFiles)
         files = held_out.files if isinstance(held_out, HeldOutFiles) and part == "held_out" else self.data.files
         for number, pair in enumerate(_read_data_pairs(self.data, files, read, self._whole)):
-            held = number >= self._chosen if isinstance(self._chosen, int) else self._chosen(number)
-            if not separate and held != (part == "held_out"):
+            is_held_out = number >= self._split if isinstance(self._split, int) else self._split(number)
+            if not separate and is_held_out != (part == "held_out"):
                 continue
-            if part == "train" and self._is_measured(pair):
+            if part == "train" and self._is_held_out_elsewhere(pair):
                 read.shared += 1
                 continue
-            for one in add_reverse_pair(pair, self.data) if ways else (pair,):
+            for one in add_reverse_pair(pair, self.data) if both_ways else (pair,):
                 counts.add(one.source, one.target)
                 yield one
         _copy_counts(counts, read)
 
     @cached_property
-    def _measured(self) -> frozenset[bytes]:
+    def _held_out_texts(self) -> frozenset[bytes]:
         """The texts that are held out, where languages are named: other tables may hold them, too."""
         if self.data.languages is None:
             return frozenset()
-        return frozenset(_fingerprint(text) for pair in self._own("held_out", Counts(), ways=False)
+        return frozenset(_fingerprint(text) for pair in self._real_pairs("held_out", Counts(), both_ways=False)
                          for text in (pair.source, pair.target))
 
-    def _is_measured(self, pair: Pair) -> bool:
-        return bool(self._measured) and not self._measured.isdisjoint((_fingerprint(pair.source),
-                                                                       _fingerprint(pair.target)))
+    def _is_held_out_elsewhere(self, pair: Pair) -> bool:
+        return bool(self._held_out_texts) and not self._held_out_texts.isdisjoint(
+            (_fingerprint(pair.source), _fingerprint(pair.target)))
 
 
-def _read_data_documents(data: TextData, files: tuple[str, ...], own: Own, counts: Counts) -> Iterator[Document]:
+def _read_data_documents(data: TextData, files: tuple[str, ...], builtin: BuiltinReader,
+                         counts: Counts) -> Iterator[Document]:
     """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
-    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files \
-        else own(counts)
+    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files else builtin(counts)
     seen: set[bytes] | None = set() if data.deduplicate and files else None
-    number, held = 0, None
+    number, last = 0, None
     for document in read:
         # A part is given out when the next shows whether the document is whole: only whole documents are compared.
-        if held is not None and not (document.part == 0 and _is_duplicate(held.text, held.part, seen, counts)):
-            yield held
+        if last is not None and not (document.part == 0 and _is_duplicate(last.text, last.part, seen, counts)):
+            yield last
         if document.part == 0:
             number += 1
             if data.limit is not None and number > data.limit:
                 return
-        held = document
-    if held is not None and not _is_duplicate(held.text, held.part, seen, counts):
-        yield held
+        last = document
+    if last is not None and not _is_duplicate(last.text, last.part, seen, counts):
+        yield last
 
 
 def add_reverse_pair(pair: Pair, data: PairData) -> tuple[Pair, ...]:
-    """Return a pair, and its other way round where that is learned, too."""
-    told = data.languages
-    return (pair, pair.turned) if told is not None and told.both_ways else (pair,)
+    """Return a pair, and its reverse where both directions are trained."""
+    languages = data.languages
+    return (pair, pair.reverse) if languages is not None and languages.both_ways else (pair,)
 
 
 def _read_data_pairs(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -> Iterator[Pair]:
@@ -287,28 +290,29 @@ def _read_data_pairs(data: PairData, files: tuple[str, ...], counts: Counts, who
 
 
 def _read(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -> Iterator[Pair]:
-    told = data.languages is not None
+    with_languages = data.languages is not None
     if files:
-        return read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole, told=told)
+        return read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole,
+                          with_languages=with_languages)
     pairs = read_python_heads(counts)
-    return (replace(pair, languages=OWN_COLUMNS) for pair in pairs) if told else pairs
+    return (replace(pair, languages=OWN_COLUMNS) for pair in pairs) if with_languages else pairs
 
 
 def _read_synthetic(data: PairData, synthetic: SyntheticPairs, counts: Counts,
                     skip: Callable[[Pair], bool]) -> Iterator[Pair]:
-    """Read synthetic pairs, each source after the tag where there is one. Their columns may be called otherwise."""
+    """Read synthetic pairs, each source after the tag where there is one. Their columns may have other names."""
     named = data.source is not None and set(list_columns(find_sources(synthetic.files)[0])) >= {data.source,
                                                                                                 data.target}
     source, target = (data.source, data.target) if named else (None, None)
     read = Counts()
     for pair in read_pairs(synthetic.files, source=source, target=target, counts=read,
-                           told=data.languages is not None):
+                           with_languages=data.languages is not None):
         if skip(pair):
             counts.shared += 1
             continue
-        made = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
-        counts.add(made.source, made.target)
-        yield made
+        tagged = replace(pair, source=f"{synthetic.tag} {pair.source}") if synthetic.tag else pair
+        counts.add(tagged.source, tagged.target)
+        yield tagged
     counts.files, counts.names = counts.files + read.files, [*counts.names, *read.names]
     counts.empty, counts.repaired = counts.empty + read.empty, counts.repaired + read.repaired
 
@@ -326,15 +330,15 @@ def _is_duplicate(text: str, part: int, seen: set[bytes] | None, counts: Counts)
 
 
 def _fingerprint(text: str) -> bytes:
-    """Return what a text is known by."""
+    """Return the hash by which equal texts are found."""
     return hashlib.blake2b(text.encode("utf-8"), digest_size=16).digest()
 
 
 def _refuse_shared_files(data: TextData | PairData) -> None:
     """Refuse a file that is both trained on and held out."""
     if isinstance(data.held_out, HeldOutFiles):
-        made = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
-        trained = {source.path.resolve() for source in find_sources((*data.files, *made))}
+        synthetic = data.synthetic.files if isinstance(data, PairData) and data.synthetic else ()
+        trained = {source.path.resolve() for source in find_sources((*data.files, *synthetic))}
         for source in find_sources(data.held_out.files):
             if source.path.resolve() in trained:
                 raise InputError("is both trained on and held out", where=source.name,
@@ -342,7 +346,7 @@ def _refuse_shared_files(data: TextData | PairData) -> None:
 
 
 def _copy_counts(counts: Counts, read: Counts) -> None:
-    """Copy what was skipped over the whole reading to the counts of a part."""
+    """Copy what the whole reading skipped to the counts of a part."""
     counts.files, counts.names = read.files, read.names
     counts.empty, counts.duplicates = read.empty, read.duplicates
     counts.repaired, counts.unreadable, counts.shared = read.repaired, read.unreadable, read.shared

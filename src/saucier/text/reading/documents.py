@@ -31,7 +31,7 @@ class Document:
     line: int = 1
     """The line (of a table: the row's line) where the document starts."""
     part: int = 0
-    """0 starts a document; 1, 2, ... go on with the one before."""
+    """0 starts a document; 1, 2, ... continue the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class Pair:
     """Of source and target, where they are named."""
 
     @property
-    def way(self) -> str:
-        """Its direction in words; "" where the languages are not named."""
+    def direction(self) -> str:
+        """The names of its languages; "" where the languages are not named."""
         return "" if self.languages is None else " → ".join(self.languages)
 
     @property
-    def turned(self) -> Pair:
-        """The same pair the other way round."""
+    def reverse(self) -> Pair:
+        """The pair with source and target exchanged."""
         return Pair(self.target, self.source, self.where, self.languages and self.languages[::-1])
 
 
@@ -92,7 +92,7 @@ def read_documents(files: Sequence[str], *, column: str | None = None, unit: Uni
                    counts: Counts | None = None) -> Iterator[Document]:
     """Yield the documents of files, globs and standard input, in order. `column`, `unit`: see `TextData`.
 
-    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no text at all.
+    Errors: those of `sources` and `tables`; `InputError` for a file that holds no text at all.
     """
     counts = counts if counts is not None else Counts()
     for source in find_sources(files):
@@ -127,21 +127,21 @@ def _line_documents(source: SourceFile, counts: Counts) -> Iterator[Document]:
 
 def _read_paragraphs(source: SourceFile, counts: Counts) -> Iterator[Document]:
     """Join lines until an empty one; a paragraph that grows beyond a block goes out in parts."""
-    held: list[str] = []
+    lines: list[str] = []
     size, start, part = 0, 1, 0
     for number, line in read_lines(source):
         ends = not line.strip()
-        if held and (ends or size > BLOCK):
-            yield Document("\n".join(held) + "\n" * (not ends), source.name, start, part)
-            held, size, part = [], 0, part + 1
+        if lines and (ends or size > BLOCK):
+            yield Document("\n".join(lines) + "\n" * (not ends), source.name, start, part)
+            lines, size, part = [], 0, part + 1
         if ends:
             part = 0
             continue
-        start = start if held or part else number
-        held.append(line)
+        start = start if lines or part else number
+        lines.append(line)
         size += len(line)
-    if held:
-        yield Document("\n".join(held), source.name, start, part)
+    if lines:
+        yield Document("\n".join(lines), source.name, start, part)
 
 
 UNITS: Mapping[Unit, Callable[[SourceFile, Counts], Iterator[Document]]] = {
@@ -190,20 +190,20 @@ def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
 
 
 def read_pairs(files: Sequence[str], *, source: str | None = None, target: str | None = None,
-               counts: Counts | None = None, whole: bool = False, told: bool = False) -> Iterator[Pair]:
+               counts: Counts | None = None, whole: bool = False, with_languages: bool = False) -> Iterator[Pair]:
     """Yield (source, target) texts from two columns of tables, in order. `source`, `target`: see `PairData`.
 
-    `told`: the columns are called by their languages.
-    Errors: `InputError` as told in `sources` and `tables`, and for a file that holds no pair at all; with `whole`, for
-    a row that lacks a side (it is left out and counted otherwise).
+    `with_languages`: the names of the columns are languages.
+    Errors: those of `sources` and `tables`; `InputError` for a file that holds no pair at all, and, with `whole`, for a
+    row that lacks a side (otherwise it is left out and counted).
     """
     counts = counts if counts is not None else Counts()
     for file in find_sources(files):
         counts.files += 1
         counts.names.append(file.name)
         before = counts.documents
-        columns = find_language_columns(file) if told else find_pair_columns(file, source, target)
-        languages = (columns[0], columns[1]) if told else None
+        columns = find_language_columns(file) if with_languages else find_pair_columns(file, source, target)
+        languages = (columns[0], columns[1]) if with_languages else None
         all_rows = read_rows(file, columns)
         for row in all_rows:
             texts = [_clean_cell(row, column, file, counts) for column in columns]
@@ -229,7 +229,7 @@ def make_half_pair_error(file: SourceFile, line: int, columns: Sequence[str], te
 
 
 def find_pair_columns(file: SourceFile, source: str | None, target: str | None) -> list[str]:
-    """Give the names of the source and the target column: those asked for, or the only two that there are."""
+    """Give the names of the source and the target column: those requested, or the only two."""
     known = list_columns(file)
     if source is None and target is None and len(known) == 2:
         return known
@@ -243,7 +243,7 @@ def find_pair_columns(file: SourceFile, source: str | None, target: str | None) 
 
 
 def find_language_columns(file: SourceFile) -> list[str]:
-    """Give the names of the two columns of a table, which are its languages. Raises `InputError` for other counts."""
+    """Give the names of a table's two columns, its languages. Raises `InputError` for another number of them."""
     known = list_columns(file)
     if len(known) != 2:
         raise InputError(f"has the columns {', '.join(known)}, and two that are called by languages are wanted",
@@ -252,5 +252,5 @@ def find_language_columns(file: SourceFile) -> list[str]:
 
 
 def read_table_languages(files: Sequence[str]) -> tuple[str, ...]:
-    """Return the languages of tables whose columns are called by them, each once, as they come."""
+    """Return the languages of tables whose columns are named by them, each once, as they come."""
     return tuple(dict.fromkeys(name for file in find_sources(files) for name in find_language_columns(file)))

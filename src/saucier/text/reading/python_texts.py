@@ -1,4 +1,4 @@
-"""Texts that lie on every machine: Python's own documentation, and its functions' heads as pairs with their
+"""Texts that every machine has: Python's own documentation, and its functions' heads as pairs with their
 docstrings.
 
 Taken from the source files through `ast`: nothing is imported or run. Order and text depend only on the Python
@@ -41,7 +41,7 @@ def read_python_documentation(counts: Counts | None = None) -> Iterator[Document
 
 @functools.cache
 def _all_documents() -> tuple[tuple[Document, ...], Counts]:
-    """Parsing takes seconds, the text is small (2 MB) and cannot change while a program runs: keep it."""
+    """Parsing takes seconds, the text is small (2 MB) and cannot change while a program runs: cache it."""
     counts, seen = Counts(), set[str]()
     documents: list[Document] = []
     for name, texts in _topics_and_modules(counts):
@@ -120,13 +120,12 @@ EXAMPLE = ">>>"
 """Begins a paragraph that is a session of the interpreter, and no sentence."""
 
 
-def read_python_heads(counts: Counts | None = None) -> Iterator[Pair]:
+def read_python_heads(counts: Counts) -> Iterator[Pair]:
     """Yield a pair per documented function: its head, such as `get(self, key)`, and the first paragraph on it.
 
     A head or a paragraph that was seen before is skipped and counted, so that what is held out is new.
     Errors: `InputError` where this Python has no source files.
     """
-    counts = counts if counts is not None else Counts()
     pairs, skipped = _all_heads()
     if not pairs:
         raise InputError("this Python comes without its source files", where=str(find_library()),
@@ -137,11 +136,10 @@ def read_python_heads(counts: Counts | None = None) -> Iterator[Pair]:
         yield pair
 
 
-def read_python_code(counts: Counts | None = None) -> Iterator[Document]:
+def read_python_code(counts: Counts) -> Iterator[Document]:
     """Yield a document per module: the heads of its documented functions, one a line. Errors: `read_python_heads`."""
-    counts = counts if counts is not None else Counts()
-    for name, pairs in groupby(read_python_heads(read := Counts()),
-                               key=lambda pair: pair.where.rpartition(", line ")[0]):
+    read = Counts()
+    for name, pairs in groupby(read_python_heads(read), key=lambda pair: pair.where.rpartition(", line ")[0]):
         for document in split_parts("\n".join(pair.source for pair in pairs), name, 1):
             counts.add(document.text, starts=document.part == 0)
             yield document
@@ -150,7 +148,7 @@ def read_python_code(counts: Counts | None = None) -> Iterator[Document]:
 
 @functools.cache
 def _all_heads() -> tuple[tuple[Pair, ...], Counts]:
-    """Parsing takes seconds, the text is small and cannot change while a program runs: keep it."""
+    """Parsing takes seconds, the text is small and cannot change while a program runs: cache it."""
     counts, seen = Counts(), set[str]()
     pairs: list[Pair] = []
     for name, path in list_modules():

@@ -1,4 +1,4 @@
-"""`Rows`, `PairRows` and `Batches`: what the data side hands to an objective's corruption, in which order rows come,
+"""`Rows`, `PairRows` and `Batches`: what the data side gives to an objective's corruption, the order of rows,
 and how texts share rows. Plain numpy, no torch.
 
 Axes: B rows, L positions of a row, S source positions, T target positions, N texts.
@@ -51,7 +51,7 @@ class Rows:
     sentence_starts: NDArray[np.bool_] | None = None
     """True where a sentence starts; None where the store does not know."""
     languages: Ints | None = None
-    """[B, L], the number of each token's language; none where the data do not tell languages apart."""
+    """[B, L], the number of each token's language; None where the data does not name languages."""
     continues: NDArray[np.bool_] | None = None
     """[B], True where the row goes on where the same row of the step before ended; None: no row ever does."""
 
@@ -168,16 +168,16 @@ def take_share(count: int, rank: int, world: int) -> slice:
 def stack_rows(parts: Sequence[Rows]) -> Rows:
     """Put rows of several batches under one another, filled up to the longest."""
     longest = max(part.tokens.shape[1] for part in parts)
-    made = {}
+    stacked = {}
     for one in fields(Rows):
         values = [getattr(part, one.name) for part in parts]
         if any(value is None for value in values):
             continue
         filler = PADDING if one.name == "documents" else 0
-        made[one.name] = np.concatenate([value if value.ndim == 1 or value.shape[1] == longest else
-                                         np.pad(value, ((0, 0), (0, longest - value.shape[1])), constant_values=filler)
-                                         for value in values])
-    return Rows(**made)
+        stacked[one.name] = np.concatenate([
+            value if value.ndim == 1 or value.shape[1] == longest else
+            np.pad(value, ((0, 0), (0, longest - value.shape[1])), constant_values=filler) for value in values])
+    return Rows(**stacked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class DrawnRows:
     numbers: Ints
     """Their numbers inside the global batch."""
     epochs: Ints
-    """The epoch of each; a batch may go over from one into the next."""
+    """The epoch of each; a batch may begin in one and end in the next."""
     items: Ints
     """Their numbers in the stored order."""
     step: int
@@ -198,7 +198,7 @@ class ShuffledBatches(Batches[Rows]):
     """Endless batches of numbered rows, shuffled again in every epoch; subclasses read the rows that are drawn."""
 
     def __init__(self, count: int, *, batch: int, seed: int) -> None:
-        """Let `count` rows come, `batch` at a step."""
+        """Draw from `count` rows, `batch` at a step."""
         self._count, self._batch, self._seed = count, batch, seed
         self._order = functools.lru_cache(maxsize=2)(self._shuffle_epoch)
 
@@ -276,8 +276,8 @@ class PackedTexts:
         """True where there is a token. Shapes: [R, L]."""
         return np.not_equal(self.text, PADDING)
 
-    def taken(self, values: Ints, fill: int) -> Ints:
-        """Return what is at the tokens of texts. Shapes: [N, longest] -> [R, L]."""
+    def gather(self, values: Ints, fill: int) -> Ints:
+        """Return the values of the texts' tokens, `fill` elsewhere. Shapes: [N, longest] -> [R, L]."""
         return np.where(self.mask, values[self.text, self.place], fill)
 
 

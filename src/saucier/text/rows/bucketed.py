@@ -74,8 +74,10 @@ class LengthPlan:
                              remedy=f"raise the length of {limits.length}, or truncate")
         ordered = self._lengths[self.sorted_by_length(None)]
         self.borders = _cut_batches(ordered, limits)
+        self.batches = len(self.borders) - 1
+        """Batches of an epoch."""
         widths = np.maximum.reduceat(ordered, self.borders[:-1], axis=0)
-        self.counts = {"rows": len(self._items), "batches": len(self.borders) - 1, "tokens": int(self._lengths.sum()),
+        self.counts = {"rows": len(self._items), "batches": self.batches, "tokens": int(self._lengths.sum()),
                        "truncated": int((longer & kept).sum()), "dropped": int((longer & ~kept).sum()),
                        "tokens_cut": int((lengths - cut)[kept].sum()),
                        "padding": int((widths * np.diff(self.borders)[:, None]).sum() - ordered.sum())}
@@ -88,13 +90,8 @@ class LengthPlan:
         return np.lexsort((ties, *self._lengths.T[::-1]))
 
     def _shuffle_epoch(self, epoch: int) -> tuple[Ints, Ints]:
-        batches = make_generator(self._seed, epoch, 1).permutation(len(self.borders) - 1)
+        batches = make_generator(self._seed, epoch, 1).permutation(self.batches)
         return self._items[self.sorted_by_length(epoch)], batches
-
-    @property
-    def batches(self) -> int:
-        """Batches of an epoch."""
-        return len(self.borders) - 1
 
     def shuffled_batch(self, step: int) -> Ints:
         """Give the numbers of the texts of one batch, training order."""

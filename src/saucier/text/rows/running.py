@@ -32,7 +32,7 @@ from saucier.text.rows.store import TokenStore
 class PackedBatches(ShuffledBatches):
     """Endless shuffled rows of a store, without padding.
 
-    Every epoch lays the row borders again (by a random shift, the text taken as a ring) and shuffles the rows, so that
+    Every epoch moves the row borders (by a random shift, the text taken as a ring) and shuffles the rows, so that
     every token comes exactly once, but for the last row, which reads over the end into the beginning.
     """
 
@@ -67,7 +67,7 @@ class PackedEvaluation(Evaluation[Rows]):
     """The rows of a store in their order, every token a target exactly once.
 
     With a `stride` below `length` the rows overlap, so that each target has `length - stride` tokens before it at least
-    (nearer to what the model can do, and dearer: length / stride times the work).
+    (nearer to what the model can do, and costlier: length / stride times the work).
     """
 
     def __init__(self, store: TokenStore, *, length: int, batch: int, overlap: int = 0,
@@ -103,7 +103,7 @@ class PackedEvaluation(Evaluation[Rows]):
 
 
 def cut_rows(store: TokenStore, places: Ints, *, context: Ints, row: Ints, item: Ints, ring: bool = True) -> Rows:
-    """Read the tokens at `places`; what lies beyond the end is the beginning again (`ring`), or padding.
+    """Read the tokens at `places`; after the end comes the beginning again (`ring`), or padding.
 
     Shapes: places [B, L]; context, row, item [B].
     """
@@ -135,7 +135,7 @@ def number_documents(document: Ints) -> tuple[Ints, Ints]:
 class ConsecutiveBatches(Batches[Rows]):
     """Endless rows of a store, each a piece of the stretch that its number in the batch reads.
 
-    Every epoch turns the text, taken as a ring, by a random shift; all stretches begin again. What is read at a step is
+    Every epoch shifts the text, taken as a ring, at random; all stretches begin again. What is read at a step is
     a pure function of (seed, step). Source: Dai et al. 2019, code release (an ordered iterator), which does not
     shift.
     """
@@ -181,29 +181,29 @@ class ConsecutiveEvaluation(Evaluation[Rows]):
     def __init__(self, store: TokenStore, *, length: int, batch: int, overlap: int = 0, before: int = 0) -> None:
         """Cut `store` into at most `batch` stretches, all but the first after `before` tokens that are only read."""
         self._store, self._length, self._overlap = store, length, overlap
-        self._warm = -(-before // length)
+        self._context_pieces = -(-before // length)
         self._pieces = max(1, -(-(len(store.tokens) - overlap) // length))
-        self._rows = min(batch, max(1, self._pieces // (self._warm + 1)))
-        self._own = -(-(self._pieces - self._warm) // self._rows)
+        self._rows = min(batch, max(1, self._pieces // (self._context_pieces + 1)))
+        self._target_pieces = -(-(self._pieces - self._context_pieces) // self._rows)
         """Pieces of a stretch that are targets, but for the first stretch, whose pieces all are."""
 
     @property
     def steps_per_epoch(self) -> int:
         """How many batches there are."""
-        return min(self._pieces, self._own + self._warm)
+        return min(self._pieces, self._target_pieces + self._context_pieces)
 
     @property
     def counts(self) -> dict[str, int]:
         """Rows, tokens, and tokens that are read more than once."""
         return {"rows": len(self) * self._rows, "tokens": len(self._store.tokens), "documents": len(self._store),
-                "repeated": (self._rows - 1) * self._warm * self._length}
+                "repeated": (self._rows - 1) * self._context_pieces * self._length}
 
     def rows(self, step: int, rank: int = 0, world: int = 1) -> Rows:
         """Give the rows of batch `step` that process `rank` of `world` works on."""
         numbers = np.arange(self._rows)[take_share(self._rows, rank, world)]
-        items: Ints = numbers * self._own + step
+        items: Ints = numbers * self._target_pieces + step
         places = items[:, None] * self._length + np.arange(self._length + self._overlap)
-        only_read = (numbers > 0) & (step < self._warm)
+        only_read = (numbers > 0) & (step < self._context_pieces)
         context = np.where(only_read, places.shape[1], np.where(items > 0, self._overlap, 0))
         found = cut_rows(self._store, places, context=context, row=numbers, item=items, ring=False)
         return replace(found, continues=np.full(len(items), step > 0))
@@ -217,7 +217,7 @@ class DocumentBatches(ShuffledBatches):
     """
 
     def __init__(self, store: TokenStore, *, length: int, batch: int, seed: int = 0, overlap: int = 0) -> None:
-        """Lay `store` into rows of `length` + `overlap` tokens.
+        """Pack `store` into rows of `length` + `overlap` tokens.
 
         `batch`: rows, if all were full; there are more of them where they are not. `overlap`: tokens of a
         divided document's next piece are added to each; with 1 every token but a document's first is a target once.

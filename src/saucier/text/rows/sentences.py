@@ -38,10 +38,10 @@ def fill_chunks(units: Ints, document_units: Ints, room: int) -> Ints:
 
 def pair_units(document_units: Ints) -> Ints:
     """Take the units of each document two by two; a last one may stay alone. Gives (first, last) units, [C, 2]."""
-    couples = [(first, min(first + 2, last))
+    pairs = [(first, min(first + 2, last))
                for begin, last in zip(document_units[:-1].tolist(), document_units[1:].tolist(), strict=True)
                for first in range(begin, last, 2)]
-    return np.array(couples, dtype=np.int64).reshape(-1, 2)
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
 def find_last_unit(units: Ints, first: int, last: int, room: int) -> int:
@@ -56,7 +56,7 @@ SENTENCE_ROW_SPECIALS = 2
 class SentenceBatches(ShuffledBatches):
     """Endless rows `[CLS] sentences [SEP]`, shuffled again in every epoch; their borders stay.
 
-    Rows that go on into the next document have a further [SEP] between both, and all of a row sees itself.
+    Rows that continue into the next document have a further [SEP] between both, and all of a row sees itself.
     Source: Liu et al. 2019, §4.2 and table 2, arXiv:1907.11692.
     """
 
@@ -136,7 +136,7 @@ class SentencePairBatches(ShuffledBatches):
         self._units = find_units(store, self._room // 2)
         self._document_units = np.searchsorted(self._units, store.offsets)
         self._filled = np.flatnonzero(np.diff(self._document_units))
-        self._chunks, self._alone = self._cut()
+        self._chunks, self._single = self._cut()
         rows = len(self._chunks)
         sizes = self._units[self._chunks[:, 1]] - self._units[self._chunks[:, 0]] + SENTENCE_PAIR_SPECIALS
         super().__init__(rows, seed=seed, batch=batch if self._are_segments else
@@ -162,20 +162,20 @@ class SentencePairBatches(ShuffledBatches):
         `single`: chunks of one unit; `left_out`: those of them that are not used.
         """
         return {"rows": len(self._chunks), "batch": self._batch, "documents": len(self._store),
-                "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._alone,
-                "left_out": self._alone if self._request.wrong == "swapped" else 0}
+                "tokens": len(self._store.tokens), "units": len(self._units) - 1, "single": self._single,
+                "left_out": self._single if self._request.wrong == "swapped" else 0}
 
     def read_rows(self, drawn: DrawnRows) -> Rows:
         """Draw the pairs of rows, and read them."""
-        made = [self._row(int(item), make_generator(self._seed, drawn.step, int(number), 2))
+        pairs = [self._row(int(item), make_generator(self._seed, drawn.step, int(number), 2))
                 for item, number in zip(drawn.items, drawn.numbers, strict=True)]
         tokens, lengths = pad_ids([np.concatenate([[self._cls], first, [self._sep], second, [self._sep]])
-                                   for first, second, _ in made], 0)
-        second_starts = np.array([[len(first) + 2] for first, *_ in made])
+                                   for first, second, _ in pairs], 0)
+        second_starts = np.array([[len(first) + 2] for first, *_ in pairs])
         place = np.arange(tokens.shape[1])
         segments = ((place >= second_starts) & (place < lengths[:, None])).astype(np.int64)
         rows = make_text_rows(tokens, lengths, row=drawn.numbers, item=drawn.items)
-        is_random = np.array([is_wrong for *_, is_wrong in made], dtype=np.int64)
+        is_random = np.array([is_wrong for *_, is_wrong in pairs], dtype=np.int64)
         return replace(rows, segments=segments, sentence_label=is_random)
 
     def _row(self, chunk: int, random: np.random.Generator) -> tuple[Ints, Ints, bool]:

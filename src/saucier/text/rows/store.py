@@ -44,11 +44,11 @@ class Piece:
     bytes: int = 0
     """UTF-8 bytes of the text they were made from."""
     starts: bool = True
-    """Whether this starts a document or goes on with the one before."""
+    """Whether this starts a document or continues the one before."""
     sentences: Sequence[int] = ()
     """Where in `ids` sentences start."""
     unknown: int = 0
-    """How many ids stand for what the vocabulary cannot spell."""
+    """How many ids are the unknown token."""
 
 
 class StoreWriter:
@@ -98,7 +98,7 @@ class StoreWriter:
 
 def write_stores(folder: Path, vocabs: Mapping[str, int], rows: Iterable[Sequence[Piece]],
                  progress: Progress | None = None) -> None:
-    """Stream rows of pieces to stores, one piece to each: nothing but the row at hand is in memory.
+    """Stream rows of pieces to stores, one piece to each: only one row is in memory.
 
     `vocabs`: the folder of each store below `folder` -> its vocabulary. All appear whole, or not at all.
     Errors: `InputError` for an id outside its vocabulary or no tokens at all; `WorkError` for a full disk.

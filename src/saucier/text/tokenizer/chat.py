@@ -33,7 +33,7 @@ PRODUCT = 100_000_000
 """Most letters that one call may make of its arguments, before they are counted."""
 SLOW = {"urlize": 50_000, "wordwrap": 200_000, "striptags": 200_000, "title": 1_000_000, "pprint": 50_000,
         "groupby": 200_000, "unique": 200_000, "xmlattr": 200_000, "batch": 200_000, "list": 1_000_000}
-"""Filter -> most letters that it may work on, where more could take long: no clock is looked at inside of it."""
+"""Filter -> most letters that it may work on, where more could take long: no clock is checked inside of it."""
 
 DEADLINE = ContextVar("DEADLINE", default=float("inf"))
 """When the template that this thread fills must be done: compiled templates are shared by all threads."""
@@ -84,9 +84,9 @@ def compile_template(template: str) -> Template:
 
     environment = build_sandbox()
     tree = environment.parse(template)
-    for loop in tree.find_all(nodes.For):  # every turn of it looks at the clock
-        look = nodes.Call(nodes.EnvironmentAttribute("look"), [], [], None, None)
-        loop.body.insert(0, nodes.ExprStmt(look, lineno=loop.lineno).set_lineno(loop.lineno))
+    for loop in tree.find_all(nodes.For):  # every turn of it checks the clock
+        check = nodes.Call(nodes.EnvironmentAttribute("check_clock"), [], [], None, None)
+        loop.body.insert(0, nodes.ExprStmt(check, lineno=loop.lineno).set_lineno(loop.lineno))
     compiled = Compiled.from_code(environment, environment.compile(tree), environment.make_globals(None), None)
     names = compiled.root_render_func.__globals__
     for name in ("str_join", "markup_join"):
@@ -114,14 +114,14 @@ def build_sandbox() -> Environment:
         intercepted_binops = frozenset(("+", "*", "**", "%"))
         concat = staticmethod(count_join("".join))  # of a block or macro
 
-        def look(self) -> None:
-            """Look at the clock."""
+        def check_clock(self) -> None:
+            """Refuse a template that runs past its deadline."""
             if time.monotonic() > DEADLINE.get():
                 raise make_template_error(f"it takes more than {SECONDS:g} seconds")
 
         def call(self, context: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
             """Call a function or method of the template's."""
-            self.look()
+            self.check_clock()
             method = getattr(obj, "__wrapped__", obj)  # the sandbox wraps `format`
             check_arguments([getattr(method, "__self__", None), *args, *kwargs.values()],
                             name=str(getattr(method, "__name__", "")))

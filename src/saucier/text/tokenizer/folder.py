@@ -38,19 +38,19 @@ def build_legacy_backend(folder: Path, *, target: bool = False) -> tuple[Backend
     """
     settings = read_tokenizer_settings(folder)
     settings.target = target
-    found = find_class(settings)
-    settings.names = {**found.names, **settings.names}
+    tokenizer_class = find_class(settings)
+    settings.names = {**tokenizer_class.names, **settings.names}
     try:
-        built = found.build(settings)
+        built = tokenizer_class.build(settings)
     except InputError:
         raise
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"the tokenizer's files do not fit together: {error}", where=str(folder),
                          remedy="fetch the whole folder again") from error
     backend, own = built if isinstance(built, tuple) else (built, [])
-    add_tokens(backend, settings, found, own)
-    add_frame(backend, settings, found)
-    return backend, settings, found
+    add_tokens(backend, settings, tokenizer_class, own)
+    add_frame(backend, settings, tokenizer_class)
+    return backend, settings, tokenizer_class
 
 
 def find_class(settings: TokenizerSettings) -> TokenizerClass:
@@ -72,7 +72,8 @@ def find_class(settings: TokenizerSettings) -> TokenizerClass:
     return CLASSES[name]
 
 
-def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerClass, own: list[AddedToken]) -> None:
+def add_tokens(backend: Backend, settings: TokenizerSettings, tokenizer_class: TokenizerClass,
+               own: list[AddedToken]) -> None:
     """Add the special tokens in the order that gives new ones their ids, and check the ids that the folder states."""
     backend.add_tokens(list(settings.numbered.values()))
     for number, token in settings.numbered.items():
@@ -82,9 +83,9 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
                              where=str(settings.folder), remedy="the files do not belong together; fetch them again")
     stated = {token.content for token in settings.numbered.values()}
     named = {role: settings.token(role) for role in ROLES if role in settings.names}
-    if "mask" in named and found.spaced_mask and not isinstance(settings.options.get("mask_token"), dict):
+    if "mask" in named and tokenizer_class.spaced_mask and not isinstance(settings.options.get("mask_token"), dict):
         named["mask"] = AddedToken(named["mask"].content, lstrip=True, special=True)
-    extra = [AddedToken(name, special=True) for name in found.extra(settings)]
+    extra = [AddedToken(name, special=True) for name in tokenizer_class.extra(settings)]
     seen = set(stated)
     for token in [*named.values(), *settings.extra(), *extra]:
         if token.content not in seen:
@@ -97,9 +98,9 @@ def add_tokens(backend: Backend, settings: TokenizerSettings, found: TokenizerCl
     backend.add_tokens([token for token in own if token.content not in stated])  # these win over the class's
 
 
-def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerClass) -> None:
+def add_frame(backend: Backend, settings: TokenizerSettings, tokenizer_class: TokenizerClass) -> None:
     """Put the special tokens around texts and pairs."""
-    single, pair = fill_templates(settings, found)
+    single, pair = fill_templates(settings, tokenizer_class)
     used = dict.fromkeys(part.rsplit(":", 1)[0] if part.rsplit(":", 1)[-1].isdigit() else part
                          for part in f"{single} {pair}".split() if not part.startswith("$"))
     missing = [name for name in used if backend.token_to_id(name) is None]
@@ -110,12 +111,12 @@ def add_frame(backend: Backend, settings: TokenizerSettings, found: TokenizerCla
         single=single.split(), pair=pair.split(), special_tokens=[(name, backend.token_to_id(name)) for name in used])
 
 
-def fill_templates(settings: TokenizerSettings, found: TokenizerClass) -> tuple[str, str]:
+def fill_templates(settings: TokenizerSettings, tokenizer_class: TokenizerClass) -> tuple[str, str]:
     """Return what is around a text and around a pair, with the tokens filled in."""
     names = settings.names
-    if found.frame is not None:
-        single, pair = (template.format(**names, source=settings.option("src_lang", found.source))
-                        for template in found.frame)
+    if tokenizer_class.frame is not None:
+        single, pair = (template.format(**names, source=settings.option("src_lang", tokenizer_class.source))
+                        for template in tokenizer_class.frame)
         return single, pair
     bos = names.get("bos") if settings.option("add_bos_token", False) else None
     eos = names.get("eos") if settings.option("add_eos_token", False) else None
@@ -136,7 +137,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_ma
 
 @dataclass(frozen=True, slots=True)
 class TextHandling:
-    """How a model wants its texts handled, apart from how they are split."""
+    """How a model wants its texts handled, except for how they are split."""
 
     max_length: int | None = None
     """Longest row of the model, in tokens."""

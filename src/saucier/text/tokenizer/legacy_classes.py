@@ -114,7 +114,7 @@ def build_ctrl_bpe(settings: TokenizerSettings) -> Backend:
 
 
 def build_xlm_bpe(settings: TokenizerSettings) -> Backend:
-    """Build XLM's tokenizer: pairs of characters merged inside words that the Moses scripts have set apart.
+    """Build XLM's tokenizer: pairs of characters merged inside words that the Moses scripts have separated.
 
     Sets `settings.moses`. Source: Lample and Conneau 2019 (XLM), §3.1, arXiv:1901.07291, and its code release.
     """
@@ -144,7 +144,7 @@ def choose_moses(settings: TokenizerSettings) -> Moses:
 
 
 def list_pieces(merges: Iterable[tuple[str, str]]) -> dict[str, None]:
-    """Return what merges join, and what comes of it, in order."""
+    """Return the pieces that merges join, and their results, in order."""
     return dict.fromkeys(piece for pair in merges for piece in (*pair, "".join(pair)))
 
 
@@ -157,7 +157,6 @@ def name_inner_token(token: str, pieces: Container[str], where: str) -> str:
         raise InputError(f"{token!r} is a whole word too, and both have one id", where=where,
                          remedy="give a folder with tokenizer.json")
     return goes_on
-
 
 
 @dataclass(frozen=True, slots=True)

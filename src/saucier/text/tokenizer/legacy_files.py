@@ -24,7 +24,7 @@ PUNCTUATION = str.maketrans({
     **dict(zip("０１２３４５６７８９", "0123456789", strict=True)),
     "…": "...",
 })
-"""What stands for the punctuation and the digits of wide scripts. Source: Moses, replace-unicode-punctuation."""
+"""Replacements for the punctuation and the digits of wide scripts. Source: Moses, replace-unicode-punctuation."""
 FULL_STOP = re.compile(r"[。．]\s*")
 ROMANIAN = str.maketrans("ŞşŢţȘșȚțĂăÂâÎî", "SsTtSsTtAaAaIi")
 """Source: Sennrich et al. 2016, "Edinburgh Neural Machine Translation Systems for WMT 16", code release."""
@@ -51,10 +51,10 @@ class Moses:
         words = " ".join(split(shown))
         if not self.plain:
             return words
-        apart = unicodedata.normalize("NFD", words.lower())
-        return "".join(letter for letter in apart if unicodedata.category(letter) != "Mn").lower()
+        decomposed = unicodedata.normalize("NFD", words.lower())
+        return "".join(letter for letter in decomposed if unicodedata.category(letter) != "Mn").lower()
 
-    def around(self, text: str, kept: Iterable[str]) -> str:
+    def prepare_around(self, text: str, kept: Iterable[str]) -> str:
         """Return a text prepared between the tokens to be kept, which stay as they are."""
         text.encode("utf-8")  # half of a surrogate pair would be taken away as a control character
         tokens = "|".join(re.escape(token) for token in sorted(kept, key=len, reverse=True))

@@ -117,7 +117,7 @@ class EncodedRow:
     cut: int = 0
 
 
-def encode_rows(tokenizer: Encoder, texts: Sequence[str], pairs: Sequence[str] | None, fit: LengthOptions, *,
+def encode_rows(tokenizer: Encoder, texts: Sequence[str], pairs: Sequence[str] | None, options: LengthOptions, *,
                 special: bool = True) -> list[EncodedRow]:
     """Encode texts, or pairs of texts, each in a row of its own length. Raises `InputError` as `Tokenizer`."""
     if pairs is not None and len(pairs) != len(texts):
@@ -128,27 +128,27 @@ def encode_rows(tokenizer: Encoder, texts: Sequence[str], pairs: Sequence[str] |
     encodings = tokenizer.encodings(items, special)
     rows = [EncodedRow(tokenizer.published_ids(one.ids), one.type_ids) for one in encodings]
     for place, row in enumerate(rows):
-        if fit.limit is not None and len(row.ids) > fit.limit:
+        if options.limit is not None and len(row.ids) > options.limit:
             second = None if pairs is None else pairs[place]
-            rows[place] = encode_shortened(tokenizer, texts[place], second, len(row.ids), fit, special=special)
+            rows[place] = encode_shortened(tokenizer, texts[place], second, len(row.ids), options, special=special)
     return rows
 
 
-def encode_shortened(tokenizer: Encoder, first: str, second: str | None, length: int, fit: LengthOptions, *,
+def encode_shortened(tokenizer: Encoder, first: str, second: str | None, length: int, options: LengthOptions, *,
                      special: bool) -> EncodedRow:
     """Encode one row again, with as many tokens of the text left out as are too many; its frame stays whole."""
-    assert fit.limit is not None, "only called for rows over the limit"
-    if fit.truncation == "refuse":
-        raise InputError(f"a text has {length} tokens, more than max_length {fit.limit}", where="truncation",
+    assert options.limit is not None, "only called for rows over the limit"
+    if options.truncation == "refuse":
+        raise InputError(f"a text has {length} tokens, more than max_length {options.limit}", where="truncation",
                          remedy="shorten it, or let truncation cut it")
     backend, side = tokenizer.backend, tokenizer.handling.truncation_side
     parts = [tokenizer.encodings([text], False)[0] for text in (first, second) if text is not None]
-    room = fit.limit - (backend.num_special_tokens_to_add(second is not None) if special else 0)
+    room = options.limit - (backend.num_special_tokens_to_add(second is not None) if special else 0)
     sizes = [len(part.ids) for part in parts]
-    kept = share_room(sizes, max(room, 0), fit.truncation)
+    kept = share_room(sizes, max(room, 0), options.truncation)
     if room < 0 or sum(kept) > room:
-        raise InputError(f"max_length {fit.limit} cannot be kept with truncation {fit.truncation}", where="max_length",
-                         remedy="make it larger, or cut the other text")
+        raise InputError(f"max_length {options.limit} cannot be kept with truncation {options.truncation}",
+                         where="max_length", remedy="make it larger, or cut the other text")
     for part, size in zip(parts, kept, strict=True):
         part.truncate(size, direction=side)
     done = backend.post_process(parts[0], parts[1] if len(parts) > 1 else None, special)
@@ -174,16 +174,17 @@ def share_room(sizes: Sequence[int], room: int, truncation: str) -> list[int]:
     return [keep_large, small] if sizes[0] > sizes[1] else [small, min(keep_large, large)]
 
 
-def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], fit: LengthOptions) -> Encoded:
+def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], options: LengthOptions) -> Encoded:
     """Make rows one length, with padding at the side that the model wants; say once how many texts were cut."""
     import torch
 
     if cut := [row.cut for row in rows if row.cut]:
-        warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {fit.limit} tokens; {sum(cut)} tokens are left out",
-                      stacklevel=3)
-    width = fit.limit if fit.padding == "max_length" and fit.limit is not None else max(len(row.ids) for row in rows)
+        warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {options.limit} tokens; {sum(cut)} tokens are left "
+                      "out", stacklevel=3)
+    longest = max(len(row.ids) for row in rows)
+    width = options.limit if options.padding == "max_length" and options.limit is not None else longest
     missing = [width - len(row.ids) for row in rows]
-    if any(missing) and fit.padding == "none":
+    if any(missing) and options.padding == "none":
         raise InputError("the texts have different lengths", where="padding", remedy="use padding longest")
     if any(missing) and tokenizer.pad_id is None:
         raise InputError("this tokenizer has no padding token", where="padding",

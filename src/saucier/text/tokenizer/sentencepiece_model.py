@@ -14,7 +14,7 @@ from saucier.errors import InputError
 UNIGRAM, BPE = 1, 2
 """Kinds of models; the others (whole words, single characters) are not published for transformers."""
 CONTROL, USER_DEFINED = 3, 4
-"""Kinds of pieces that stand for themselves in a text: special tokens, and words that are never split."""
+"""Kinds of pieces that are found in a text as they are: special tokens, and words that are never split."""
 VARINT, EIGHT_BYTES, BYTES, FOUR_BYTES = 0, 1, 2, 5
 """Wire types of protobuf."""
 WIDEST = 10
@@ -46,7 +46,6 @@ class Pieces:
     def scores(self) -> list[tuple[str, float]]:
         """Text and score of every piece."""
         return [(piece.text, piece.score) for piece in self.pieces]
-
 
 
 def read_pieces(path: Path) -> Pieces:

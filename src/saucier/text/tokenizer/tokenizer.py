@@ -28,7 +28,7 @@ from saucier.text.tokenizer.word_boundaries import mark_words
 ROLES = ("pad", "unk", "bos", "eos", "cls", "sep", "mask")
 SENTINEL = re.compile(r"<extra_id_(\d+)>")
 LARGEST_ID = 2**32
-"""The tokenizers library counts ids in so many."""
+"""Ids of the tokenizers library are below this."""
 CLEAN_UP = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
             (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
 
@@ -38,9 +38,9 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer, names: Mapping[str, str], *, clean_up: bool = False,
                  handling: TextHandling | None = None, target: Tokenizer | None = None) -> None:
-        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs ask for.
+        """Wrap a `tokenizers.Tokenizer`. `clean_up`: decoding makes `it's.` of `it 's .`, as old BERTs expect it.
 
-        `target`: that of the side that writes, where it has one of its own.
+        `target`: the tokenizer of the side that writes, where it has its own.
         """
         self.backend = backend
         self._target = target
@@ -79,7 +79,7 @@ class Tokenizer:
         `Encoded.cut`; `truncation`: longest_first, only_first, only_second or refuse. `padding`: longest (of the
         batch), max_length or none.
         Shapes: every tensor is [texts, longest row].
-        Errors: `InputError` for rows that cannot be cut or padded as asked, and as `encode`.
+        Errors: `InputError` for rows that cannot be cut or padded as requested, and as `encode`.
         """
         first = [texts] if isinstance(texts, str) else texts
         second = [pairs] if isinstance(pairs, str) else pairs
@@ -174,8 +174,8 @@ class Tokenizer:
         if moses is None:
             return list(items)
         kept = [token.content for token in self.backend.get_added_tokens_decoder().values()]
-        return [moses.around(item, kept) if isinstance(item, str) else
-                type(item)(moses.around(text, kept) for text in item) for item in items]
+        return [moses.prepare_around(item, kept) if isinstance(item, str) else
+                type(item)(moses.prepare_around(text, kept) for text in item) for item in items]
 
     def published_ids(self, ids: list[int]) -> list[int]:
         """Return ids as the model knows them: those of pieces that its vocabulary has not are unknown."""
@@ -294,8 +294,8 @@ class Tokenizer:
     def save(self, folder: Path | str) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`, as transformers reads them; XLM's in its older files.
 
-        That of the side that writes goes into the folder `target_tokenizer` next to them, where it is another one.
-        `tokenizer_config.json` is written last: with it all is there.
+        The tokenizer of the side that writes, where it has its own, goes into the folder `target_tokenizer` next to
+        them. `tokenizer_config.json` is written last: with it all is there.
         """
         if self._target is not None:
             self._target.save(Path(folder) / TARGET)
@@ -316,12 +316,12 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     an encoder-decoder have tokenizers of their own, it is the one for what is read, and its `target` the other one.
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
-    return _tokenizer(open_tokenizer_folder(resolve_folder(folder, weights=False)))
+    return _build_tokenizer(open_tokenizer_folder(resolve_folder(folder, weights=False)))
 
 
-def _tokenizer(opened: TokenizerFiles) -> Tokenizer:
+def _build_tokenizer(opened: TokenizerFiles) -> Tokenizer:
     return Tokenizer(opened.backend, opened.names, clean_up=opened.clean_up, handling=opened.handling,
-                     target=None if opened.target is None else _tokenizer(opened.target))
+                     target=None if opened.target is None else _build_tokenizer(opened.target))
 
 
 def whole_numbers(ids: Any) -> list[int]:

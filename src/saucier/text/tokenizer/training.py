@@ -1,6 +1,6 @@
 """Training tokenizers with the `tokenizers` library: one short function for each kind, the same result in every run.
 
-Every kind ends with exactly the vocabulary that was asked for, or with one clear error. The library's trainers work
+Every kind ends with exactly the vocabulary requested, or with one clear error. The library's trainers work
 in hash order: marked symbols are passed sorted, and Unigram's scores are rounded and sorted.
 """
 
@@ -94,7 +94,7 @@ BYTES = 256
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
     """Train a tokenizer on texts. The same texts give the same tokenizer.
 
-    BPE and WordPiece read the texts twice; those of a one-way iterator go to a temporary file meanwhile.
+    BPE and WordPiece read the texts twice; those of a one-way iterator are kept in a temporary file.
     Errors: `InputError` where the text cannot give the vocabulary (too large, or too small for its characters).
     """
     if isinstance(config, Ready):
@@ -230,7 +230,7 @@ def _list_sizes(config: ByteBPE | BPE | WordPiece | Words) -> dict[str, Any]:
 
 def _train(backend: Backend, trainer: Any, config: ByteBPE | BPE | WordPiece | Unigram | Words,
            texts: Iterable[str]) -> Backend:
-    """Train, and check that the text gave exactly the vocabulary asked for."""
+    """Train, and check that the text gave exactly the vocabulary requested."""
     backend.train_from_iterator(_not_empty(texts), trainer)
     size = backend.get_vocab_size() + config.special.sentinels
     if size < config.vocab:
@@ -268,8 +268,8 @@ def _need_unk(special: SpecialTokens) -> str:
     return special.unk
 
 
-def _too_small(asked: int, least: int, what: str) -> InputError:
-    return InputError(f"a vocabulary of {asked} is too small: {what} take {least}", where="tokenizer.vocab",
+def _too_small(vocab: int, least: int, what: str) -> InputError:
+    return InputError(f"a vocabulary of {vocab} is too small: {what} take {least}", where="tokenizer.vocab",
                       remedy=f"set tokenizer.vocab to {least} or more")
 
 
@@ -277,7 +277,7 @@ TRAINERS: Mapping[type, Callable[[Any, Iterable[str]], Backend]] = {
     ByteBPE: _byte_bpe, BPE: _bpe, WordPiece: _wordpiece, Unigram: _unigram, Bytes: _bytes, Characters: _characters,
     Words: _words,
 }
-"""What makes the backend of each kind."""
+"""The function that builds the backend of each kind."""
 
 
 CHOSEN_KINDS = ("byte_bpe", "bpe", "wordpiece", "unigram", "bytes", "characters")

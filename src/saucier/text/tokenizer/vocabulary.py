@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 RARE = 5
-"""A word, or a pair of pieces, that comes less often is not worth a token."""
+"""A word, or a pair of pieces, that occurs less often is not worth a token."""
 MOST_WORDS = 2_000_000
 """Distinct words that are counted at a time; beyond it those seen once are forgotten."""
 LONGEST = 40
@@ -34,7 +34,7 @@ Pair = tuple[str, str]
 
 @dataclass(slots=True)
 class CountedWord:
-    """A word of the text, how it is spelled so far, and how often it comes."""
+    """A word of the text, how it is spelled so far, and how often it occurs."""
 
     text: str
     pieces: list[str]
@@ -50,8 +50,8 @@ def extend_tokenizer(tokenizer: Tokenizer, texts: Iterable[str], count: int, *,
                      where: str = "tokenizer.extend") -> Tokenizer:
     """Return a tokenizer with `count` more tokens, those that save most in these texts.
 
-    BPE goes on merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
-    same texts give the same tokens. `where`: what asked for it, for errors.
+    BPE continues merging where it stopped (Sennrich et al. 2016, §3.2); WordPiece and Unigram learn whole words. The
+    same texts give the same tokens. `where`: the setting that requests it, for errors.
     Errors: `InputError` for a tokenizer of another kind, and where the texts do not have enough words worth a token.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
@@ -136,18 +136,18 @@ def extend_bpe(state: TokenizerState, words: list[CountedWord], count: int, firs
     """Merge the commonest pair of pieces, again and again. Returns how many new tokens that gives."""
     vocab, merges = state["model"]["vocab"], state["model"]["merges"]
     pairs, places = count_pairs(words)
-    made = 0
-    while made < count and pairs:
+    added = 0
+    while added < count and pairs:
         best = min(pairs, key=lambda pair: (-pairs[pair], pair))
         if pairs[best] < RARE:
             break
         joined = "".join(best)
         merges.append(list(best))
         if joined not in vocab:
-            vocab[joined] = first + made
-            made += 1
+            vocab[joined] = first + added
+            added += 1
         merge_pair(best, sorted(places.pop(best)), words, pairs, places)
-    return made
+    return added
 
 
 def count_pairs(words: list[CountedWord]) -> tuple[Counter[Pair], dict[Pair, set[int]]]:
@@ -200,7 +200,7 @@ def trim_tokenizer(tokenizer: Tokenizer, texts: Iterable[str],
     Returns the tokenizer, and the old ids of its tokens in their order.
     So no other text has unknown characters that it had not. What merges are needed to spell a token stays, too; ids
     close up and keep their order. `keep_first`: the number of first ids that stay in any case.
-    Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be told.
+    Raises `InputError` for texts without tokens, and for a tokenizer whose vocabulary cannot be read.
     """
     state: TokenizerState = json.loads(tokenizer.backend.to_str())
     known = get_vocabulary(state)
@@ -243,10 +243,10 @@ def get_vocabulary(state: TokenizerState) -> dict[str, int] | None:
 def find_merged_parts(state: TokenizerState, known: Mapping[str, int], kept: set[int]) -> set[int]:
     """Return the ids of all tokens that merges put together to one that is kept."""
     names = {number: token for token, number in known.items()}
-    wanted = {names[number] for number in kept if number in names}
+    kept_tokens = {names[number] for number in kept if number in names}
     found: set[str] = set()
     for first, second in reversed([parse_merge(one) for one in state["model"].get("merges", [])]):
-        if first + second in wanted | found:
+        if first + second in kept_tokens | found:
             found |= {first, second}
     return {known[token] for token in found}
 

@@ -39,7 +39,7 @@ def nf4_levels() -> Tensor:
 
 @cache
 def all_levels(device: torch.device) -> Tensor:
-    """Return the two levels of every byte: what its upper half stands for, then its lower. Shapes: -> [256, 2]."""
+    """Return the two levels of every byte: that of its upper half, then that of its lower. Shapes: -> [256, 2]."""
     table = nf4_levels()
     return torch.stack([table.repeat_interleave(16), table.repeat(16)], dim=1).to(device)
 
@@ -177,5 +177,5 @@ def quantize_maps(model: nn.Module, where: Where, store: NormalFloat) -> None:
 
 
 def held_bytes(model: nn.Module) -> int:
-    """Return the bytes of all that a model holds: parameters and what stands for them."""
+    """Return the bytes of all that a model holds: parameters and what replaces them."""
     return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

@@ -117,7 +117,7 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
                decoder: Transformer | None = None) -> TransferReport:
     """Fill the sides of an encoder-decoder in place; a side that gets no model keeps its random start.
 
-    Where both sides share weights, the encoder's stand. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
+    Where both sides share weights, the encoder's count. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
     Raises `InputError` for a stack that fills nothing of its side, and for weights of another shape.
     """
     mine, taken = dict(model.named_parameters()), dict[str, None]()
@@ -167,7 +167,7 @@ def make_decoder_renamer(model: Transformer) -> Callable[[str], str]:
 
 
 def rebuild_model(model: Transformer, config: Config, weights: Mapping[str, Tensor] | None = None) -> Transformer:
-    """Return a model of another config with the same weights, in the same mode; `weights` stand in place of them.
+    """Return a model of another config with the same weights, in the same mode; `weights` replace them.
 
     Raises `InputError` for a model with an adapter, which belongs to the tree that it was made for.
     """

@@ -37,7 +37,7 @@ def add_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c
 
 
 def find_expert_step(stack: c.Stack | None) -> int | None:
-    """Return how many layers lie between those with experts: the inverse of `add_experts`."""
+    """Return after how many layers the next one with experts comes: the inverse of `add_experts`."""
     if stack is None:
         return None
     found = list_expert_layers(stack)
@@ -180,7 +180,7 @@ def language_rules(dense: str, norm: str, output: str, *more: Rule,
                    bias: str | None = None) -> Callable[[c.Transformer], tuple[Rule, ...]]:
     """Return the names of a language head's maps, and those of what the class has next to it.
 
-    `bias`: where the output bias stands outside the output map; an output map that is not tied holds a copy of it.
+    `bias`: where the output bias is outside the output map; an output map that is not tied holds a copy of it.
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"

@@ -25,8 +25,12 @@ def funnel(dim: int = 768, sizes: tuple[int, ...] = (4, 4, 4), *, heads: int = 1
     forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
     block = c.Block(sublayers=tuple(c.PostNorm(inner=one, norm=norm, dropout=dropout) for one in (attention, forward)))
     layers = c.Funnel(block=block, sizes=sizes, repeats=(1,) * len(sizes), after=after)
-    return c.Transformer(dim=dim, encoder=c.Stack(layers=layers), head=c.ReplacedTokenHead(), embed=c.Embedding(
-        vocab=vocab, segments=c.TablelessSegments(kind="scores"), norm=norm, dropout=dropout))
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="scores"), norm=norm, dropout=dropout),
+        encoder=c.Stack(layers=layers),
+        head=c.ReplacedTokenHead(),
+    )
 
 
 LAYERS = "encoder.layers"

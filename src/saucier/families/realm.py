@@ -29,22 +29,21 @@ def realm(
     body = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     return body.model_copy(update={"head": c.EmbeddingHead(
         pooling=(c.Pooling(kind="pooled"),), maps=(c.DenseMap(width=width, activation="identity"),),
-        norm=c.LayerNorm(eps=1e-12),
-        normalize=False)})
+        norm=c.LayerNorm(eps=1e-12), normalize=False)})
 
 
-BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.LayerNorm()))
+UNUSED_LANGUAGE_HEAD = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.LayerNorm()))
 """The language head that published embedders carry without using it."""
 
 
 def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
     """The vector, and a language head next to it."""
-    return put(tree, {"head.language": BESIDE})
+    return put(tree, {"head.language": UNUSED_LANGUAGE_HEAD})
 
 
 def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
     """The language head that reads a question with its candidates; the pooler stays, as published."""
-    return tree.model_copy(update={"head": BESIDE.model_copy(update={"tied": True})})
+    return tree.model_copy(update={"head": UNUSED_LANGUAGE_HEAD.model_copy(update={"tied": True})})
 
 
 HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")

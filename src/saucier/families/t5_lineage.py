@@ -95,7 +95,7 @@ COPIES = ("@encoder.embed_tokens.weight", "@decoder.embed_tokens.weight", "@shar
 
 
 def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.GatedFeedForward], list[Rule]]) -> Rules:
-    """The names of T5: layers of a block are numbered, and the bias table lies in the first block.
+    """The names of T5: layers of a block are numbered, and the bias table is in the first block.
 
     `inner` gives those of the feed-forwards, from the places of a block in both trees and one of them.
     """

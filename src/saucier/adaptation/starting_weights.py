@@ -86,9 +86,8 @@ def fill_token_rows(target: Tensor, source: Tensor, tokens: NewTokens) -> None:
 
 def check_same_body(mine: c.Transformer, theirs: c.Transformer) -> None:
     """Raise `InputError`, naming the first difference, where the bodies are not of the same shape."""
-    found = first_difference(describe_body(mine), describe_body(theirs))
-    if found is not None:
-        key, here, there = found
+    if differs := first_difference(describe_body(mine), describe_body(theirs)):
+        key, here, there = differs
         raise InputError(f"the model to begin with has {key} = {there}, and this one {here}", where=f"model.{key}",
                          remedy="leave the recipe out, or use one of the same shape (`saucier diff` shows all)")
 

@@ -182,9 +182,8 @@ def match_parameters(model: nn.Module, term: str) -> set[str]:
         meets = make_matcher(term)
         met = {name for name in names if meets(name)}
     else:
-        found = select_targets(model, (term,))
         rows: dict[str, int] = {}
-        for place in found:
+        for place in select_targets(model, (term,)):
             rows[place.module] = rows.get(place.module, 0) + place.rows
         for module, count in rows.items():
             if count != model.get_submodule(module).out_features and term != "tokens":

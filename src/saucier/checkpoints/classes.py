@@ -4,7 +4,7 @@ fields; and the shapes of trees that families share: equal blocks, experts in ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saucier import config as c
@@ -156,14 +156,12 @@ def keep_all(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree
 
 
-def keep_body(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The body alone, its pooler included."""
-    return tree.model_copy(update={"head": None})
+def keep_with(values: Mapping[str, Any]) -> Keep:
+    """Everything that the family's function gives, with other values at some places of the tree."""
+    def keep(tree: c.Transformer, document: Document) -> c.Transformer:
+        return put(tree, values)
 
-
-def keep_encoder(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The encoder of an encoder-decoder."""
-    return tree.model_copy(update={"head": None, "decoder": None, "decoder_embed": None})
+    return keep
 
 
 def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -172,8 +170,10 @@ def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
 
 
 WHOLE = Published(keep_all)
-BARE = Published(keep_body, base="", optional=("pooler",))
-ENCODER_ALONE = Published(keep_encoder)
+BARE = Published(keep_with({"head": None}), base="", optional=("pooler",))
+"""The body alone, its pooler included."""
+ENCODER_ALONE = Published(keep_with({"head": None, "decoder": None, "decoder_embed": None}))
+"""The encoder of an encoder-decoder."""
 
 
 def language_rules(dense: str, norm: str, output: str, *more: Rule,

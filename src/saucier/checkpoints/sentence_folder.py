@@ -112,9 +112,7 @@ def read_max_length(body: Path) -> int | None:
                          where=str(body / "config_sentence_transformers.json"),
                          remedy="put the prompt before the texts yourself, and remove it")
     length = options.get("max_seq_length")
-    if length is None:
-        return None
-    if not isinstance(length, int) or not 0 < length < 2**31:
+    if length is not None and not (isinstance(length, int) and 0 < length < 2**31):
         raise InputError(f"max_seq_length is {str(length)[:20]!r}", where=str(path), remedy="write a number of tokens")
     return length
 
@@ -142,9 +140,9 @@ def write_modules(model: Transformer, folder: Path) -> None:
     head = model.config.head
     assert isinstance(head, c.EmbeddingHead) and isinstance(model.head, EmbeddingHead), "only called for such models"
     listed: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    on = {name: pooling in head.pooling for name, pooling in POOLINGS.items()}
-    write_module_config(folder / "1_Pooling", {"word_embedding_dimension": model.config.dim,
-                                               **{f"pooling_mode_{name}": value for name, value in on.items()}})
+    write_module_config(folder / "1_Pooling", {
+        "word_embedding_dimension": model.config.dim,
+        **{f"pooling_mode_{name}": pooling in head.pooling for name, pooling in POOLINGS.items()}})
     classes = {ours: f"torch.nn.modules.{'linear' if ours == 'identity' else 'activation'}.{theirs}"
                for theirs, ours in ACTIVATIONS.items()}
     for number, (one, given) in enumerate(zip(head.maps, head.widths(model.config.dim), strict=False)):

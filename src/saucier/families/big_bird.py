@@ -14,6 +14,7 @@ from saucier.checkpoints.classes import (
     head_class,
     keep_all,
     keep_language,
+    keep_with,
     move_to_encoder,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
@@ -68,10 +69,9 @@ def keep_pooler(published: Published) -> Published:
     return replace(published, keep=keep)
 
 
-def with_questions(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The head for answers; the segments distinguish question and text."""
-    return put(tree, {"embed.segments.otherwise": c.AfterToken(token=0), "pooler": None,
-                      "head": c.QuestionSpanHead(hidden=1, separator=0)})
+with_questions = keep_with({"embed.segments.otherwise": c.AfterToken(token=0), "pooler": None,
+                            "head": c.QuestionSpanHead(hidden=1, separator=0)})
+"""Puts the head for answers on; the segments distinguish question and text."""
 
 
 def activation(*paths: str) -> Key:

@@ -15,7 +15,6 @@ from saucier.checkpoints.classes import (
     WHOLE,
     fixed_key,
     head_class,
-    keep_encoder,
     repeat_block,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up
@@ -153,7 +152,8 @@ def classes(name: str) -> dict[str, Published]:
         f"{name}EncoderModel": encoder_model,
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
-            token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),
+            token, keep=lambda tree, document: token.keep(ENCODER_ALONE.keep(tree, document), document),
+            base="transformer."),
         f"{name}ForQuestionAnswering": reading_twice(SPANS, ""),
     }
 

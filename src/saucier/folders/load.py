@@ -91,9 +91,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     """
     check_options(head, base)
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
-    model = open_folder(kind, head, choose_number_format(dtype, kind, place), place)
-    if model.provenance.rewrites:
-        model = merge_if_possible(model)
+    model = merge_if_possible(open_folder(kind, head, choose_number_format(dtype, kind, place), place))
     if model.config.embed.characters is not None:
         load_token_spellings(model, path)
     if place.type == "cpu":

@@ -167,7 +167,7 @@ def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
 
 
 def wrap_modules(model: nn.Module, place: TargetMap) -> LowRank:
-    """Return the wrapper of the module of a place, put there where there is none yet."""
+    """Return the wrapper of the module of a place, put there where it has none yet."""
     module = model.get_submodule(place.module)
     if isinstance(module, LowRank):
         return module

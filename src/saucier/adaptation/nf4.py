@@ -39,7 +39,7 @@ def nf4_levels() -> Tensor:
 
 @cache
 def all_levels(device: torch.device) -> Tensor:
-    """Return the two levels of every byte: what its upper half stands for, then its lower. Shapes: -> [256, 2]."""
+    """Return the two levels of every byte: that of its upper half, then that of its lower. Shapes: -> [256, 2]."""
     table = nf4_levels()
     return torch.stack([table.repeat_interleave(16), table.repeat(16)], dim=1).to(device)
 
@@ -63,8 +63,7 @@ def quantize(weight: Tensor, store: NormalFloat) -> PackedWeight:
     blocks = nn.functional.pad(flat, (0, -len(flat) % store.block)).view(-1, store.block)
     largest = blocks.abs().amax(1)
     scales, scale_scales, mean = quantize_scales(largest, store.scale_block)
-    packed = PackedWeight(scales, scales, scale_scales, mean)
-    used = dequantize_scales(packed, store)
+    used = dequantize_scales(scales, scale_scales, mean, store.scale_block)
     scaled, levels = blocks / used.clamp(min=torch.finfo(torch.float32).tiny)[:, None], nf4_levels().to(weight.device)
     codes = torch.bucketize(scaled, (levels[1:] + levels[:-1]) / 2).to(torch.uint8).view(-1, 2)  # the nearest levels
     return PackedWeight(codes[:, 0] * 16 + codes[:, 1], scales, scale_scales, mean)
@@ -84,16 +83,16 @@ def quantize_scales(largest: Tensor, block: int) -> tuple[Tensor, Tensor, Tensor
     return rounded.flatten()[:len(largest)].view(torch.uint8).contiguous(), scale, mean
 
 
-def dequantize_scales(packed: PackedWeight, store: NormalFloat) -> Tensor:
-    """Return the largest value of each block, as it is used. Shapes: -> [B], float32."""
-    values = packed.scales.view(torch.float8_e4m3fn).float()
-    spread = packed.scale_scales.repeat_interleave(store.scale_block)[:len(values)]
-    return (values * spread + packed.mean).clamp(min=0)
+def dequantize_scales(scales: Tensor, scale_scales: Tensor, mean: Tensor, block: int) -> Tensor:
+    """Return the largest value of each block, as it is used. Shapes: [B], [S], [] -> [B], float32."""
+    values = scales.view(torch.float8_e4m3fn).float()
+    return (values * scale_scales.repeat_interleave(block)[:len(values)] + mean).clamp(min=0)
 
 
 def dequantize(packed: PackedWeight, shape: torch.Size, store: NormalFloat, dtype: torch.dtype) -> Tensor:
     """Widen a tensor again, by bitsandbytes where it and CUDA are there (which no test here runs)."""
-    largest, count = dequantize_scales(packed, store), shape.numel()
+    largest = dequantize_scales(packed.scales, packed.scale_scales, packed.mean, store.scale_block)
+    count = shape.numel()
     if packed.codes.is_cuda and importlib.util.find_spec("bitsandbytes") is not None:
         return dequantize_on_cuda(packed.codes, largest, store, dtype)[:count].view(shape)
     values = all_levels(packed.codes.device)[packed.codes.int()].view(-1, store.block) * largest[:, None]
@@ -177,5 +176,5 @@ def quantize_maps(model: nn.Module, where: Where, store: NormalFloat) -> None:
 
 
 def held_bytes(model: nn.Module) -> int:
-    """Return the bytes of all that a model holds: parameters and what stands for them."""
+    """Return the bytes of all that a model holds: parameters and what replaces them."""
     return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

@@ -1,6 +1,6 @@
 """A tuned model without its base, in our own form: what was changed, the values that learned, and where the base is.
 
-It stands in `adapter_config.json` too, under a `peft_type` that PEFT does not know, so that nobody takes it for one of
+It is in `adapter_config.json` too, under a `peft_type` that PEFT does not know, so that nobody takes it for one of
 PEFT's. Training saves in it, since it keeps every value under its own name.
 """
 
@@ -95,8 +95,8 @@ def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path
     else:
         drop_decoder(base, tree)
         if differs := first_difference(describe_body(tree), describe_body(base.config)):
-            key, wanted, given = differs
-            fault = f"{key} is {str(given)[:SHOWN]} instead of {str(wanted)[:SHOWN]}"
+            key, expected, given = differs
+            fault = f"{key} is {str(given)[:SHOWN]} instead of {str(expected)[:SHOWN]}"
             raise base_error(fault, path.parent, made_for, origin)
         model = base if base.config == tree else move_to_config(tree, base)
         found = digest_weights(model, unlike)

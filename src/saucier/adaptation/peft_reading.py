@@ -1,4 +1,4 @@
-"""An adapter of PEFT on its base model, kept apart from it: what `rewrite` would have made, with the adapter's values.
+"""An adapter of PEFT on its base model, kept separate from it: what `rewrite` would make, with the adapter's values.
 
 Not here: adapters that are merged while the base is read, in `saucier.checkpoints.adapter_folder`.
 Letters: N rows, O outputs, R rank, P positions before the text, K key-value heads, E head width.
@@ -113,7 +113,7 @@ def attach_lora(model: Transformer, adapter: Adapter, modules: Mapping[str, str]
 
 
 def strip_base(name: str, names: PublishedNames) -> str:
-    """Return a published name without what may stand before a body's names."""
+    """Return a published name without the prefix of a body's names."""
     return next((name.removeprefix(base) for base in names.layout.bases if base and name.startswith(base)), name)
 
 

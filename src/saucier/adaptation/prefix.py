@@ -17,7 +17,7 @@ from saucier.parts.prefix import PrefixKeys, PrefixNetwork, SoftPrompt, TargetPr
 
 
 def writing_stack(config: c.Transformer) -> c.Stack:
-    """Return the stack that a prefix stands in: the one that writes, or the only one."""
+    """Return the stack that a prefix is put into: the one that writes, or the only one."""
     stack = config.decoder or config.encoder
     assert stack is not None, "check() refuses a model without stacks"
     return stack

@@ -86,9 +86,8 @@ def fill_token_rows(target: Tensor, source: Tensor, tokens: NewTokens) -> None:
 
 def check_same_body(mine: c.Transformer, theirs: c.Transformer) -> None:
     """Raise `InputError`, naming the first difference, where the bodies are not of the same shape."""
-    found = first_difference(describe_body(mine), describe_body(theirs))
-    if found is not None:
-        key, here, there = found
+    if differs := first_difference(describe_body(mine), describe_body(theirs)):
+        key, here, there = differs
         raise InputError(f"the model to begin with has {key} = {there}, and this one {here}", where=f"model.{key}",
                          remedy="leave the recipe out, or use one of the same shape (`saucier diff` shows all)")
 
@@ -117,7 +116,7 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
                decoder: Transformer | None = None) -> TransferReport:
     """Fill the sides of an encoder-decoder in place; a side that gets no model keeps its random start.
 
-    Where both sides share weights, the encoder's stand. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
+    Where both sides share weights, the encoder's count. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
     Raises `InputError` for a stack that fills nothing of its side, and for weights of another shape.
     """
     mine, taken = dict(model.named_parameters()), dict[str, None]()
@@ -167,7 +166,7 @@ def make_decoder_renamer(model: Transformer) -> Callable[[str], str]:
 
 
 def rebuild_model(model: Transformer, config: Config, weights: Mapping[str, Tensor] | None = None) -> Transformer:
-    """Return a model of another config with the same weights, in the same mode; `weights` stand in place of them.
+    """Return a model of another config with the same weights, in the same mode; `weights` replace them.
 
     Raises `InputError` for a model with an adapter, which belongs to the tree that it was made for.
     """

@@ -22,7 +22,7 @@ from saucier.parts.norms import NoNorm
 
 
 def swap_modules(model: nn.Module, replaced: Mapping[int, nn.Module]) -> None:
-    """Put other modules in the place of some, by their ids, wherever these stand: stacks may share modules."""
+    """Put other modules in the place of some, by their ids, wherever these are: stacks may share modules."""
     for parent in list(model.modules()):
         for name, child in parent._modules.items():
             if child is not None and id(child) in replaced and replaced[id(child)] is not parent:
@@ -77,7 +77,7 @@ def is_target(module: nn.Module) -> bool:
 
 
 def inside_addition(model: nn.Module, name: str) -> bool:
-    """Say whether a module was added by a rewrite, or is the map that a rewrite stands around."""
+    """Say whether a module was added by a rewrite, or is the map inside a rewrite."""
     parents = [name.rsplit(".", cut)[0] for cut in range(1, name.count(".") + 1)]
     return any(getattr(model.get_submodule(parent), "rewritten", False) for parent in parents)
 
@@ -119,13 +119,13 @@ def select_targets(model: nn.Module, where: Where) -> list[TargetMap]:
     known = list_targets(model)
     chosen: dict[str, TargetMap] = {}
     for term in where:
-        wanted = term.removeprefix("!")
-        if is_word(wanted) and wanted not in ROLES:
-            raise InputError(f"unknown role {wanted!r}", where="tuning.where", remedy=suggest_name(wanted, [*ROLES]))
-        met = [one for one in known if wanted in one.roles] if is_word(wanted) else match_names(known, wanted)
+        target = term.removeprefix("!")
+        if is_word(target) and target not in ROLES:
+            raise InputError(f"unknown role {target!r}", where="tuning.where", remedy=suggest_name(target, [*ROLES]))
+        met = [one for one in known if target in one.roles] if is_word(target) else match_names(known, target)
         if not met:
             roles = [role for role in ROLES if any(role in place.roles for place in known)]
-            raise InputError(f"{wanted!r} meets no map of this model", where="tuning.where",
+            raise InputError(f"{target!r} meets no map of this model", where="tuning.where",
                              remedy=f"roles: {', '.join(roles)}; names look like {known[1].name}")
         for place in met:
             if term.startswith("!"):
@@ -164,7 +164,7 @@ def make_matcher(term: str) -> Callable[[str], bool]:
 def select_parameters(model: nn.Module, where: Where) -> set[str]:
     """Return the names of the parameters that terms mean: of maps by role, of groups, or by globs over their names.
 
-    Raises `InputError` as `select`, and for a part of a matrix, which cannot be taken apart.
+    Raises `InputError` as `select`, and for a part of a matrix, which cannot be split.
     """
     chosen: set[str] = set()
     for term in where:
@@ -182,9 +182,8 @@ def match_parameters(model: nn.Module, term: str) -> set[str]:
         meets = make_matcher(term)
         met = {name for name in names if meets(name)}
     else:
-        found = select_targets(model, (term,))
         rows: dict[str, int] = {}
-        for place in found:
+        for place in select_targets(model, (term,)):
             rows[place.module] = rows.get(place.module, 0) + place.rows
         for module, count in rows.items():
             if count != model.get_submodule(module).out_features and term != "tokens":

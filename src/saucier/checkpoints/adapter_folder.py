@@ -216,7 +216,7 @@ class MergedWeights:
     """A base model's weights with an adapter's added to them, or in place of them."""
 
     def __init__(self, base: Weights, adapter: Adapter, prefixes: tuple[str, ...]) -> None:
-        """Find the weight that each of the adapter's belongs to. `prefixes` may stand before a body's names.
+        """Find the weight that each of the adapter's belongs to. `prefixes` may precede a body's names.
 
         Raises `InputError` with all that have no place in the base model, or another shape there.
         """
@@ -224,7 +224,7 @@ class MergedWeights:
         self.changes: dict[str, str] = {}
         """Base weight -> module of the adapter."""
         self.instead: dict[str, str] = {}
-        """Name -> the adapter's tensor that stands in its place."""
+        """Name -> the adapter's tensor that replaces it."""
         faults = []
         for name in (one for one in adapter.weights if one != VECTORS):
             module = name.removeprefix(PREFIX).removeprefix(PREFIX.split(".")[0] + ".")
@@ -251,11 +251,11 @@ class MergedWeights:
         """Return a fault for each module whose sum has another shape than its weight."""
         shapes = {module: (self.adapter.change_shape(module), list(self.base[weight].shape))
                   for weight, module in self.changes.items() if weight not in self.instead}
-        return [f"{module} gives {made} instead of {wanted}" for module, (made, wanted) in shapes.items()
-                if made != wanted]
+        return [f"{module} gives {made} instead of {expected}" for module, (made, expected) in shapes.items()
+                if made != expected]
 
     def resized(self, name: str, weight: str) -> None:
-        """Take a table that stands in the adapter's file next to its pair, where it is not the base's own."""
+        """Take a table that is in the adapter's file next to its pair, where it is not the base's own."""
         stored = self.stored(weight) or weight
         if stored not in self.base or not torch.equal(self.base[stored], self.adapter.weights[name]):
             self.instead[stored] = name

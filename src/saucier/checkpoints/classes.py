@@ -4,7 +4,7 @@ fields; and the shapes of trees that families share: equal blocks, experts in ev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from saucier import config as c
@@ -37,7 +37,7 @@ def add_experts(stack: c.Stack, experts: c.Experts, layers: int, step: int) -> c
 
 
 def find_expert_step(stack: c.Stack | None) -> int | None:
-    """Return how many layers lie between those with experts: the inverse of `add_experts`."""
+    """Return after how many layers the next one with experts comes: the inverse of `add_experts`."""
     if stack is None:
         return None
     found = list_expert_layers(stack)
@@ -156,14 +156,12 @@ def keep_all(tree: c.Transformer, document: Document) -> c.Transformer:
     return tree
 
 
-def keep_body(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The body alone, its pooler included."""
-    return tree.model_copy(update={"head": None})
+def keep_with(values: Mapping[str, Any]) -> Keep:
+    """Everything that the family's function gives, with other values at some places of the tree."""
+    def keep(tree: c.Transformer, document: Document) -> c.Transformer:
+        return put(tree, values)
 
-
-def keep_encoder(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The encoder of an encoder-decoder."""
-    return tree.model_copy(update={"head": None, "decoder": None, "decoder_embed": None})
+    return keep
 
 
 def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
@@ -172,15 +170,17 @@ def keep_language(tree: c.Transformer, document: Document) -> c.Transformer:
 
 
 WHOLE = Published(keep_all)
-BARE = Published(keep_body, base="", optional=("pooler",))
-ENCODER_ALONE = Published(keep_encoder)
+BARE = Published(keep_with({"head": None}), base="", optional=("pooler",))
+"""The body alone, its pooler included."""
+ENCODER_ALONE = Published(keep_with({"head": None, "decoder": None, "decoder_embed": None}))
+"""The encoder of an encoder-decoder."""
 
 
 def language_rules(dense: str, norm: str, output: str, *more: Rule,
                    bias: str | None = None) -> Callable[[c.Transformer], tuple[Rule, ...]]:
     """Return the names of a language head's maps, and those of what the class has next to it.
 
-    `bias`: where the output bias stands outside the output map; an output map that is not tied holds a copy of it.
+    `bias`: where the output bias is outside the output map; an output map that is not tied holds a copy of it.
     """
     def named(tree: c.Transformer) -> tuple[Rule, ...]:
         ours = "head" if isinstance(tree.head, c.LanguageHead) else "head.language"

@@ -39,7 +39,7 @@ OLDER_GENERATION = frozenset({
     *GENERATION, "begin_suppress_tokens", "diversity_penalty", "encoder_no_repeat_ngram_size",
     "exponential_decay_length_penalty", "num_beam_groups", "output_scores", "remove_invalid_values",
     "return_dict_in_generate", "suppress_tokens", "tf_legacy_loss", "typical_p"})
-"""What older configs inside a config say of generation: those of a decoder stand where the pair says nothing."""
+"""What older configs inside a config say of generation: those of a decoder count where the pair says nothing."""
 
 MOST_LABELS = 10_000_000
 NEUTRAL: Mapping[str, Any] = {
@@ -53,7 +53,7 @@ NEUTRAL: Mapping[str, Any] = {
 
 
 def rename_fields(document: Mapping[str, Any], older: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return the config with newer names of fields, by older ones; what stands under an older name counts more."""
+    """Return the config with newer names of fields, by older ones; the value of an older name counts more."""
     newer = {older[name]: value for name, value in document.items() if name in older}
     return {**{name: value for name, value in document.items() if name not in older}, **newer}
 
@@ -106,7 +106,7 @@ Node = TypeVar("Node", bound=c.Config)
 class Key:
     """One field of a foreign config and the places of the tree that hold its value.
 
-    `default` is what a missing or null field stands for, a value or a function of the document. With `argument` the
+    `default` is the value of a missing or null field, or a function from the document to it. With `argument` the
     value is given to the family's function instead, because it changes the shape of the tree.
     """
 
@@ -121,7 +121,7 @@ class Key:
     theirs: Callable[[Any], Any] | None = None
     """The inverse of `ours`."""
     found: Callable[[c.Transformer], Any] | None = None
-    """Finds our value in a tree, where it does not stand at the first path."""
+    """Finds our value in a tree, where it is not at the first path."""
     absent: Any = None
     """The foreign value of a tree that has none of the places."""
     write_nested: Callable[[c.Transformer, Any], Any] | None = None
@@ -222,8 +222,8 @@ def name_fields_in_error(error: InputError, keys: Sequence[Key], said: Mapping[s
                          where: str) -> InputError:
     """Return an error about a place of the tree as one about fields of a config; as it is where no field says it.
 
-    `said`: key -> the name that the config has for it, and its value. `where` is the config. The place stands before
-    the error, or begins what it says.
+    `said`: key -> the name that the config has for it, and its value. `where` is the config. The place is that
+    of the error, or begins its message.
     """
     at = str(error.where)
     fault = error.what if at == where else f"{at}: {error.what}"
@@ -262,7 +262,7 @@ UsualFields = Mapping[str, tuple[str, Any]]
 
 
 def usual_paths(stack: str) -> dict[str, tuple[str, ...]]:
-    """Return what each word stands for in a tree with this stack.
+    """Return the places that each word means in a tree with this stack.
 
     Blocks begin with self-attention and a feed-forward; a third sublayer is a cross-attention. Places that a tree has
     not are passed over, both in reading and in writing.
@@ -303,7 +303,7 @@ def make_keys(stack: str, spelled: UsualFields, *, arguments: tuple[str, ...] = 
 
 
 def replace_defaults(keys: tuple[Key, ...], **defaults: Any) -> tuple[Key, ...]:
-    """Return keys of which some stand for other values where they are missing."""
+    """Return keys of which some have other values where they are missing."""
     return tuple(replace(key, default=defaults[key.foreign]) if key.foreign in defaults else key for key in keys)
 
 
@@ -322,7 +322,7 @@ def first_attention(tree: c.Transformer) -> c.SelfAttention:
 
 
 def kind_key(foreign: str, path: str, kind: str, *, argument: str, default: bool) -> Key:
-    """Return the key of a field that says whether a part of one kind stands at a place."""
+    """Return the key of a field that says whether there is a part of one kind at a place."""
     return Key(foreign, (path,), argument=argument, default=default, theirs=lambda part: part.kind == kind,
                absent=False)
 

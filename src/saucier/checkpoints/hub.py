@@ -31,7 +31,7 @@ def locate_model(model: str | Path) -> str:
 
 
 def resolve_folder(path: str | Path, *, weights: bool = True) -> Path:
-    """Return a folder that exists, or the copy of a repository; `weights`: whether its weights are wanted too.
+    """Return a folder that exists, or the copy of a repository; `weights`: whether its weights are fetched too.
 
     The folder of a finished fine-tuning is that of its model.
     Raises `InputError` where it is neither, or cannot be fetched. Nothing is fetched for a path of this machine.
@@ -55,12 +55,12 @@ def find_finetuned_model(folder: Path) -> Path:
     return inside if (folder / TUNED).is_file() and finished else folder
 
 
-def fetch_files(repository: str, wanted: tuple[str, ...]) -> Path:
+def fetch_files(repository: str, patterns: tuple[str, ...]) -> Path:
     """Fetch files of a repository into huggingface_hub's cache; what is there already is not fetched again."""
     import huggingface_hub
 
     try:
-        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(wanted),
+        return Path(huggingface_hub.snapshot_download(repository, allow_patterns=list(patterns),
                                                       ignore_patterns=list(OTHER)))
     except Exception as error:  # the library and the network raise dozens of kinds
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,8 +1,7 @@
 """The published layout of a family: its fields, weight names and classes, and the config of a folder as a tree.
 
 On the way in, fields become arguments of the family's function. On the way out, values are read from the tree and
-the
-family's function must give that tree again: what cannot be expressed is refused, never dropped. Needs no torch.
+the family's function must give that tree again: what cannot be expressed is refused, never dropped. Needs no torch.
 """
 
 from __future__ import annotations
@@ -58,11 +57,6 @@ class Published:
         return self.rules(tree) if callable(self.rules) else self.rules
 
 
-def keep_tree(tree: c.Transformer) -> c.Transformer:
-    """The tree itself."""
-    return tree
-
-
 @dataclass(frozen=True)
 class Layout:
     """How a family is published: config fields, weight names, and what each published class is."""
@@ -81,21 +75,21 @@ class Layout:
     free: frozenset[str] = frozenset()
     """Fields of this family that do not change what is computed, in addition to `COMMON`."""
     obeyed: Mapping[str, str] = field(default_factory=dict)
-    """Fields that are read without a key, by what stands below -> what of them is obeyed, in words."""
+    """Fields that are read without a key, by the functions below -> what of them is obeyed, in words."""
     normalize: Callable[[Document], Document] = dict
     """Brings newer or older spellings of a field to the one of the table."""
     older: Mapping[str, str] = field(default_factory=dict)
     """Older names -> the fields of the table that `normalize` makes of them."""
     choose_layout: Callable[[Layout, Document], Layout] = lambda layout, document: layout
-    """The same layout with the weight names that a config asks for, where a field chooses between older and newer."""
-    finish: Callable[[c.Transformer], c.Transformer] = keep_tree
+    """The same layout with the weight names that a config requires, where a field chooses between older and newer."""
+    finish: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
     """What every class makes of its tree in the end, such as a decoder of an encoder that sees only the past."""
-    undo: Callable[[c.Transformer], c.Transformer] = keep_tree
+    undo: Callable[[c.Transformer], c.Transformer] = lambda tree: tree
     """The inverse of `finish`, before fields are read from a tree."""
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """All that may stand before the body's names in a file, the usual first."""
+        """All prefixes that the body's names may have in a file, the usual first."""
         found = [self.base, *(published.base for published in self.classes.values() if published.base is not None), ""]
         return tuple(dict.fromkeys(found))
 
@@ -118,7 +112,7 @@ class Layout:
         return self.weights(tree).plus(self.classes[published].head_rules(tree))
 
     def knows(self, name: str, tree: c.Transformer) -> bool:
-        """Say whether a foreign name belongs to some class of the family; `@` stands for what precedes the body."""
+        """Say whether a foreign name belongs to some class of the family; `@` is the prefix of the body."""
         return self.weights(tree).knows(name) or any(Rules(published.head_rules(tree)).knows(name)
                                                      for published in self.classes.values())
 
@@ -291,11 +285,11 @@ def saved_class(document: Mapping[str, Any], layout: Layout, where: str) -> str:
 
 
 NO_HEAD = "none"
-"""What asks for the body alone."""
+"""The head that means the body alone."""
 
 
 def class_of(layout: Layout, document: Mapping[str, Any], head: str, where: str) -> str:
-    """Return the class that `head` asks for: by its published name, or by the kind of our head that it has.
+    """Return the class that `head` means: by its published name, or by the kind of our head that it has.
 
     Of several with such a head it is the one that was saved, or else the first. Raises `InputError` for an unknown one.
     """

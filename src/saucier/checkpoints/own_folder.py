@@ -30,10 +30,11 @@ WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
 
 def check_target_folder(folder: Path, replaceable: Collection[str]) -> None:
     """Raise `InputError` for a folder that holds something else than the files that may be replaced."""
-    others = sorted({path.name for path in folder.iterdir()} - {*replaceable}) if folder.is_dir() else [
-        folder.name] if folder.exists() else []
+    if not folder.exists():
+        return
+    others = {path.name for path in folder.iterdir()} - {*replaceable} if folder.is_dir() else {folder.name}
     if others:
-        raise InputError(f"the folder holds something else ({others[0]})", where=str(folder),
+        raise InputError(f"the folder holds something else ({min(others)})", where=str(folder),
                          remedy="give a new folder")
 
 
@@ -92,16 +93,16 @@ def fill_weights(model: nn.Module, path: Path, names: Collection[str] | None = N
     Raises `InputError` with all faults.
     """
     faults, shard = [], SafeShard(path)
-    wanted = {name: parameter for name, parameter in model.named_parameters() if names is None or name in names}
+    expected = {name: parameter for name, parameter in model.named_parameters() if names is None or name in names}
     for name in shard.names():
-        parameter, tensor = wanted.pop(name, None), shard.get(name)
+        parameter, tensor = expected.pop(name, None), shard.get(name)
         if parameter is None:
             faults.append(f"{name} is unknown")
         elif parameter.shape != tensor.shape:
             faults.append(f"{name} is {list(tensor.shape)} instead of {list(parameter.shape)}")
         else:
             shard.write(name, parameter.data)
-    faults += [f"{name} is missing" for name in wanted]
+    faults += [f"{name} is missing" for name in expected]
     if faults:
         raise weights_error(faults, str(path))
 

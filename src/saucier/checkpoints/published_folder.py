@@ -1,8 +1,7 @@
 """Reading and writing folders in a published layout: config fields by its keys, weights by its rules.
 
 Every parameter of ours is filled exactly once, every foreign tensor is used, ignored by name, or belongs to a
-head that
-was not asked for; all faults come in one error.
+head that was not requested; all faults come in one error.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from saucier.parts.provenance import Provenance
 TABLE_TOLERANCE = 1e-3
 """How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
 BASE = "@"
-"""Stands in rules for the prefix that classes with a head put before the body's names."""
+"""Replaces in rules the prefix that classes with a head put before the body's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ class PublishedNames:
         return self.layout.rules(self.tree, self.published)
 
     def present(self, template: str, source: Source, instead: str | None = None) -> str | None:
-        """Return the name that stands in the file, with one of the prefixes of the body or without it.
+        """Return the name that is in the file, with one of the prefixes of the body or without it.
 
         `instead`: another name, of a file that has not the first.
         """
@@ -282,10 +281,9 @@ def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
     untied = names.layout.finish(put(names.tree, {f"{place}.tied": False}))
     own = replace(names, tree=untied)
     target = names.tree.decoder_embed
-    tables = ("decoder_embed", "embed") if target is not None and not target.tied else ("embed",)
-    output, table = find_stored_name(own, f"{place}.weight", source), find_stored_name(own,
-                                                                                       f"{tables[0]}.tokens.weight",
-                                                                                       source)
+    embed = "decoder_embed" if target is not None and not target.tied else "embed"
+    output = find_stored_name(own, f"{place}.weight", source)
+    table = find_stored_name(own, f"{embed}.tokens.weight", source)
     if output is None or table is None or output == table:
         return names.tree
     first, second = source[output], source[table]

@@ -23,7 +23,7 @@ POOLINGS: dict[str, c.Pooling] = {
     "mean_sqrt_len_tokens": c.Pooling(kind="mean_sqrt_len"), "weightedmean_tokens": c.Pooling(kind="weighted_mean"),
     "lasttoken": c.Pooling(kind="last"),
 }
-"""Ends of the fields `pooling_mode_...` -> ours, in the order in which their vectors stand side by side."""
+"""Ends of the fields `pooling_mode_...` -> ours, in the order in which their vectors are joined."""
 MODES = {"cls": "cls_token", "max": "max_tokens", "mean": "mean_tokens", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
          "weightedmean": "weightedmean_tokens", "lasttoken": "lasttoken"}
 """The field `pooling_mode` of newer files -> the end of the older field."""
@@ -78,13 +78,13 @@ def list_modules(folder: Path) -> list[tuple[str, Path]]:
 def read_poolings(options: Mapping[str, Any], where: str) -> tuple[c.Pooling, ...]:
     """Read how token vectors become one."""
     mode = options.get("pooling_mode")
-    wanted = [MODES.get(str(one), str(one)) for one in ([mode] if isinstance(mode, str) else mode or [])]
-    wanted = wanted or [name.removeprefix("pooling_mode_") for name, on in options.items()
+    named = [MODES.get(str(one), str(one)) for one in ([mode] if isinstance(mode, str) else mode or [])]
+    named = named or [name.removeprefix("pooling_mode_") for name, on in options.items()
                         if name.startswith("pooling_mode_") and on is True]
-    if not wanted or not set(wanted) <= set(POOLINGS):
-        raise InputError(f"pooling {', '.join(wanted)[:100] or 'none'}", where=where,
+    if not named or not set(named) <= set(POOLINGS):
+        raise InputError(f"pooling {', '.join(named)[:100] or 'none'}", where=where,
                          remedy=f"known: {', '.join(POOLINGS)}")
-    return tuple(pooling for name, pooling in POOLINGS.items() if name in wanted)
+    return tuple(pooling for name, pooling in POOLINGS.items() if name in named)
 
 
 def read_dense(folder: Path) -> c.DenseMap:
@@ -112,9 +112,7 @@ def read_max_length(body: Path) -> int | None:
                          where=str(body / "config_sentence_transformers.json"),
                          remedy="put the prompt before the texts yourself, and remove it")
     length = options.get("max_seq_length")
-    if length is None:
-        return None
-    if not isinstance(length, int) or not 0 < length < 2**31:
+    if length is not None and not (isinstance(length, int) and 0 < length < 2**31):
         raise InputError(f"max_seq_length is {str(length)[:20]!r}", where=str(path), remedy="write a number of tokens")
     return length
 
@@ -142,9 +140,9 @@ def write_modules(model: Transformer, folder: Path) -> None:
     head = model.config.head
     assert isinstance(head, c.EmbeddingHead) and isinstance(model.head, EmbeddingHead), "only called for such models"
     listed: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling")]
-    on = {name: pooling in head.pooling for name, pooling in POOLINGS.items()}
-    write_module_config(folder / "1_Pooling", {"word_embedding_dimension": model.config.dim,
-                                               **{f"pooling_mode_{name}": value for name, value in on.items()}})
+    write_module_config(folder / "1_Pooling", {
+        "word_embedding_dimension": model.config.dim,
+        **{f"pooling_mode_{name}": pooling in head.pooling for name, pooling in POOLINGS.items()}})
     classes = {ours: f"torch.nn.modules.{'linear' if ours == 'identity' else 'activation'}.{theirs}"
                for theirs, ours in ACTIVATIONS.items()}
     for number, (one, given) in enumerate(zip(head.maps, head.widths(model.config.dim), strict=False)):

@@ -56,7 +56,7 @@ class TrainingState:
     dtype: Literal["", "float32", "bfloat16"] = ""
     """Number format of the multiplications; a resumed run keeps it."""
     recipe: dict[str, Any] = field(default_factory=dict)
-    """What the run was begun with."""
+    """The recipe that the run was started with."""
 
     @classmethod
     def read(cls, folder: Path) -> TrainingState:

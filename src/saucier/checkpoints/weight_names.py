@@ -41,17 +41,12 @@ class Transpose(Operation):
     """A matrix stored as [inputs, outputs]; vectors stay as they are."""
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Transpose."""
-        return transpose(tensors[0])
+        """Transpose a matrix, and leave a vector alone."""
+        return tensors[0].T if tensors[0].dim() == 2 else tensors[0]
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:
-        """Transpose back."""
-        return [transpose(tensor)]
-
-
-def transpose(tensor: Tensor) -> Tensor:
-    """Transpose a matrix, and leave a vector alone."""
-    return tensor.T if tensor.dim() == 2 else tensor
+        """Transpose back, in the same way."""
+        return [self.ours([tensor])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ class Concat(Operation):
 class Twins(Operation):
     """One tensor under several names: the first that a file holds counts, and all of them are written.
 
-    BERT's output bias stands twice in files whose output matrix is not tied.
+    BERT's output bias is there twice in files whose output matrix is not tied.
     """
 
     count: int = 2
@@ -119,7 +114,7 @@ class FirstRows(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Reshaped(Operation):
-    """The same values in another shape; a -1 stands for what is left."""
+    """The same values in another shape; a -1 is what is left."""
 
     shape: tuple[int, ...]
     """Ours."""
@@ -198,7 +193,7 @@ class ZeroRow(Operation):
     """A table of which the reference sets one row to zero when it reads a file: that of padding, which is pooled."""
 
     row: int | None
-    """None: there is none."""
+    """None: the table has no such row."""
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Set the row to zero."""
@@ -208,12 +203,12 @@ class ZeroRow(Operation):
 
 
 PLACEHOLDERS = {"i": r"(?P<i>\d+)", "j": r"(?P<j>\d+)", "k": r"(?P<k>\d+)", "p": r"(?P<p>weight|bias)"}
-"""Hole name -> what it may stand for."""
+"""Placeholder name -> what it may stand for."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One of our names and the foreign names it comes from. Raises `ValueError` when the holes of the sides differ."""
+    """One of our names and the foreign names it comes from. Raises `ValueError` when their placeholders differ."""
 
     ours: str
     theirs: str | tuple[str, ...]
@@ -235,13 +230,13 @@ class Rule:
         return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
 
     def fill(self, values: Mapping[str, str]) -> Rule:
-        """Return the rule of one parameter, with these values in the holes of all names."""
+        """Return the rule of one parameter, with these values for the placeholders."""
         return replace(self, ours=self.ours.format(**values), instead=self.instead and self.instead.format(**values),
                        theirs=tuple(theirs.format(**values) for theirs in self.foreign))
 
 
 def list_placeholders(template: str) -> set[str]:
-    """Return the names of a template's holes. Raises `ValueError` for an unknown one."""
+    """Return the names of a template's placeholders. Raises `ValueError` for an unknown one."""
     found = {name for _, name, _, _ in string.Formatter().parse(template) if name is not None}
     if unknown := found - set(PLACEHOLDERS):
         raise ValueError(f"{template}: unknown hole {sorted(unknown)}")
@@ -250,7 +245,7 @@ def list_placeholders(template: str) -> set[str]:
 
 @cache
 def compile_pattern(template: str) -> re.Pattern[str]:
-    """Return the regular expression of a template; a hole that stands twice must be the same twice."""
+    """Return the regular expression of a template; a placeholder that occurs twice must have one value."""
     parts, seen = [], set()
     for literal, name, _, _ in string.Formatter().parse(template):
         parts.append(re.escape(literal))
@@ -285,7 +280,7 @@ class Rules:
         return replace(self, rules=(*self.rules, *more))
 
     def match(self, name: str) -> Rule | None:
-        """Return the rule of one of our parameters, its holes filled. Raises `ValueError` when two rules claim it."""
+        """Return the rule of one of our parameters, filled in. Raises `ValueError` when two rules claim it."""
         found = [(rule, hit.groupdict()) for rule in self.rules if (hit := compile_pattern(rule.ours).match(name))]
         if len(found) > 1:
             raise ValueError(f"{name} is claimed by {' and '.join(rule.ours for rule, _ in found)}")
@@ -307,7 +302,7 @@ class NameTable:
     block: str
     """What precedes the names of a block."""
     inside: Mapping[str, str]
-    """Our module in a block -> theirs, without `.{p}`; or a weight that stands alone."""
+    """Our module in a block -> theirs, without `.{p}`; or a weight that belongs to no module."""
     maps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Our module in a block -> theirs, of which it is one map: of queries, keys and values, or of the last two.
 

@@ -81,11 +81,10 @@ KEYS = (Key("d_model", ("dim",), argument="dim", default=1024),
         Key("vocab_size", join_paths(EMBEDS, "vocab"), default=50265),
         Key("activation_function", join_paths(FEED_FORWARDS, "inner.activation"), names=ACTIVATIONS, default="gelu"),
         Key("dropout", (*join_paths((*READERS, *WRITERS, *FEED_FORWARDS), "dropout"), *join_paths(EMBEDS, "dropout")),
-            default=0.1), Key("attention_dropout", join_paths((*READERS, *WRITERS), "inner.kernel.dropout"),
-                              default=0.0), Key("activation_dropout", join_paths(FEED_FORWARDS, "inner.dropout"),
-                                                default=0.0), Key("scale_embedding", (), argument="scaled",
-                                                                  default=False,
-                                                                  found=lambda tree: tree.embed.scale != 1.0),
+            default=0.1),
+        Key("attention_dropout", join_paths((*READERS, *WRITERS), "inner.kernel.dropout"), default=0.0),
+        Key("activation_dropout", join_paths(FEED_FORWARDS, "inner.dropout"), default=0.0),
+        Key("scale_embedding", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
         Key("tie_word_embeddings", (), argument="tied", default=True, found=ties_output),)
 LEARNED = Key("max_position_embeddings", join_paths(EMBEDS, "positions.length"), default=1024,
               ours=lambda rows: rows + 2, theirs=lambda rows: rows - 2)
@@ -152,7 +151,7 @@ HEAD = (Rule("head.weight", "lm_head.weight"), Rule("head.bias", "final_logits_b
 
 
 def classes(name: str, *, writer: str = "ForConditionalGeneration", labels: int = 2) -> dict[str, Published]:
-    """The published classes of a family; `labels` is how many a config that names none stands for."""
+    """The published classes of a family; `labels` is how many a config that names none has."""
     count = replace(LABELS, default=partial(count_labels, count=labels))
     dropout = Key("classifier_dropout", ("head.dropout", "head.transform.dropout"), default=0.0)
     end = Key("eos_token_id", ("head.pick.token",), default=2)

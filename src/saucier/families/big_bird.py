@@ -14,6 +14,7 @@ from saucier.checkpoints.classes import (
     head_class,
     keep_all,
     keep_language,
+    keep_with,
     move_to_encoder,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, first_attention, put
@@ -30,7 +31,7 @@ def big_bird(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 
     """BigBird with both pretraining heads; `visibility` None is blocks of 64, of which 3 are drawn.
 
     Source: Zaheer et al. 2020, appendix E.1, arXiv:2007.14062. The published code drops embeddings before their norm,
-    and no attention weights in long inputs; here dropout stands where BERT has it.
+    and no attention weights in long inputs; here dropout is where BERT has it.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     return put(tree, {f"{BLOCK}.0.inner.visibility": visibility or build_bigbird_visibility(64, 3, length),
@@ -68,10 +69,9 @@ def keep_pooler(published: Published) -> Published:
     return replace(published, keep=keep)
 
 
-def with_questions(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The head for answers; the segments tell question and text apart."""
-    return put(tree, {"embed.segments.otherwise": c.AfterToken(token=0), "pooler": None,
-                      "head": c.QuestionSpanHead(hidden=1, separator=0)})
+with_questions = keep_with({"embed.segments.otherwise": c.AfterToken(token=0), "pooler": None,
+                            "head": c.QuestionSpanHead(hidden=1, separator=0)})
+"""Puts the head for answers on; the segments distinguish question and text."""
 
 
 def activation(*paths: str) -> Key:

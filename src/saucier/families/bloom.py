@@ -19,11 +19,11 @@ def bloom(dim: int = 14336, layers: int = 70, *, heads: int = 112, vocab: int = 
     """
     attention = c.SelfAttention(projection=c.Projection(heads=heads), positions=c.Alibi(), visibility=c.Causal(),
                                 kernel=c.Softmax(dropout=dropout))
+    feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu_tanh")
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, norm=c.LayerNorm()),
-        decoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="gelu_tanh"),
-                             place=c.FromNorm if behind_norm else c.PreNorm,
+        decoder=repeat_block(layers, attention, feed_forward, place=c.FromNorm if behind_norm else c.PreNorm,
                              dropout=dropout, final_norm=c.LayerNorm()),
         head=c.LanguageHead(),
     )

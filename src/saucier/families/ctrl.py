@@ -18,11 +18,15 @@ def ctrl(dim: int = 1280, layers: int = 48, *, heads: int = 16, vocab: int = 246
     norm = c.LayerNorm(eps=1e-6)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     positions = c.Sinusoidal(layout=c.SinusoidLayout(kind="halves"), length=length)
-    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab, positions=positions, scale=dim**0.5,
-                                                    segments=c.TablelessSegments(kind="tokens"), dropout=dropout),
-                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=hidden, activation="relu"),
-                                              place=c.PreNorm, norm=norm,
-                                              dropout=dropout, final_norm=norm), head=c.LanguageHead(bias=True),)
+    feed_forward = c.FeedForward(hidden=hidden, activation="relu")
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, positions=positions, scale=dim**0.5, segments=c.TablelessSegments(kind="tokens"),
+                          dropout=dropout),
+        decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm, dropout=dropout,
+                             final_norm=norm),
+        head=c.LanguageHead(bias=True),
+    )
 
 
 TEXT = head_class(c.ClassificationHead(pick=c.LastToken(), bias=False), keys=(LABELS, PADDING))

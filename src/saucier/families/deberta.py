@@ -1,4 +1,4 @@
-"""DeBERTa: a BERT whose attention scores content and distance apart; later versions with distances in buckets and
+"""DeBERTa: a BERT whose attention scores content and distance separately; later versions with distances in buckets and
 maps shared with the content's.
 """
 

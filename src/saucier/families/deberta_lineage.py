@@ -53,7 +53,7 @@ def from_fields(dim: int, *, heads: int, key_bias: bool = True, **given: Any) ->
 
 
 def terms_of(tree: c.Transformer) -> tuple[str, ...]:
-    """The published names of the terms; without positions they still stand in the scale."""
+    """The published names of the terms; without positions they still count in the scale."""
     attention = first_attention(tree)
     projection, found = attention.projection, attention.positions
     if isinstance(found, c.Disentangled):
@@ -98,7 +98,7 @@ def normalize_fields(document: Document) -> Document:
 
 
 HEAD_NAMES = {True: "cls.predictions.transform", False: "lm_predictions.lm_head"}
-"""Where the language head's maps stand, by `legacy`: the numbers are the same."""
+"""Where the language head's maps are, by `legacy`: the numbers are the same."""
 BIASES = {True: "cls.predictions.bias", False: "lm_predictions.lm_head.bias"}
 NAMES = replace(
     bert_lineage.BODY, outside={**bert_lineage.EMBEDDINGS, "embed.project.weight": "@embeddings.embed_proj.weight",

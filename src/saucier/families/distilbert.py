@@ -22,8 +22,8 @@ def distilbert(
     """DistilBERT with its language head. Source: Sanh et al. 2019, §3, arXiv:1910.01108."""
     norm = c.LayerNorm(eps=1e-12)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout))
-    residuals = (c.PostNorm(inner=attention, norm=norm),
-                 c.PostNorm(inner=c.FeedForward(hidden=hidden or 4 * dim), norm=norm, dropout=dropout))
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim)
+    residuals = (c.PostNorm(inner=attention, norm=norm), c.PostNorm(inner=feed_forward, norm=norm, dropout=dropout))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), norm=norm, dropout=dropout),
@@ -54,27 +54,26 @@ DISTILBERT_LAYOUT = Layout(
          "embed.positions.weight": "@embeddings.position_embeddings.weight"},
         "@transformer.layer.{i}.",
         {"attention.inner.out": "attention.out_lin", "attention.norm": "sa_layer_norm",
-         "feed_forward.inner.up": "ffn.lin1",
-         "feed_forward.inner.down": "ffn.lin2", "feed_forward.norm": "output_layer_norm"},
+         "feed_forward.inner.up": "ffn.lin1", "feed_forward.inner.down": "ffn.lin2",
+         "feed_forward.norm": "output_layer_norm"},
         {"attention.inner.qkv": ("attention.q_lin", "attention.k_lin", "attention.v_lin")},
         ignored=("@embeddings.position_ids",),
     ),
-    classes={"DistilBertForMaskedLM": Published(WHOLE.keep,
-                                                language_rules("vocab_transform", "vocab_layer_norm",
-                                                               "vocab_projector"),
-                                                (TIED,)),
-             "DistilBertForSequenceClassification": head_class(c.ClassificationHead(pick=FIRST, transform=DENSE),
-                                                               dense="pre_classifier",
-                                                               keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
-             "DistilBertForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
-             "DistilBertForQuestionAnswering": head_class(c.SpanHead(), "qa_outputs",
-                                                          keys=(dropped("qa_dropout", 0.1),)),
-             "DistilBertForMultipleChoice": head_class(c.ChoiceHead(pick=FIRST, transform=DENSE),
-                                                       dense="pre_classifier",
-                                                       keys=(dropped("seq_classif_dropout", 0.2),)),
-             "DistilBertModel": BARE,},
+    classes={
+        "DistilBertForMaskedLM": Published(
+            WHOLE.keep, language_rules("vocab_transform", "vocab_layer_norm", "vocab_projector"), (TIED,)),
+        "DistilBertForSequenceClassification": head_class(
+            c.ClassificationHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
+            keys=(LABELS, dropped("seq_classif_dropout", 0.2))),
+        "DistilBertForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, dropped("dropout", 0.1))),
+        "DistilBertForQuestionAnswering": head_class(c.SpanHead(), "qa_outputs", keys=(dropped("qa_dropout", 0.1),)),
+        "DistilBertForMultipleChoice": head_class(
+            c.ChoiceHead(pick=FIRST, transform=DENSE), dense="pre_classifier",
+            keys=(dropped("seq_classif_dropout", 0.2),)),
+        "DistilBertModel": BARE,
+    },
     base="distilbert.",
     free=frozenset({"tie_word_embeddings", "seq_classif_dropout", "qa_dropout", "sinusoidal_pos_embds",
                     "tie_weights_"}),
 )
-"""`sinusoidal_pos_embds` says only how the table of positions began: it stands in the file like a trained one."""
+"""`sinusoidal_pos_embds` says only how the table of positions began: the file holds it like a trained one."""

@@ -22,13 +22,13 @@ def dpr(
     width: int | None = None,
     dropout: float = 0.1,
 ) -> c.Transformer:
-    """One of DPR's two encoders: the first token's vector stands for the text, mapped to `width` where given.
+    """One of DPR's two encoders: the first token's vector represents the text, mapped to `width` where given.
 
     Source: Karpukhin et al. 2020, §3, arXiv:2004.04906.
     """
     tree = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     head = c.EmbeddingHead(pooling=(c.Pooling(kind="first"),), maps=mapped(width or 0), normalize=False)
-    # padding is told by its id, where the batch gives no mask
+    # padding is found by its id, where the batch gives no mask
     return put(tree, {"embed.padding": 0, "pooler": None, "head": head})
 
 

@@ -102,7 +102,7 @@ def write_side(tree: c.Transformer, said: Any, parts: Parts) -> dict[str, Any] |
 def side_rules(rules: Rules, ours: Mapping[str, str], base: str, side: str) -> Rules:
     """Return the rules of a pair's side under its names; what the pair has not of it, a file may hold in addition.
 
-    `ours` says what stands for the beginnings of our names.
+    `ours`: what replaces the first part of our names.
     """
     def theirs(name: str) -> str:
         return side + name.replace("@", base)

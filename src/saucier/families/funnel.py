@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from saucier import config as c
-from saucier.checkpoints.classes import BARE, LABELS, SPANS, TIED, head_class, keep_all, with_head
-from saucier.checkpoints.fields import Document, Key, first_attention, look_up, make_keys, put
+from saucier.checkpoints.classes import BARE, LABELS, SPANS, TIED, head_class, keep_all, keep_with, with_head
+from saucier.checkpoints.fields import Key, first_attention, look_up, make_keys
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Concat, PerHead, Rule, Rules, ZeroRow, module_rules
 from saucier.families.electra import DISCRIMINATOR
@@ -25,8 +25,12 @@ def funnel(dim: int = 768, sizes: tuple[int, ...] = (4, 4, 4), *, heads: int = 1
     forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
     block = c.Block(sublayers=tuple(c.PostNorm(inner=one, norm=norm, dropout=dropout) for one in (attention, forward)))
     layers = c.Funnel(block=block, sizes=sizes, repeats=(1,) * len(sizes), after=after)
-    return c.Transformer(dim=dim, encoder=c.Stack(layers=layers), head=c.ReplacedTokenHead(), embed=c.Embedding(
-        vocab=vocab, segments=c.TablelessSegments(kind="scores"), norm=norm, dropout=dropout))
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="scores"), norm=norm, dropout=dropout),
+        encoder=c.Stack(layers=layers),
+        head=c.ReplacedTokenHead(),
+    )
 
 
 LAYERS = "encoder.layers"
@@ -60,18 +64,15 @@ MODULES = {"attention.inner.out": "attention.post_proj", "attention.norm": "atte
 BIASES = {"content": "r_w_bias", "place": "r_r_bias", "segment_bias": "r_s_bias", "segments": "seg_embed"}
 
 
-def keep_pooled(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The encoder without the way back to the full length."""
-    return put(tree, {"head": None, f"{LAYERS}.after": None})
-
-
 def label_pooled(head: c.ClassificationHead | c.ChoiceHead, *keys: Key) -> Published:
     """Return a class that labels texts by the first of the pooled vectors."""
-    return Published(lambda tree, document: keep_pooled(tree, document).model_copy(update={"head": head}),
+    return Published(keep_with({**POOLED_END, "head": head}),
                      (Rule("head.output.{p}", "classifier.linear_out.{p}"),
                       Rule("head.transform.dense.{p}", "classifier.linear_hidden.{p}")), (*keys, HEAD_DROPOUT))
 
 
+POOLED_END = {"head": None, f"{LAYERS}.after": None}
+"""The encoder without the way back to the full length."""
 HEAD_DROPOUT = Key("hidden_dropout", ("head.dropout",), default=0.1)
 FIRST, TANH = c.PickVector(kind="first"), c.Transform(activation="tanh")
 FUNNEL_LAYOUT = Layout(
@@ -102,7 +103,8 @@ FUNNEL_LAYOUT = Layout(
         "FunnelForSequenceClassification": label_pooled(c.ClassificationHead(pick=FIRST, transform=TANH), LABELS),
         "FunnelForMultipleChoice": label_pooled(c.ChoiceHead(pick=FIRST, transform=TANH)),
         "FunnelForTokenClassification": head_class(c.TokenHead(), keys=(LABELS, HEAD_DROPOUT)),
-        "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE, "FunnelBaseModel": Published(keep_pooled, base=""),
+        "FunnelForQuestionAnswering": SPANS, "FunnelModel": BARE,
+        "FunnelBaseModel": Published(keep_with(POOLED_END), base=""),
     },
     base="funnel.", fixed={"attention_type": "relative_shift"},
     free=frozenset({

@@ -67,7 +67,7 @@ MAPS = {"attention.inner.qkv": "attn.c_attn", "attention.inner.out": "attn.c_pro
 def weights(tree: c.Transformer, *, tokens: str, positions: str) -> Rules:
     """The names of both generations; matrices of the blocks are stored as [inputs, outputs].
 
-    A tied table may stand in a file under the output layer's name alone.
+    A file may hold a tied table under the output layer's name alone.
     """
     untied = tree.language_head is not None and not tree.language_head.tied
     return NameTable(

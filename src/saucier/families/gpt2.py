@@ -45,7 +45,7 @@ def by_fields(dim: int, layers: int, heads: int, *, scaled: bool, by_depth: bool
 
 
 crossing_between = partial(swap_sublayers, stack="decoder")
-"""Exchanges cross-attention and feed-forward, where keys look for them and where they stand: its own inverse."""
+"""Exchanges cross-attention and feed-forward, where keys look for them and where they are: its own inverse."""
 
 
 SCALE = "sublayers.0.inner.projection.scale"

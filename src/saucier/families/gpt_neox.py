@@ -20,9 +20,9 @@ def gptj(dim: int = 4096, layers: int = 28, *, heads: int = 16, vocab: int = 504
         projection=c.Projection(heads=heads, bias=False, output_bias=False), visibility=c.Causal(),
         positions=c.Rotary(share=rotated / (dim // heads), pairs=c.Pairs(kind="neighbours")),
         kernel=c.Softmax(dropout=dropout))
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh")
     block = c.Block(sublayers=(c.PreNorm(inner=attention, dropout=dropout),
-                               c.Parallel(inner=c.FeedForward(hidden=hidden or 4 * dim, activation="gelu_tanh"),
-                                          dropout=dropout)))
+                               c.Parallel(inner=feed_forward, dropout=dropout)))
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="tokens"), dropout=dropout),

@@ -35,9 +35,13 @@ def llama(
         projection=c.Projection(heads=heads, kv_heads=kv_heads, bias=False, output_bias=False),
         positions=c.Rotary(base=base), visibility=visibility, kernel=c.Softmax(dropout=dropout))
     feed_forward = c.GatedFeedForward(hidden=hidden or -(-8 * dim // 3 // 256) * 256, activation="silu")
-    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab),
-                         decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm,
-                                              dropout=dropout, final_norm=norm), head=c.LanguageHead(tied=tied),)
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab),
+        decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm, norm=norm, dropout=dropout,
+                             final_norm=norm),
+        head=c.LanguageHead(tied=tied),
+    )
 
 
 ATTENTION, FEED_FORWARD = "decoder.layers.block.sublayers.0", "decoder.layers.block.sublayers.1"

@@ -53,9 +53,8 @@ def reaches(window: int | Sequence[int], layers: int) -> tuple[int, ...]:
     if not isinstance(window, int) and len(widths) != layers:
         raise InputError(f"{len(widths)} windows for {layers} layers", where="window",
                          remedy="give one number for all layers, or one for each")
-    wrong = next((width for width in widths if width < 2 or width % 2), None)
-    if wrong is not None:
-        raise InputError(f"{wrong} neighbours cannot stand half on each side", where="window",
+    if wrong := [width for width in widths if width < 2 or width % 2]:
+        raise InputError(f"{wrong[0]} neighbours cannot stand half on each side", where="window",
                          remedy="give even numbers of 2 or more")
     return tuple(width // 2 for width in widths)
 

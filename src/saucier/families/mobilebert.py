@@ -17,7 +17,7 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     """MobileBERT with both pretraining heads. Source: Sun et al. 2020, §3 and table 1, arXiv:2004.02984.
 
     `narrow` is the width inside a block and of the token table, a quarter of the feed-forwards'; `forwards` their
-    number in a block. The published models are taught by a larger one: a matter of training, not of this tree.
+    number in a block. The published models are distilled from a larger one: a matter of training, not of this tree.
     """
     tree = from_fields(dim, embedding=narrow, width=narrow, heads=heads, hidden=4 * narrow, forwards=forwards,
                        dropout=dropout, **PUBLISHED)

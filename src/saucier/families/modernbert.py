@@ -77,7 +77,7 @@ NAMES = NameTable(
 
 
 def weights(tree: c.Transformer) -> Rules:
-    """The names of ModernBERT's body; a tied output matrix may stand in a file once more."""
+    """The names of ModernBERT's body; a file may hold a tied output matrix once more."""
     tied = tree.language_head is not None and tree.language_head.tied
     return replace(NAMES, ignored=("decoder.weight",) if tied else ())(tree)
 

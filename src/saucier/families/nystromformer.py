@@ -21,8 +21,7 @@ def nystromformer(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: i
     """
     norm = c.LayerNorm(eps=1e-5)
     positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="in_order", offset=2))
-    embed = c.Embedding(vocab=vocab, positions=positions, norm=norm,
-                        dropout=dropout, segments=c.SegmentTable(count=2))
+    embed = c.Embedding(vocab=vocab, positions=positions, norm=norm, dropout=dropout, segments=c.SegmentTable(count=2))
     kernel = c.Nystrom(landmarks=landmarks, length=length, shared_start=shared_start)
     head = c.LanguageHead(bias=True, transform=c.Transform(activation="gelu_tanh", norm=norm))
     return put(bert_lineage.encoder(dim, layers, embed, heads=heads, hidden=None, head=head), {

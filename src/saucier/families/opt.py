@@ -21,11 +21,14 @@ def opt(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 50272
     attention = c.SelfAttention(projection=c.Projection(heads=heads), visibility=c.Causal())
     positions = c.Learned(length=length + 2, places=c.CountedPlaces(kind="real_tokens", offset=2))
     projection = c.ProjectNarrow(kind="tokens", width=narrow, bias=False) if narrow else None
-    return c.Transformer(dim=dim, embed=c.Embedding(vocab=vocab, projection=projection, positions=positions),
-                         decoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="relu"),
-                                              place=c.PreNorm if pre_norm else c.PostNorm, dropout=dropout,
-                                              final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
-                         head=c.LanguageHead(),)
+    feed_forward = c.FeedForward(hidden=4 * dim, activation="relu")
+    return c.Transformer(
+        dim=dim,
+        embed=c.Embedding(vocab=vocab, projection=projection, positions=positions),
+        decoder=repeat_block(layers, attention, feed_forward, place=c.PreNorm if pre_norm else c.PostNorm,
+                             dropout=dropout, final_norm=c.LayerNorm() if pre_norm else None, narrow=narrow),
+        head=c.LanguageHead(),
+    )
 
 
 def by_fields(dim: int, table: int, *, pre_norm: bool, unnormed: bool, affine: bool) -> c.Transformer:

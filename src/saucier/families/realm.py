@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from saucier import config as c
-from saucier.checkpoints.classes import TIED
-from saucier.checkpoints.fields import Document, Key, put
+from saucier.checkpoints.classes import TIED, keep_with
+from saucier.checkpoints.fields import Key
 from saucier.checkpoints.layout import Layout, Published
 from saucier.checkpoints.weight_names import Rule
 from saucier.families import bert_lineage
@@ -29,24 +29,15 @@ def realm(
     body = bert(dim, layers, heads=heads, vocab=vocab, length=length, hidden=hidden, dropout=dropout)
     return body.model_copy(update={"head": c.EmbeddingHead(
         pooling=(c.Pooling(kind="pooled"),), maps=(c.DenseMap(width=width, activation="identity"),),
-        norm=c.LayerNorm(eps=1e-12),
-        normalize=False)})
+        norm=c.LayerNorm(eps=1e-12), normalize=False)})
 
 
-BESIDE = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.LayerNorm()))
+UNUSED_LANGUAGE_HEAD = c.LanguageHead(tied=False, bias=True, transform=c.Transform(norm=c.LayerNorm()))
 """The language head that published embedders carry without using it."""
 
 
-def keep_embedder(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The vector, and a language head next to it."""
-    return put(tree, {"head.language": BESIDE})
-
-
-def keep_reader(tree: c.Transformer, document: Document) -> c.Transformer:
-    """The language head that reads a question with its candidates; the pooler stays, as published."""
-    return tree.model_copy(update={"head": BESIDE.model_copy(update={"tied": True})})
-
-
+keep_reader = keep_with({"head": UNUSED_LANGUAGE_HEAD.model_copy(update={"tied": True})})
+"""Keeps the language head that reads a question with its candidates; the pooler stays, as published."""
 HEAD_KEYS = tuple(key for head in ("head.transform", "head.language.transform")
                   for key in bert_lineage.keys(transform=head) if key.foreign in ("hidden_act", "layer_norm_eps"))
 
@@ -55,7 +46,7 @@ def embedder(prefix: str) -> Published:
     """Return the class of an embedder, whose names begin with `prefix`."""
     names = bert_lineage.words(f"{prefix}cls.predictions", Rule("head.maps.0.{p}", f"{prefix}cls.dense.{{p}}"),
                                Rule("head.norm.{p}", f"{prefix}cls.LayerNorm.{{p}}"))
-    return Published(keep_embedder, names, (
+    return Published(keep_with({"head.language": UNUSED_LANGUAGE_HEAD}), names, (
         *HEAD_KEYS, Key("layer_norm_eps", ("head.norm.eps",), default=1e-12),
         Key("retriever_proj_size", ("head.maps.0.width",), default=128)), base=prefix + "realm.")
 

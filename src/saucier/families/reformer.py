@@ -20,7 +20,7 @@ def reformer(dim: int = 256, layers: int | Sequence[Kind] = PAPER, *, heads: int
     """Reformer; `layers` says what each layer attends by, a number of them takes turns.
 
     `local` and `lsh` are the two kernels. Source: Kitaev et al. 2020, arXiv:2001.04451, and its code release. Published
-    models drop embeddings before their positions are added, and rows and columns of the grid whole; here dropout stands
+    models drop embeddings before their positions are added, and rows and columns of the grid whole; here dropout comes
     after the sum.
     """
     kinds = tuple(PAPER[number % 2] for number in range(layers)) if isinstance(layers, int) else tuple(layers)

@@ -37,7 +37,7 @@ INSIDE = {"attention.norm": "attention.layer_norm", "attention.inner.out": "atte
 
 
 def weights(tree: c.Transformer) -> Rules:
-    """The names of Reformer's body; what stands in a layer depends on its kind."""
+    """The names of Reformer's body; what a layer holds depends on its kind."""
     stack = "decoder" if tree.decoder else "encoder"
     rules = module_rules(f"{stack}.blocks.{{i}}.", "@encoder.layers.{i}.", INSIDE)
     for number, attention in enumerate(list_attentions(tree)):

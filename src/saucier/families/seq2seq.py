@@ -106,7 +106,7 @@ def mask_predict(dim: int = 512, layers: int = 6, *, heads: int = 8, vocab: int 
     """The conditional masked language model, base size by default. Source: Ghazvininejad et al. 2019, §2 and §4.1.
 
     `mask` is the id of the mask token; with the special tokens pad, unk, eos and mask it is 3. Every source must begin
-    with a token that stands for the target's length. The norms stand before the sublayers, which trains
+    with a token to predict the target's length from. The norms come before the sublayers, which trains
     without a long warm-up; the paper has them after.
     """
     body = transformer(dim, layers, heads=heads, vocab=vocab, hidden=hidden, dropout=dropout, pre_norm=True)

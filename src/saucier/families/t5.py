@@ -88,7 +88,7 @@ def feed_forward_rules(ours: str, theirs: str, inner: c.FeedForward | c.GatedFee
 
 
 def scaled_output(tree: c.Transformer) -> bool | None:
-    """Say whether the output layer is scaled; None where there is none."""
+    """Say whether the output layer is scaled; None without an output layer."""
     return None if tree.language_head is None else tree.language_head.scale != 1.0
 
 

@@ -15,7 +15,6 @@ from saucier.checkpoints.classes import (
     WHOLE,
     fixed_key,
     head_class,
-    keep_encoder,
     repeat_block,
 )
 from saucier.checkpoints.fields import ACTIVATIONS, Document, Key, join_paths, look_up
@@ -95,7 +94,7 @@ COPIES = ("@encoder.embed_tokens.weight", "@decoder.embed_tokens.weight", "@shar
 
 
 def weights(tree: c.Transformer, inner: Callable[[str, str, c.FeedForward | c.GatedFeedForward], list[Rule]]) -> Rules:
-    """The names of T5: layers of a block are numbered, and the bias table lies in the first block.
+    """The names of T5: layers of a block are numbered, and the bias table is in the first block.
 
     `inner` gives those of the feed-forwards, from the places of a block in both trees and one of them.
     """
@@ -153,7 +152,8 @@ def classes(name: str) -> dict[str, Published]:
         f"{name}EncoderModel": encoder_model,
         f"{name}ForSequenceClassification": reading_twice(text, "transformer."),
         f"{name}ForTokenClassification": replace(
-            token, keep=lambda tree, document: token.keep(keep_encoder(tree, document), document), base="transformer."),
+            token, keep=lambda tree, document: token.keep(ENCODER_ALONE.keep(tree, document), document),
+            base="transformer."),
         f"{name}ForQuestionAnswering": reading_twice(SPANS, ""),
     }
 

@@ -112,7 +112,7 @@ def sparse_transformer(dim: int = 512, layers: int = 30, *, heads: int = 8, voca
                        factors: Factors = FIXED, form: Form = MERGED, dropout: float = 0.4) -> c.Transformer:
     """Sparse Transformer, as for enwik8 by default. Source: Child et al. 2019, §5 and §7.2, arXiv:1904.10509.
 
-    A position has a vector for its row of `factors.stride` positions and one for its column; they stand side by side,
+    A position has a vector for its row of `factors.stride` positions and one for its column; they are concatenated,
     where the paper adds them up.
     """
     rows = -(-length // factors.stride)
@@ -138,7 +138,7 @@ def etc(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522
 
     `global_tokens` see all and are seen by all (g2g, g2l, l2g); the others see `radius` neighbours on each side (l2l).
     They are `global_input_ids`, or else the first tokens of the text. There are no positions but the labels of pairs,
-    with distances up to `reach`; a global token stands for `stretch` tokens of the text, where the paper has a
+    with distances up to `reach`; a global token represents `stretch` tokens of the text, where the paper has a
     sentence. All four parts share their maps (the paper's smaller form).
     """
     norm = c.LayerNorm()
@@ -146,10 +146,10 @@ def etc(dim: int = 768, layers: int = 12, *, heads: int = 12, vocab: int = 30522
         projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
         positions=c.GlobalLocal(globals=global_tokens, stretch=stretch, reach=reach),
         visibility=c.Window(radius + 1) | c.Global(otherwise=c.FirstTokens(count=global_tokens)))
+    feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
     return c.Transformer(
         dim=dim, embed=c.Embedding(vocab=vocab, norm=norm, dropout=dropout),
-        encoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="gelu"), norm=norm,
-                             dropout=dropout),
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout),
         head=c.LanguageHead(bias=True, transform=c.Transform(norm=norm)))
 
 

@@ -33,13 +33,13 @@ def xlm(dim: int = 2048, layers: int = 12, *, heads: int = 16, vocab: int = 3014
     norm = c.LayerNorm(eps=1e-12)
     attention = c.SelfAttention(projection=c.Projection(heads=heads), kernel=c.Softmax(dropout=dropout),
                                 visibility=c.Causal() if causal else c.Full())
+    feed_forward = c.FeedForward(hidden=4 * dim, activation="gelu")
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, positions=c.Learned(length=length), segments=c.TablelessSegments(kind="tokens"),
-                          norm=norm,
-                          languages=c.LanguageTable(count=languages) if languages > 1 else None, dropout=dropout),
-        encoder=repeat_block(layers, attention, c.FeedForward(hidden=4 * dim, activation="gelu"), norm=norm,
-                             dropout=dropout, zero_padding=True),
+                          norm=norm, languages=c.LanguageTable(count=languages) if languages > 1 else None,
+                          dropout=dropout),
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout, zero_padding=True),
         head=c.LanguageHead(bias=True, predicts=c.InPlace(mask=5, language=0)),
         initialization=c.NormalInit(std=0.02),
     )

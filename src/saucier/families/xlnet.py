@@ -24,12 +24,11 @@ def xlnet(dim: int = 1024, layers: int = 24, *, heads: int = 16, vocab: int = 32
         projection=c.Projection(heads=heads, head_dim=dim // heads, bias=False, output_bias=False),
         positions=c.TransformerXL(segments=True, dropout=dropout), visibility=visibility or c.Permutation(),
         kernel=c.Softmax(dropout=dropout))
+    feed_forward = c.FeedForward(hidden=hidden or 4 * dim, activation="gelu", dropout=dropout)
     return c.Transformer(
         dim=dim,
         embed=c.Embedding(vocab=vocab, segments=c.TablelessSegments(kind="scores"), dropout=dropout),
-        encoder=repeat_block(layers, attention,
-                             c.FeedForward(hidden=hidden or 4 * dim, activation="gelu", dropout=dropout), norm=norm,
-                             dropout=dropout, ends=dropout,
+        encoder=repeat_block(layers, attention, feed_forward, norm=norm, dropout=dropout, ends=dropout,
                              memory=c.SegmentMemory(length=memory, training=False),
                              queries=c.QueryVector(dropout=dropout)),
         head=c.LanguageHead(bias=True, predicts=c.UnmaskedPrediction(kind="query_stream")),

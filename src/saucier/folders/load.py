@@ -1,5 +1,5 @@
 """`load`: a model from a folder, or from a run folder's best checkpoint; `open_adapter`: an adapter on its base model,
-the two apart. Each in the number format and on the device that suit.
+the two separate. Each in the number format and on the device that suit.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
     with its embedding head, an adapter (LoRA) the model that it names, or `base`, with the adapter merged in.
     `dtype` "auto" (or "stored") is the format of the folder's weights, so that what is saved again is the same;
-    "fastest" the one that the device multiplies fastest, for a model that is only asked. `device` "auto" is CUDA, then
+    "fastest" the one that the device multiplies fastest, for a model that is not trained. `device` "auto" is CUDA, then
     MPS, then CPU. `head` "auto" keeps what was saved; a published class name takes a folder of its family as that
     class, and so does the kind of one of our heads (`language`, `span`, ..., or `none` for the body alone).
     Raises `InputError` for a folder that cannot be read, for an unknown dtype, device or head, and for a `base` where
@@ -91,9 +91,7 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     """
     check_options(head, base)
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
-    model = open_folder(kind, head, choose_number_format(dtype, kind, place), place)
-    if model.provenance.rewrites:
-        model = merge_if_possible(model)
+    model = merge_if_possible(open_folder(kind, head, choose_number_format(dtype, kind, place), place))
     if model.config.embed.characters is not None:
         load_token_spellings(model, path)
     if place.type == "cpu":
@@ -118,8 +116,9 @@ def choose_number_format(dtype: str | torch.dtype, kind: FolderKind, device: tor
 
 
 def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
-    """Read the model of a folder of any kind, in training mode; `head` as in `load`. An adapter stays apart where its
-    weights cannot be summed while the base is read.
+    """Read the model of a folder of any kind, in training mode; `head` as in `load`.
+
+    An adapter stays separate where its weights cannot be summed while the base is read.
     """
     published = None if head == "auto" else head
     match kind:
@@ -156,7 +155,7 @@ def merge_if_possible(model: Transformer) -> Transformer:
 
 def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "auto",
                  dtype: str | torch.dtype = "auto", device: str | torch.device = "auto") -> Transformer:
-    """Load an adapter on its base model, the two apart, in evaluation mode.
+    """Load an adapter on its base model, the two separate, in evaluation mode.
 
     `base` overrules the base that the adapter names; the rest is as in `saucier.load`, which gives the two merged.
     Raises `InputError` for an adapter that cannot be read, and for a base that it does not belong to.
@@ -167,7 +166,7 @@ def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "au
 
 
 def open_unmerged(folder: AdapterFolder, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
-    """Load an adapter of any layout on its base model, the two apart."""
+    """Load an adapter of any layout on its base model, the two separate."""
     if not folder.is_own:
         return open_peft(*open_base(folder), head, dtype=dtype, device=device)
     if folder.base is None:
@@ -194,7 +193,7 @@ def open_base(folder: AdapterFolder) -> tuple[Adapter, PublishedFolder, MergedWe
 
 def open_peft(adapter: Adapter, base: PublishedFolder, source: MergedWeights, head: str, *, dtype: torch.dtype,
               device: torch.device) -> Transformer:
-    """Load an adapter in PEFT's layout on its base model, the two apart."""
+    """Load an adapter in PEFT's layout on its base model, the two separate."""
     modules = source.take_pairs()
     model = build_on_base(adapter, base, source, head, dtype=dtype, device=device)
     names = base.name_weights(model)

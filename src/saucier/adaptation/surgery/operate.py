@@ -41,16 +41,16 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     longest input. `pad`: the padding id. The model that is given stays as it is. Raises `InputError` for what cannot be
     done with this model.
     """
-    shape = ModelState(model.config, model.state_dict(), pad)
+    state = ModelState(model.config, model.state_dict(), pad)
     for operation in by:
-        has_attention = any(stack.attentions() for stack in shape.stacks().values())
+        has_attention = any(stack.attentions() for stack in state.stacks().values())
         if isinstance(operation, AttentionOperation) and not has_attention:
             raise InputError("the model has no attention", where="--attention", remedy="leave it out")
-        shape = CHANGES[type(operation)](shape, operation)
-    made = rebuild_model(model, shape.config, shape.weights)
+        state = CHANGES[type(operation)](state, operation)
+    made = rebuild_model(model, state.config, state.weights)
     for tokens in (operation for operation in by if isinstance(operation, Tokens)):
         renumber_defaults(made, tokens.numbers())
-    return made, shape.same
+    return made, state.same
 
 
 CHANGES: Mapping[type, Callable[[ModelState, Any], ModelState]] = {

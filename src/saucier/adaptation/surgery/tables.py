@@ -52,12 +52,12 @@ class ModelState:
             for name, stack in self.stacks().items()})
 
 
-def check_full_encoder(shape: ModelState) -> None:
+def check_full_encoder(state: ModelState) -> None:
     """Raise `InputError` for a model that is not an encoder alone, and for attention that is not full already."""
-    if shape.config.encoder is None or shape.config.decoder is not None:
+    if state.config.encoder is None or state.config.decoder is not None:
         raise InputError("only an encoder alone, such as BERT or RoBERTa, can be changed so", where="--attention",
                          remedy="a decoder takes window:N")
-    for attention in shape.config.encoder.attentions():
+    for attention in state.config.encoder.attentions():
         if not isinstance(attention.visibility, c.Full):
             raise InputError(f"the attention is of kind {attention.visibility.kind} already", where="--attention",
                              remedy="begin with a model whose tokens all see each other")
@@ -66,18 +66,18 @@ def check_full_encoder(shape: ModelState) -> None:
 POSITION_TABLES = {"embed": "embed.positions.weight", "decoder_embed": "decoder_embed.positions.weight"}
 
 
-def extend_positions(shape: ModelState, by: Positions) -> ModelState:
-    """Tile every table of learned positions. Raises `InputError` where there is none, and for fewer than there are.
+def extend_positions(state: ModelState, by: Positions) -> ModelState:
+    """Tile every table of learned positions. Raises `InputError` for a model without one, and for fewer than there are.
 
     The rows before the first token's (RoBERTa's two) are kept once; texts as long as before give the same numbers.
     Source: Beltagy et al. 2020, §5, arXiv:2004.05150.
     """
-    found = {name: embed for name in POSITION_TABLES if (embed := getattr(shape.config, name)) is not None
+    found = {name: embed for name in POSITION_TABLES if (embed := getattr(state.config, name)) is not None
              and isinstance(embed.positions, c.Learned)}
     if not found:
         raise InputError("the model has no table of positions, so there is nothing to extend", where="--positions",
                          remedy="leave it out")
-    config, weights, rooms = shape.config, dict(shape.weights), []
+    config, weights, rooms = state.config, dict(state.weights), []
     for name, embed in found.items():
         table, room = embed.positions, longest_input(embed.positions)
         assert room is not None, "a table ends"
@@ -91,36 +91,36 @@ def extend_positions(shape: ModelState, by: Positions) -> ModelState:
         rooms.append(room)
     if isinstance(config.head, c.EmbeddingHead) and config.head.length is not None:
         config = put(config, {"head.length": by.length})
-    return shape.put(config, weights, same=min(rooms))
+    return state.put(config, weights, same=min(rooms))
 
 
-def count_past_padding(shape: ModelState) -> ModelState:
+def count_past_padding(state: ModelState) -> ModelState:
     """Count positions as RoBERTa and Longformer do, from the id after the padding; the vectors stay where they were."""
-    positions = shape.config.embed.positions
+    positions = state.config.embed.positions
     if not isinstance(positions, c.Learned) or positions.places != c.CountedPlaces(kind="in_order"):
-        return shape
-    table = shape.weights[POSITION_TABLES["embed"]]
-    ahead = table[:1].expand(shape.pad + 1, -1)  # rows of padding, which nothing reads
-    moved = positions.model_copy(update={"length": positions.length + shape.pad + 1,
-                                         "places": c.SkipPadding(padding=shape.pad)})
-    return place_positions(shape, moved, torch.cat([ahead, table]))
+        return state
+    table = state.weights[POSITION_TABLES["embed"]]
+    ahead = table[:1].expand(state.pad + 1, -1)  # rows of padding, which nothing reads
+    moved = positions.model_copy(update={"length": positions.length + state.pad + 1,
+                                         "places": c.SkipPadding(padding=state.pad)})
+    return place_positions(state, moved, torch.cat([ahead, table]))
 
 
-def count_from_zero(shape: ModelState) -> ModelState:
+def count_from_zero(state: ModelState) -> ModelState:
     """Count positions as BERT and BigBird do, from the first row on; the vectors stay where they were."""
-    positions = shape.config.embed.positions
+    positions = state.config.embed.positions
     if not isinstance(positions, c.Learned) or not isinstance(positions.places, c.SkipPadding):
-        return shape
+        return state
     ahead = positions.places.padding + 1
     moved = positions.model_copy(update={"length": positions.length - ahead,
                                          "places": c.CountedPlaces(kind="in_order")})
-    return place_positions(shape, moved, shape.weights[POSITION_TABLES["embed"]][ahead:])
+    return place_positions(state, moved, state.weights[POSITION_TABLES["embed"]][ahead:])
 
 
-def place_positions(shape: ModelState, positions: c.Learned, table: Tensor) -> ModelState:
-    """Return the shape with another table of the tokens' positions."""
-    return shape.put(put(shape.config, {"embed.positions": positions}),
-                     {**shape.weights, POSITION_TABLES["embed"]: table.contiguous()})
+def place_positions(state: ModelState, positions: c.Learned, table: Tensor) -> ModelState:
+    """Return the state with another table of the tokens' positions."""
+    return state.put(put(state.config, {"embed.positions": positions}),
+                     {**state.weights, POSITION_TABLES["embed"]: table.contiguous()})
 
 
 TOKEN_ROWS = re.compile(r"(?:decoder_)?embed\.tokens\.weight|head\.(?:language\.)?(?:weight|bias)")
@@ -131,46 +131,46 @@ ID_FIELDS: Mapping[type[Config], str] = {
 """Fields that are ids of tokens."""
 
 
-def keep_tokens(shape: ModelState, by: Tokens) -> ModelState:
+def keep_tokens(state: ModelState, by: Tokens) -> ModelState:
     """Leave out the rows of all other tokens; ids are those of the trimmed tokenizer.
 
     Raises `InputError` for a model whose tables are not one row a token, and for an id in its config that is left out.
     """
-    vocab, new = shape.config.embed.vocab, by.numbers()
-    wide = list_token_tables(shape, "--vocabulary", highest=max(by.kept))
+    vocab, new = state.config.embed.vocab, by.numbers()
+    wide = list_token_tables(state, "--vocabulary", highest=max(by.kept))
     rows = torch.tensor(by.kept)
     weights = {name: weight[rows.to(weight.device)] if name in wide else weight
-               for name, weight in shape.weights.items()}
-    return shape.put(rewrite_config(shape.config, lambda node: renumber_config(node, new, vocab, len(by.kept))),
+               for name, weight in state.weights.items()}
+    return state.put(rewrite_config(state.config, lambda node: renumber_config(node, new, vocab, len(by.kept))),
                      weights)
 
 
-def add_tokens(shape: ModelState, by: NewTokens) -> ModelState:
+def add_tokens(state: ModelState, by: NewTokens) -> ModelState:
     """Put rows for more tokens after all others. Texts that are spelled as before give the numbers that they gave.
 
     Raises `InputError` for a model whose tables are not one row a token.
     """
-    vocab, rows = shape.config.embed.vocab, by.first + len(by.pieces)
-    weights = dict(shape.weights)
-    for name in list_token_tables(shape, "--new-tokens", highest=by.first - 1):
+    vocab, rows = state.config.embed.vocab, by.first + len(by.pieces)
+    weights = dict(state.weights)
+    for name in list_token_tables(state, "--new-tokens", highest=by.first - 1):
         old = weights[name]
         weights[name] = torch.cat([old, old.new_zeros(max(vocab, rows) - len(old), *old.shape[1:])])
         fill_token_rows(weights[name], old, by)
-    return shape.put(rewrite_config(shape.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
+    return state.put(rewrite_config(state.config, lambda node: node.model_copy(update={"vocab": max(vocab, rows)})
                                     if isinstance(node, c.Embedding) and node.vocab == vocab else node), weights)
 
 
-def list_token_tables(shape: ModelState, option: str, *, highest: int) -> set[str]:
+def list_token_tables(state: ModelState, option: str, *, highest: int) -> set[str]:
     """Name the weights that have a row for each token. Raises `InputError` where the tokens' table is none of them.
 
     `highest`: the highest id that the tokenizer knows.
     """
-    vocab = shape.config.embed.vocab
-    wide = {name for name, weight in shape.weights.items() if TOKEN_ROWS.fullmatch(name) and len(weight) == vocab}
-    if "embed.tokens.weight" not in wide or highest >= vocab or isinstance(shape.config.head, c.AdaptiveHead):
+    vocab = state.config.embed.vocab
+    wide = {name for name, weight in state.weights.items() if TOKEN_ROWS.fullmatch(name) and len(weight) == vocab}
+    if "embed.tokens.weight" not in wide or highest >= vocab or isinstance(state.config.head, c.AdaptiveHead):
         raise InputError("the model has no table with a row for each token of its tokenizer", where=option,
                          remedy="leave it out")
-    if shape.config.decoder_embed is not None and shape.config.decoder_embed.vocab != vocab:
+    if state.config.decoder_embed is not None and state.config.decoder_embed.vocab != vocab:
         raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
     return wide
 

@@ -64,11 +64,11 @@ def measure_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None,
     sums = torch.zeros(3, dtype=torch.float64, device=features.device)
     rows = count_chunk_rows(weight.shape[0], 4)
     for start in range(0, len(targets), rows):
-        wanted = targets[start:start + rows]
+        expected = targets[start:start + rows]
         logits = linear(features[start:start + rows], weight, bias).float()
-        sums[0] += F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
-        sums[1] += F.cross_entropy(logits, wanted, reduction="sum")
-        sums[2] += (logits.argmax(dim=-1) == wanted).sum()
+        sums[0] += F.cross_entropy(logits, expected, reduction="sum", label_smoothing=smoothing)
+        sums[1] += F.cross_entropy(logits, expected, reduction="sum")
+        sums[2] += (logits.argmax(dim=-1) == expected).sum()
     loss, nll, correct = sums.float()
     return LossSums(loss, nll, correct)
 

@@ -103,8 +103,8 @@ class MaskedCorruption(RowCorruption):
 
     def lines(self, rows: Rows) -> list[MaskableRow]:
         """Say of each row what may be hidden."""
-        wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
-        free = rows.mask & ~np.isin(rows.tokens, self.special) & wanted
+        after_context = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
+        free = rows.mask & ~np.isin(rows.tokens, self.special) & after_context
         borders = np.ones_like(free)
         borders[:, 1:] = rows.documents[:, 1:] != rows.documents[:, :-1]
         return [MaskableRow(*line) for line in zip(rows.tokens, free, borders, strict=True)]

@@ -46,7 +46,7 @@ class AuxiliaryLoss(ABC):
 
     @property
     def requested_outputs(self) -> Mapping[str, bool]:
-        """What the model must be asked to give, such as `output_hidden_states`."""
+        """What the model must return as well, such as `output_hidden_states`."""
         return {}
 
     @property
@@ -171,7 +171,7 @@ def sum_token_losses(model: nn.Module, features: Tensor, targets: Tensor, *, smo
     if not torch.is_grad_enabled():
         rows = count_chunk_rows(adaptive.vocab, features.element_size())
         pieces = zip(features.split(rows), targets.split(rows), strict=True)
-        right = sum(((adaptive(part).argmax(-1) == wanted).sum() for part, wanted in pieces), right)
+        right = sum(((adaptive(part).argmax(-1) == expected).sum() for part, expected in pieces), right)
     return LossSums(loss, loss.detach(), right)
 
 
@@ -252,8 +252,8 @@ class MarginalPrediction(Objective):
         texts = batch["relevance_score"].shape[1]
         labels, kept = batch["labels"], mark_targets(batch)
         logits = output.logits.float().unflatten(0, (-1, texts))  # [B, N, L, V]
-        wanted = labels.clamp(min=0)[:, None].expand(-1, texts, -1)
-        known = -F.cross_entropy(logits.flatten(0, 2), wanted.flatten(), reduction="none").view(wanted.shape)
+        expected = labels.clamp(min=0)[:, None].expand(-1, texts, -1)
+        known = -F.cross_entropy(logits.flatten(0, 2), expected.flatten(), reduction="none").view(expected.shape)
         weighted = known + batch["relevance_score"].float().log_softmax(-1)[..., None]
         chance = weighted.logsumexp(1)
         return Loss({"tokens": LossPart(-chance[kept].sum(), float(kept.sum()))})

@@ -75,14 +75,14 @@ def requested_columns(settings: object, columns: Sequence[Column]) -> dict[str, 
     return {column.role: getattr(settings, column.role, None) for column in columns}
 
 
-def find_columns(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> dict[str, str]:
+def find_columns(source: SourceFile, expected: Sequence[Column], requested: Mapping[str, str | None]) -> dict[str, str]:
     """Return the column of each role: the one that the settings name, or else the first with a usual name.
 
     Raises `InputError` that names what was found and what is needed.
     """
     known, found = list_columns(source), dict[str, str]()
     missing: list[Column] = []
-    for column in wanted:
+    for column in expected:
         name = requested.get(column.role)
         if name is not None and name not in known:
             raise make_missing_column_error(name, known, source.name)
@@ -146,9 +146,9 @@ class Cells:
         return found
 
 
-def read_cells(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> Iterator[Cells]:
+def read_cells(source: SourceFile, expected: Sequence[Column], requested: Mapping[str, str | None]) -> Iterator[Cells]:
     """Yield the cells that a task reads, row by row. Raises `InputError` as `find_columns` and `text.tables`."""
-    columns = find_columns(source, wanted, requested)
+    columns = find_columns(source, expected, requested)
     name = next((one for one in list_columns(source) if one in NAMES and one not in columns.values()), None)
     for row in read_rows(source, [*columns.values(), *([name] if name else [])]):
         for column in columns.values():

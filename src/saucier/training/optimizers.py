@@ -113,7 +113,7 @@ def list_modules(model: nn.Module, modules: Mapping[str, nn.Module]) -> list[tup
 def fused_rows(model: nn.Module) -> dict[int, list[int]]:
     """Return, for the id of each weight that holds several maps on top of each other, the rows of each.
 
-    Queries, keys and values are orthogonalized apart, as separate maps would be.
+    Queries, keys and values are orthogonalized separately, as separate maps would be.
     """
     found: dict[int, list[int]] = {}
     for module in model.modules():
@@ -198,19 +198,19 @@ class Optimizer:
 
 def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, fields: Mapping[str, Tensor]) -> None:
     """Refuse a parameter's state that its optimizer cannot go on with. Raises `InputError`."""
-    shape, wanted = list(parameter.shape), dict[str, list[int]]()
+    shape, expected = list(parameter.shape), dict[str, list[int]]()
     match part:
         case torch.optim.AdamW():
-            wanted = {"step": [], "exp_avg": shape, "exp_avg_sq": shape}
+            expected = {"step": [], "exp_avg": shape, "exp_avg_sq": shape}
         case torch.optim.Adafactor() if len(shape) < 2:
-            wanted = {"step": [], "variance": shape}
+            expected = {"step": [], "variance": shape}
         case torch.optim.Adafactor():
-            wanted = {"step": [], "row_var": [*shape[:-1], 1], "col_var": [*shape[:-2], 1, shape[-1]]}
+            expected = {"step": [], "row_var": [*shape[:-1], 1], "col_var": [*shape[:-2], 1, shape[-1]]}
         case _:
-            wanted = {"momentum_buffer": shape}
+            expected = {"momentum_buffer": shape}
     found = {field: list(value.shape) for field, value in fields.items()}
     sound = all(value.is_floating_point() and bool(value.isfinite().all()) for value in fields.values())
-    if found != wanted or not sound:
+    if found != expected or not sound:
         raise InputError(f"the state of {name} is no state of this optimizer", where="optimizer.safetensors",
                          remedy="remove this checkpoint, so that the run goes on from the one before")
 

@@ -172,7 +172,7 @@ def bootstrap(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRA
 
 
 def interval(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> tuple[float, float]:
-    """Give the 95 % interval of the score: where it would lie on other data of this size.
+    """Give the 95 % interval of the score: where it would be on other data of this size.
 
     A share's is Wilson's, which is honest where all are right; all others are percentiles of the bootstrap. Draws in
     which the score is not defined (a constant side of a correlation) are left out; NaN where all are.
@@ -226,8 +226,8 @@ def compare_values(first: Measurement, second: Measurement, *, seed: int = 0, dr
 
 def exchange_test(first: Measurement, second: Measurement, *, seed: int = 0, draws: int = TEST_DRAWS) -> float:
     """Return the p-value of approximate randomization: predictions change places at random, example by example."""
-    wanted = abs(full_value(first) - full_value(second)) * (1 - 1e-12)
-    beyond = sum(int((np.abs(first.exchanged(second, swaps) - second.exchanged(first, swaps)) >= wanted).sum())
+    observed = abs(full_value(first) - full_value(second)) * (1 - 1e-12)
+    beyond = sum(int((np.abs(first.exchanged(second, swaps) - second.exchanged(first, swaps)) >= observed).sum())
                  for swaps in exchange_signs(len(first), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 

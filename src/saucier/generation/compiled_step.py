@@ -237,8 +237,8 @@ def export_step(model: Transformer, kind: Kind, state: State) -> torch.export.Ex
     cache, dtype = state.cache, model.embed.tokens.weight.dtype
 
     def stored(like: Tensor, axis: Axis) -> tuple[Any, Any]:
-        pairs = [make_example(rows, like.shape[1], axis, like.shape[3], dtype=dtype) for _ in ("key", "value")]
-        (key, key_sizes), (value, value_sizes) = pairs
+        (key, key_sizes), (value, value_sizes) = (
+            make_example(rows, like.shape[1], axis, like.shape[3], dtype=dtype) for _ in ("key", "value"))
         return (key, value), (key_sizes, value_sizes)
 
     nothing = (None, None)

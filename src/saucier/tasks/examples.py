@@ -4,6 +4,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,15 @@ def missing_columns_error(missing: Sequence[Column], known: Sequence[str], where
                       remedy=f"say which with {words}, or call {'it' if len(missing) == 1 else 'them'} {usual}")
 
 
+def parse_finite(value: Any) -> float | None:
+    """Return a number, also one that is written as a text; None for what is none, NaN and infinity included."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """The cells of one row that a task reads, by role."""
@@ -136,11 +146,8 @@ class Cells:
     def number(self, role: str) -> float:
         """Return a number. Raises `InputError` where the cell holds none."""
         value = self.values.get(role)
-        try:
-            found = float(value)  # type: ignore[arg-type]  # what is no number raises
-        except (TypeError, ValueError):
-            found = float("nan")
-        if found != found or abs(found) == float("inf"):
+        found = parse_finite(value)
+        if found is None:
             raise InputError(f"the {role} is {str(value)[:40]!r}, no number", where=str(self.example.place),
                              remedy="fill it, or leave the row out")
         return found

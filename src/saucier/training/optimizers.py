@@ -63,13 +63,9 @@ def find_roles(model: nn.Module) -> dict[str, ParameterRole]:
     inside = {id(module.weight) for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)}
     maps = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear | LanguageHead)}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    found = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            key = id(parameter)
-            found[name] = ParameterRole.MATRIX if key in inside else ParameterRole.OUTPUT if key in maps - tables \
-                else ParameterRole.OTHER
-    return found
+    roles = dict.fromkeys(maps - tables, ParameterRole.OUTPUT) | dict.fromkeys(inside, ParameterRole.MATRIX)
+    return {name: roles.get(id(parameter), ParameterRole.OTHER)
+            for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
@@ -266,8 +262,8 @@ def build_adamw(config: c.AdamW, parameters: Named, kinds: dict[str, ParameterRo
                 shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """AdamW with torch's fused kernel. Source: Loshchilov and Hutter 2019, algorithm 2."""
     groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
-    betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.eps,
+                             fused=True)
 
 
 def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:

@@ -1,8 +1,7 @@
 """What a metric is: a name, and how examples are measured, as sums, means or ranks over examples; with an
 interval for every score, and for the difference of two methods.
 
-A metric gives each example a few numbers, its sufficient statistics, and makes the score of their sums. To draw
-other
+A metric gives each example a few numbers, its sufficient statistics, and makes the score of their sums. To draw other
 data is then to weigh the examples, and one product of matrices gives all draws of BLEU as it does of accuracy.
 Axes: N examples, k statistics of an example, R draws.
 """
@@ -64,11 +63,11 @@ class Sums(Measurement):
         return len(self.statistics)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.value(counts @ self.statistics)
 
     def exchanged(self, other: Sums, swaps: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.value(self.statistics.sum(axis=0) + swaps @ (other.statistics - self.statistics))
 
 
@@ -96,11 +95,11 @@ class Mean(Measurement):
         return Sums(np.stack([self.values * self.counted, self.counted], axis=1), ratio)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.sums.resampled(counts)
 
     def exchanged(self, other: Mean, swaps: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.sums.exchanged(other.sums, swaps)
 
 
@@ -119,12 +118,12 @@ class Ranks(Measurement):
         return len(self.golds)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         golds, predictions = (weighted_ranks(side, counts) for side in (self.golds, self.predictions))
         return weighted_correlation(golds, predictions, counts)
 
     def exchanged(self, other: Ranks, swaps: Floats) -> Floats:
-        """See `Measured`. Time: R sorts of N."""
+        """See `Measurement`. Time: R sorts of N."""
         once = np.ones((len(swaps), len(self)))
         predictions = np.where(swaps.astype(bool), other.predictions, self.predictions)
         return weighted_correlation(weighted_ranks(self.golds, once), row_ranks(predictions), once)

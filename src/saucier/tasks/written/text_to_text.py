@@ -164,5 +164,5 @@ def separate_rationales(encoded: EncodedExamples, answers: int) -> EncodedExampl
     labels = encoded.sequences["labels"]
     inside = np.arange(len(labels.values)) < labels.offsets[answers]
     separated = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
-             RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
+                 RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
     return replace(encoded, sequences={**encoded.sequences, **separated})

@@ -77,7 +77,7 @@ class MaskedModel:
         output = self.model(hidden, padding, compute_logits=False)
         rows = torch.arange(len(ids), device=ids.device)
         head = self.model.head
-        assert head is not None, "check_masked refuses a model without a head"
+        assert head is not None, "check_masked_model refuses a model without a head"
         return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), (self.token, *self.suppressed))
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:

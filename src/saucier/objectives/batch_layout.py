@@ -175,7 +175,7 @@ def choose_pair_layout(given: ObjectiveInputs) -> PairLayout:
     body = given.body
     if body is None or (body.encoder and body.decoder):
         return EncoderDecoderLayout(given.ids)
-    assert body.decoder is not None, "fit.body_misfits refuses an encoder alone"
+    assert body.decoder is not None, "check_body refuses an encoder alone"
     return DecoderLayout(given.ids.filler, sees_prefix(body.decoder))
 
 
@@ -186,5 +186,5 @@ def choose_mask_layout(given: ObjectiveInputs) -> MaskLayout:
         return InPlaceLayout(prefix=body is not None and sees_prefix(body.encoder))
     if body.encoder is not None:
         return ReconstructionLayout(EncoderDecoderLayout(given.ids))
-    assert sees_prefix(body.decoder), "fit.body_misfits refuses a decoder that only looks back"
+    assert sees_prefix(body.decoder), "check_body refuses a decoder that only looks back"
     return InPlaceLayout(prefix=True)

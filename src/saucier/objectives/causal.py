@@ -227,7 +227,7 @@ class DeepPrediction(AuxiliaryLoss):
         return float((batch["labels"] != IGNORED).sum())
 
     def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
-        """Return the sum over all classifiers that are awake."""
+        """Return the sum over all classifiers that predict now."""
         classifiers = self.own["deeper"]
         assert isinstance(classifiers, Classifiers), "bind() made it"
         hidden = dict(enumerate(output.hidden_states or ())) | {self.layers: output.last_hidden_state}

@@ -79,7 +79,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
                 smoothing: float) -> tuple[Tensor, Tensor]:
-        """Compute in the format of `features`; return the smoothed and the plain loss. Shapes: as `cross_entropy`."""
+        """Compute in the format of `features`; return smoothed and plain loss. Shapes: as `compute_cross_entropy`."""
         rows, dtype = count_chunk_rows(weight.shape[0], features.element_size()), features.dtype
         sweep = ChunkSweep.over(features, weight.to(dtype), None if bias is None else bias.to(dtype), smoothing)
         for start in range(0, len(targets), rows):

@@ -75,7 +75,7 @@ def encode_transformed(rows: Sequence[Sequence[str]], encoding: Encoding) -> tup
         parts = [ids[:size] for ids, size in zip(texts, kept, strict=True)]
         found.append([start, *parts[0], *(token for part in parts[1:] for token in (delimiter, *part)), extract])
         lost.append(sum(sizes) - sum(kept))
-    assert tokenizer.pad_id is not None, "with_tokens gives one"
+    assert tokenizer.pad_id is not None, "add_form_tokens gives one"
     return {"input_ids": Ragged.of(found, tokenizer.pad_id)}, Truncation(sum(map(bool, lost)), sum(lost))
 
 

@@ -1,7 +1,7 @@
 """Predictions matched with their golds, by id or in order, and the kind of task that their values tell.
 
 Rows are matched by id where the predictions name golds, otherwise by order. Every value is checked and made what its
-kind wants (`tasks/scores.py` has the table); errors name file and line.
+kind wants (`tasks/scores` has the table); errors name file and line.
 """
 
 from __future__ import annotations

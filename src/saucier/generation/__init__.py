@@ -1,6 +1,6 @@
 """Writing text: what `saucier.generate` is put together from, and the strategies that it takes.
 
-Public names are imported when they are first asked for, since settings are read where there is no torch.
+Public names are imported when they are first used, since settings are read where there is no torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = list(MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for. Raises `AttributeError` for any other."""
+    """Import a public name when it is first used. Raises `AttributeError` for any other."""
     if name not in MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)

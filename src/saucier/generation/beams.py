@@ -49,8 +49,8 @@ class BeamSearch:
     """Beam search with the rules of transformers' GenerationMixin, so that the ids are the same.
 
     Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215; finished hypotheses as in Stahlberg and Byrne 2019, §2. Where
-    a hypothesis ends among the best `width` candidates it is kept apart with its score divided by length, and the best
-    unfinished candidates go on.
+    a hypothesis ends among the best `width` candidates it is kept separately, its score divided by its length, and the
+    best unfinished candidates go on.
     """
 
     def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, options: GenerationOptions) -> None:

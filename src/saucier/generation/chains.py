@@ -1,4 +1,4 @@
-"""Text from a masked language model by Markov chains, whose steps hide one token and draw it again given all others.
+"""Text from a masked language model by Markov chains, whose steps mask one token and sample it again given all others.
 
 Every row is a chain of its own. Letters: R rows, L length, V vocab, F places that are written.
 """
@@ -77,7 +77,7 @@ class MaskedModel:
         output = self.model(hidden, padding, compute_logits=False)
         rows = torch.arange(len(ids), device=ids.device)
         head = self.model.head
-        assert head is not None, "check_masked refuses a model without a head"
+        assert head is not None, "check_masked_model refuses a model without a head"
         return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), (self.token, *self.suppressed))
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
@@ -130,8 +130,8 @@ class ChainSearch:
                 chances = torch.rand(free.shape, generator=self.draw.generator, device=free.device)
                 self.places = chances.masked_fill(~free, -1.0).argmax(1)
             case SequentialOrder():
-                wanted = step % free.sum(1) + 1
-                self.places = ((free.cumsum(1) == wanted[:, None]) & free).int().argmax(1)
+                rank = step % free.sum(1) + 1
+                self.places = ((free.cumsum(1) == rank[:, None]) & free).int().argmax(1)
         return Step(self.ids, places=self.places)
 
     def advance(self, logits: Tensor) -> Step:

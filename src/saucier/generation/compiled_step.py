@@ -2,7 +2,7 @@
 
 The step is exported once for each kind of step (one row or several, padded or not, with a source or not) and compiled
 ahead of time by PyTorch's inductor with its weights frozen: packed for the processor, and fused with what follows. The
-lengths, the number of rows and the cache's capacity stay free, so that one piece of code serves every call. It lies in
+lengths, the number of rows and the cache's capacity stay free, so that one piece of code serves every call. It is in
 `$SAUCIER_CACHE` or the user's cache folder under a name that is a digest of all that it was made from: the weights,
 the config, our code, torch, the processor and the number of threads. Nothing there is ever out of date.
 
@@ -38,7 +38,7 @@ from saucier.parts.recurrent import Recurrent
 from saucier.plain import VERSION
 
 KEPT = 8
-"""So many compiled steps stay on disk, each with a copy of its weights; the oldest goes first."""
+"""How many compiled steps stay on disk, each with a copy of its weights; the oldest goes first."""
 LONGEST = 2**20
 """No text is longer: the compiler wants to know a bound."""
 
@@ -237,8 +237,8 @@ def export_step(model: Transformer, kind: Kind, state: State) -> torch.export.Ex
     cache, dtype = state.cache, model.embed.tokens.weight.dtype
 
     def stored(like: Tensor, axis: Axis) -> tuple[Any, Any]:
-        pairs = [make_example(rows, like.shape[1], axis, like.shape[3], dtype=dtype) for _ in ("key", "value")]
-        (key, key_sizes), (value, value_sizes) = pairs
+        (key, key_sizes), (value, value_sizes) = (
+            make_example(rows, like.shape[1], axis, like.shape[3], dtype=dtype) for _ in ("key", "value"))
         return (key, value), (key_sizes, value_sizes)
 
     nothing = (None, None)

@@ -150,9 +150,8 @@ def predict_next(model: Transformer, ids: Tensor, mask: Tensor | None, *, mems: 
             mask, ids = None if mask is None else append_column(mask, 1), append_column(ids, 0)
             hidden = torch.zeros(len(ids), ids.shape[1], ids.shape[1], device=ids.device)
             hidden[:, :, -1] = 1
-            wanted = hidden[:, :1]
-            return model(ids, mask, perm_mask=hidden, target_mapping=wanted, mems=mems,  # type: ignore[no-any-return]
-                         last_only=True)
+            return model(ids, mask, perm_mask=hidden, target_mapping=hidden[:, :1],  # type: ignore[no-any-return]
+                         mems=mems, last_only=True)
         case _ if model.config.decoder is not None and mask is not None and mems is None:
             return model(ids, mask, position_ids=(mask.long().cumsum(1) - 1).clamp(min=0),  # type: ignore[no-any-return]
                          prefix_length=prefix, last_only=True)

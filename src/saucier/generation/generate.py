@@ -1,5 +1,6 @@
 """`generate`: checks what it is given, puts prompt, rules, search and feed together, and runs the decoding loop.
 
+Beams, whole texts, chains and the compiled step are imported where they are first used.
 Letters: B prompts, R rows, L length, S source length.
 """
 
@@ -13,12 +14,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.beams import BeamSearch
-from saucier.generation.chains import run_chains
-from saucier.generation.compiled_step import make_compiled_reader
 from saucier.generation.decoding import MaskPredict
 from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, prediction_kind, read_token
-from saucier.generation.mask_predict import mask_predict
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.prompt import (
@@ -75,8 +72,12 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)
     if isinstance(chosen.strategy, MaskPredict):
+        from saucier.generation.mask_predict import mask_predict
+
         return mask_predict(model, input_ids, attention_mask, chosen, chosen.strategy)
     if chosen.strategy is not None:
+        from saucier.generation.chains import run_chains
+
         return run_chains(model, input_ids, attention_mask, chosen).ids
     if chosen.num_beams > 1 and listener is not None:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
@@ -105,9 +106,13 @@ def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int,
     memory = stack.memory is not None and stack.memory.evaluation
     cached = cached or config.encoder is not None
     if cached and not memory and config.decoder is not None and prediction_kind(config).kind == "next":
-        view = inference_view(model if compiled else use_packed_weights(model))
-        read = make_compiled_reader(model) if compiled else partial(read_token, view)
-        return CachedFeed(view, prompt, read=read, copies=copies, capacity=capacity)
+        if compiled:
+            from saucier.generation.compiled_step import make_compiled_reader
+
+            read = make_compiled_reader(model)
+            return CachedFeed(inference_view(model), prompt, read=read, copies=copies, capacity=capacity)
+        view = inference_view(use_packed_weights(model))
+        return CachedFeed(view, prompt, read=partial(read_token, view), copies=copies, capacity=capacity)
     if compiled:
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
@@ -118,5 +123,7 @@ def make_search(options: GenerationOptions, prompt: Tensor, rules: SearchRules) 
     """Return the search that the options ask for, at the prompts [B, L]."""
     choice = Sample.seeded(options.seed, prompt.device) if options.do_sample else pick_likeliest
     if options.num_beams > 1:
+        from saucier.generation.beams import BeamSearch
+
         return BeamSearch(prompt, rules, choice, options)
     return RowSearch(prompt.repeat_interleave(options.rows, 0), rules, choice)

@@ -230,11 +230,11 @@ REMEDIES = {
 
 def check_together(options: GenerationOptions) -> None:
     """Refuse options that are each right and contradict each other."""
-    wanted, beams = options.num_return_sequences, options.num_beams
-    if beams > 1 and wanted > beams:
-        raise InputError(f"{wanted} sequences of {beams} beams", where="num_return_sequences",
-                         remedy=f"use num_beams={wanted}")
-    if beams == 1 and wanted > 1 and not options.do_sample and options.strategy is None:
+    sequences, beams = options.num_return_sequences, options.num_beams
+    if beams > 1 and sequences > beams:
+        raise InputError(f"{sequences} sequences of {beams} beams", where="num_return_sequences",
+                         remedy=f"use num_beams={sequences}")
+    if beams == 1 and sequences > 1 and not options.do_sample and options.strategy is None:
         raise InputError("the likeliest continuation is only one", where="num_return_sequences",
                          remedy="use do_sample=True or num_beams")
     if options.stop_strings and options.pad is None:

@@ -32,8 +32,7 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 def fingerprint_weights(model: nn.Module) -> Fingerprint:
-    """Return what changes when weights change: where they lie, how often they were written, and a sample of their
-    values.
+    """Return what changes when weights change: their addresses, the count of writes, and a sample of their values.
 
     The sample is for writes through `parameter.data`, which leave no other trace.
     """

@@ -55,9 +55,9 @@ def forbid_bad_word(ids: Tensor, scores: Tensor, *, word: Sequence[int]) -> Tens
     *start, last = word
     if len(start) > ids.shape[1]:
         return scores
-    begun = (ids[:, ids.shape[1] - len(start):] == ids.new_tensor(start)).all(1)
+    matches = (ids[:, ids.shape[1] - len(start):] == ids.new_tensor(start)).all(1)
     changed = scores.clone()
-    changed[begun, last] = NEVER
+    changed[matches, last] = NEVER
     return changed
 
 

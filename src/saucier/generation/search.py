@@ -71,10 +71,7 @@ def find_ended_rows(stops: Sequence[Stop], ids: Tensor) -> Tensor:
 
 def end_at_tokens(ids: Tensor, *, tokens: Sequence[int]) -> Tensor:
     """End a row with one of these tokens. Shapes: ids [R, L] -> [R]."""
-    last, found = ids[:, -1], ids[:, -1] == tokens[0]
-    for token in tokens[1:]:
-        found = found | (last == token)
-    return found
+    return torch.stack([ids[:, -1] == token for token in tokens]).any(0)
 
 
 def end_at_strings(ids: Tensor, *, strings: Sequence[str], tokenizer: TextDecoder, start: int) -> Tensor:

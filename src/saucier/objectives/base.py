@@ -1,4 +1,4 @@
-"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `Given`, `Part`, `Loss`, `Corruption`, `Objective`.
+"""What corruptions and objectives agree on: `Batch`, `TokenIds`, `LossPart`, `Loss`, `Corruption`, `Objective`.
 
 A corruption turns rows of ids into a batch and knows no model; an objective turns (model, batch) into a loss and
 knows no optimizer and no device. Letters: B batch, L length.

@@ -100,7 +100,7 @@ class DecoderLayout:
 
     filler: int
     prefix: bool
-    """Whether the decoder lets the source see all of itself, and must be told how long it is."""
+    """Whether the decoder lets the source see all of itself, and must be given its length."""
 
     def __call__(self, rows: PairRows) -> Batch:
         """Join source and target. Shapes: source [B, S], target [B, T] -> all [B, S + T - 1]."""
@@ -128,7 +128,7 @@ class InPlaceLayout:
     """A model that sees both sides reads the changed tokens, and tells what they were."""
 
     prefix: bool
-    """Whether the model is a decoder that must be told that it may see the whole row."""
+    """Whether the model is a decoder that needs a prefix length to see the whole row."""
 
     def __call__(self, rows: Rows, tokens: Ints, labels: Ints) -> Batch:
         """Leave all in its place. Shapes: tokens, labels [B, L] -> input_ids, labels [B, L]."""
@@ -175,7 +175,7 @@ def choose_pair_layout(given: ObjectiveInputs) -> PairLayout:
     body = given.body
     if body is None or (body.encoder and body.decoder):
         return EncoderDecoderLayout(given.ids)
-    assert body.decoder is not None, "fit.body_misfits refuses an encoder alone"
+    assert body.decoder is not None, "check_body refuses an encoder alone"
     return DecoderLayout(given.ids.filler, sees_prefix(body.decoder))
 
 
@@ -186,5 +186,5 @@ def choose_mask_layout(given: ObjectiveInputs) -> MaskLayout:
         return InPlaceLayout(prefix=body is not None and sees_prefix(body.encoder))
     if body.encoder is not None:
         return ReconstructionLayout(EncoderDecoderLayout(given.ids))
-    assert sees_prefix(body.decoder), "fit.body_misfits refuses a decoder that only looks back"
+    assert sees_prefix(body.decoder), "check_body refuses a decoder that only looks back"
     return InPlaceLayout(prefix=True)

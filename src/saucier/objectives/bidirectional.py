@@ -39,17 +39,17 @@ class BidirectionalCorruption(RowCorruption):
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Label the rows. Shapes: rows [B, L] -> input_ids, labels, previous [B, L]."""
         same = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
-        wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
+        predicted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
         after, before = np.full_like(rows.tokens, IGNORED), np.full_like(rows.tokens, IGNORED)
-        after[:, :-1] = keep_labels(rows.tokens[:, 1:], same & wanted[:, 1:])
-        before[:, 1:] = keep_labels(rows.tokens[:, :-1], same & wanted[:, :-1])
+        after[:, :-1] = keep_labels(rows.tokens[:, 1:], same & predicted[:, 1:])
+        before[:, 1:] = keep_labels(rows.tokens[:, :-1], same & predicted[:, :-1])
         return add_row_inputs(rows, {"input_ids": to_int_tensor(rows.tokens), "labels": to_int_tensor(after),
                                      "previous": to_int_tensor(before)})
 
 
-def keep_labels(tokens: NDArray[np.int64], wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the tokens that are wanted, and no label elsewhere."""
-    return np.where(wanted, tokens, IGNORED)
+def keep_labels(tokens: NDArray[np.int64], predicted: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the tokens that are predicted, and no label elsewhere."""
+    return np.where(predicted, tokens, IGNORED)
 
 
 @dataclass(frozen=True, slots=True)

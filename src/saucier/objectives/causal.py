@@ -43,7 +43,7 @@ class CausalCorruption(RowCorruption):
     positions: c.EveryPosition | c.LastPosition = field(default_factory=c.EveryPosition)
     """Where the next token is learned."""
     prefix: bool = False
-    """Whether the decoder must be told that no first tokens are seen by all."""
+    """Whether the decoder needs a prefix length, which is 0: no first tokens are seen by all."""
 
     @property
     def overlap(self) -> int:
@@ -53,10 +53,10 @@ class CausalCorruption(RowCorruption):
     def __call__(self, rows: Rows, *, seed: int, step: int) -> Batch:
         """Shift the rows by one. Shapes: rows [B, L+1] -> input_ids, labels [B, L]."""
         follows = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
-        wanted = np.arange(1, rows.tokens.shape[1]) >= rows.context[:, None]
+        predicted = np.arange(1, rows.tokens.shape[1]) >= rows.context[:, None]
         if isinstance(self.positions, c.LastPosition):
-            wanted = wanted & (np.arange(1, rows.tokens.shape[1]) == rows.mask.sum(axis=1, keepdims=True) - 1)
-        labels = np.where(follows & wanted, rows.tokens[:, 1:], IGNORED)
+            predicted = predicted & (np.arange(1, rows.tokens.shape[1]) == rows.mask.sum(axis=1, keepdims=True) - 1)
+        labels = np.where(follows & predicted, rows.tokens[:, 1:], IGNORED)
         kept = Rows(rows.tokens[:, :-1], rows.documents[:, :-1], rows.positions[:, :-1], rows.segments[:, :-1],
                     rows.context, rows.sentence_label, rows.row, rows.item)
         batch = add_row_inputs(kept, {"input_ids": to_int_tensor(kept.tokens), "labels": to_int_tensor(labels)})
@@ -227,14 +227,14 @@ class DeepPrediction(AuxiliaryLoss):
         return float((batch["labels"] != IGNORED).sum())
 
     def __call__(self, model: nn.Module, output: Output, batch: Batch) -> Loss:
-        """Return the sum over all classifiers that are awake."""
+        """Return the sum over all classifiers that predict now."""
         classifiers = self.own["deeper"]
         assert isinstance(classifiers, Classifiers), "bind() made it"
         hidden = dict(enumerate(output.hidden_states or ())) | {self.layers: output.last_hidden_state}
         total = torch.zeros((), device=batch["labels"].device)
         for layer, count in self.places:
             states = hidden[layer]
-            assert states is not None, "the model was asked for all of them"
+            assert states is not None, "output_hidden_states is set"
             share = self.config.weight if count else 1.0
             total = total + share * classifiers.losses((layer, count), states,
                                                        shift_labels_ahead(batch["labels"], count))

@@ -64,11 +64,11 @@ def measure_cross_entropy(features: Tensor, weight: Tensor, bias: Tensor | None,
     sums = torch.zeros(3, dtype=torch.float64, device=features.device)
     rows = count_chunk_rows(weight.shape[0], 4)
     for start in range(0, len(targets), rows):
-        wanted = targets[start:start + rows]
+        expected = targets[start:start + rows]
         logits = linear(features[start:start + rows], weight, bias).float()
-        sums[0] += F.cross_entropy(logits, wanted, reduction="sum", label_smoothing=smoothing)
-        sums[1] += F.cross_entropy(logits, wanted, reduction="sum")
-        sums[2] += (logits.argmax(dim=-1) == wanted).sum()
+        sums[0] += F.cross_entropy(logits, expected, reduction="sum", label_smoothing=smoothing)
+        sums[1] += F.cross_entropy(logits, expected, reduction="sum")
+        sums[2] += (logits.argmax(dim=-1) == expected).sum()
     loss, nll, correct = sums.float()
     return LossSums(loss, nll, correct)
 
@@ -79,7 +79,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor,
                 smoothing: float) -> tuple[Tensor, Tensor]:
-        """Compute in the format of `features`; return the smoothed and the plain loss. Shapes: as `cross_entropy`."""
+        """Compute in the format of `features`; return smoothed and plain loss. Shapes: as `compute_cross_entropy`."""
         rows, dtype = count_chunk_rows(weight.shape[0], features.element_size()), features.dtype
         sweep = ChunkSweep.over(features, weight.to(dtype), None if bias is None else bias.to(dtype), smoothing)
         for start in range(0, len(targets), rows):

@@ -98,10 +98,10 @@ class ClassLabels(LogitObjective):
 
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many were right."""
-        flat, wanted = logits.flatten(0, -2).float(), batch["labels"].flatten()
-        wrong = F.cross_entropy(flat, wanted, ignore_index=IGNORED, reduction="sum")
-        count = float((wanted != IGNORED).sum())
-        right = (flat.argmax(-1) == wanted).sum().float()
+        flat, targets = logits.flatten(0, -2).float(), batch["labels"].flatten()
+        wrong = F.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="sum")
+        count = float((targets != IGNORED).sum())
+        right = (flat.argmax(-1) == targets).sum().float()
         return Loss({"labels": LossPart(wrong, count)}, {"correct": LossPart(right.detach(), count)})
 
 
@@ -115,8 +115,8 @@ class NumberLabels(LogitObjective):
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed squared error."""
         found = logits.float()
-        wanted = batch["labels"].to(found.dtype).view_as(found)
-        return Loss({"labels": LossPart(F.mse_loss(found, wanted, reduction="sum"), float(found.numel()))})
+        targets = batch["labels"].to(found.dtype).view_as(found)
+        return Loss({"labels": LossPart(F.mse_loss(found, targets, reduction="sum"), float(found.numel()))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +180,9 @@ class SpanLabels(Objective):
             logits: Tensor = getattr(output, f"{name}_logits").float()
             if (mask := batch.get("attention_mask")) is not None:
                 logits = logits.masked_fill(mask == 0, float("-inf"))
-            wanted = batch[f"{name}_positions"].flatten()
-            kept = mark_inside(wanted, logits.shape[1])
-            wrong = F.cross_entropy(logits[kept], wanted[kept], reduction="sum")
+            targets = batch[f"{name}_positions"].flatten()
+            kept = mark_inside(targets, logits.shape[1])
+            wrong = F.cross_entropy(logits[kept], targets[kept], reduction="sum")
             parts[name] = LossPart(wrong / 2, float(kept.sum()))
         return Loss(parts)
 
@@ -228,8 +228,8 @@ class InBatchNegatives(Groups):
         """Cross-entropy over [B, B * (G - 1)] candidates: all pairs, then all wrong texts."""
         candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)
         scores = self.scale * vectors[:, 0] @ candidates.T
-        wanted = torch.arange(len(vectors), device=vectors.device)
-        return F.cross_entropy(scores.masked_fill(mark_equal_texts(batch["input_ids"]), float("-inf")), wanted,
+        targets = torch.arange(len(vectors), device=vectors.device)
+        return F.cross_entropy(scores.masked_fill(mark_equal_texts(batch["input_ids"]), float("-inf")), targets,
                                reduction="none")
 
 

@@ -103,8 +103,8 @@ class MaskedCorruption(RowCorruption):
 
     def lines(self, rows: Rows) -> list[MaskableRow]:
         """Say of each row what may be hidden."""
-        wanted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
-        free = rows.mask & ~np.isin(rows.tokens, self.special) & wanted
+        after_context = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
+        free = rows.mask & ~np.isin(rows.tokens, self.special) & after_context
         borders = np.ones_like(free)
         borders[:, 1:] = rows.documents[:, 1:] != rows.documents[:, :-1]
         return [MaskableRow(*line) for line in zip(rows.tokens, free, borders, strict=True)]
@@ -118,7 +118,7 @@ class MaskedCorruption(RowCorruption):
         return STATIC_STEP + copy, int(rows.item[number])
 
     def add_auxiliary_labels(self, rows: Rows, around: Ints) -> Batch:
-        """Return what the companions learn from."""
+        """Return the labels of the auxiliary losses."""
         batch: Batch = {}
         if self.config.relation is not None:
             batch |= {"next_sentence": to_int_tensor(rows.sentence_label),
@@ -344,7 +344,7 @@ def build_masked_prediction(config: c.Masked, given: ObjectiveInputs) -> tuple[M
     if config.relation is not None:
         auxiliary.append(NextSentence() if config.next_sentence else NextSentence("sentence-order accuracy"))
     if config.boundary is not None:
-        assert given.body is not None, "a companion with modules is made for a body"
+        assert given.body is not None, "an auxiliary loss with modules is made for a body"
         auxiliary.append(SpanBoundary(given.body.width, config.boundary.position_width, given.length, given.seed))
     return build_masked(config, given), Prediction(auxiliary=tuple(auxiliary))
 

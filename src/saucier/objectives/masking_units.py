@@ -64,7 +64,7 @@ class SingleTokens:
     """Every token by itself."""
 
     def __call__(self, line: MaskableRow, budget: int, random: np.random.Generator) -> SelectedTokens:
-        """Choose exactly as many as are wanted."""
+        """Choose exactly as many tokens as the budget."""
         places = random.permutation(line.free.nonzero()[0])[:budget]
         return SelectedTokens(places, np.arange(len(places)), places - 1, places + 1)
 
@@ -128,7 +128,7 @@ class RunSelection:
     cutter: UnitCutter
     lengths: NDArray[np.float64]
     """The probability of 1, 2, ... units."""
-    apart: int = 0
+    gap: int = 0
     """Units that must stay between two runs."""
     together: bool = False
     """Whether the tokens of a run share one fate."""
@@ -137,10 +137,10 @@ class RunSelection:
         """Choose."""
         units = self.cutter(line)
         count = len(units.begin)
-        places, wanted = random.permutation(count), 1 + random.choice(len(self.lengths), count, p=self.lengths)
-        drawn = RunPlacement(units, budget, self.apart)
-        drawn.fill(places.tolist(), wanted.tolist(), exact=True)
-        drawn.fill(places.tolist(), wanted.tolist(), exact=False)
+        places, lengths = random.permutation(count), 1 + random.choice(len(self.lengths), count, p=self.lengths)
+        drawn = RunPlacement(units, budget, self.gap)
+        drawn.fill(places.tolist(), lengths.tolist(), exact=True)
+        drawn.fill(places.tolist(), lengths.tolist(), exact=False)
         if not drawn.runs and count:
             smallest = int((units.end - units.begin).argmin())
             drawn.runs.append((smallest, smallest + 1))
@@ -151,9 +151,9 @@ class RunSelection:
 class RunPlacement:
     """The runs that were drawn for one row, as (first unit, unit after the last)."""
 
-    def __init__(self, units: MaskingUnits, budget: int, apart: int) -> None:
+    def __init__(self, units: MaskingUnits, budget: int, gap: int) -> None:
         """Begin with none."""
-        self.left, self.apart = budget, apart
+        self.left, self.gap = budget, gap
         self.runs: list[tuple[int, int]] = []
         self.begin, self.end = units.begin.tolist(), units.end.tolist()
         self.taken = bytearray(len(self.begin))
@@ -191,7 +191,7 @@ class RunPlacement:
 
     def is_blocked(self, place: int, stop: int) -> bool:
         """Whether another run is in the way, or too near."""
-        return 1 in self.taken[max(0, place - self.apart):stop + self.apart]
+        return 1 in self.taken[max(0, place - self.gap):stop + self.gap]
 
 
 def select_runs(units: MaskingUnits, runs: list[tuple[int, int]]) -> SelectedTokens:
@@ -236,7 +236,7 @@ def compute_harmonic_lengths(longest: int) -> NDArray[np.float64]:
 
 
 def build_token_selection(choice: c.Choice, given: ObjectiveInputs) -> TokenSelection:
-    """Return what chooses tokens. Raises `InputError` where words are asked for and the tokenizer shows none."""
+    """Return what chooses tokens. Raises `InputError` where words are masked and the tokenizer marks none."""
     if isinstance(choice, c.RandomTokenMasking):
         return SingleTokens()
     if not given.ids.word_marks:
@@ -250,7 +250,7 @@ def build_token_selection(choice: c.Choice, given: ObjectiveInputs) -> TokenSele
         case c.NGramMasking(longest=longest):
             return RunSelection(words, compute_harmonic_lengths(longest))
         case c.SpanMasking(stop=stop, longest=longest):
-            return RunSelection(InnerUnits(words), compute_geometric_lengths(stop, longest), apart=1, together=True)
+            return RunSelection(InnerUnits(words), compute_geometric_lengths(stop, longest), gap=1, together=True)
         case c.PMIMasking():
             known = () if given.collocations is None else given.collocations.hashes(marks)
             return RunSelection(Phrases(marks, known), one)

@@ -212,8 +212,8 @@ class DroppedSpans:
         count, spans = self.counts(len(text))
         dropped = np.zeros(len(text), dtype=bool)
         if spans:
-            kept, lost = draw_positive_lengths(len(text) - count, spans, random), draw_positive_lengths(count, spans,
-                                                                                                        random)
+            kept = draw_positive_lengths(len(text) - count, spans, random)
+            lost = draw_positive_lengths(count, spans, random)
             dropped = np.repeat(np.arange(2 * spans) % 2 == 1, interleave(kept, lost))
         return replace_with_sentinels(text.tokens, dropped, self.sentinels, self.end)
 

@@ -127,9 +127,9 @@ class TwoStageObjective(WrappedObjective):
         """Look for the parameters. Raises `InputError` for a name that nothing begins with."""
         WrappedObjective.bind(self, model)
         names = [name for name, _ in model.named_parameters()]
-        for wanted in self.stage.learns:
-            if not any(is_inside(name, wanted) for name in names):
-                raise InputError(f"no parameter is called {wanted}", where="objective.first_stage.learns",
+        for module in self.stage.learns:
+            if not any(is_inside(name, module) for name in names):
+                raise InputError(f"no parameter is called {module}", where="objective.first_stage.learns",
                                  remedy=f"there are {', '.join(sorted({name.split('.')[0] for name in names}))}")
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
@@ -140,16 +140,16 @@ class TwoStageObjective(WrappedObjective):
             return self.inner(model, batch)
 
 
-def is_inside(name: str, wanted: str) -> bool:
-    """Say whether a parameter is one, or inside of one, of this name."""
-    return name == wanted or name.startswith(f"{wanted}.")
+def is_inside(name: str, module: str) -> bool:
+    """Say whether a parameter has this name, or is inside the module of this name."""
+    return name == module or name.startswith(f"{module}.")
 
 
 @contextmanager
 def freeze_others(model: nn.Module, learns: tuple[str, ...]) -> Iterator[None]:
     """Keep gradients from all parameters but some, for one pass."""
     still = [parameter for name, parameter in model.named_parameters()
-             if parameter.requires_grad and not any(is_inside(name, wanted) for wanted in learns)]
+             if parameter.requires_grad and not any(is_inside(name, module) for module in learns)]
     for parameter in still:
         parameter.requires_grad_(False)
     try:
@@ -226,10 +226,10 @@ class TargetLength(AuxiliaryLoss):
         if not isinstance(head, LengthHead):
             raise InputError("the model does not tell the length of its target", where="model.head",
                              remedy="use kind: length, as family: mask_predict has")
-        logits, wanted = head.lengths(output.pooler_output).float(), batch["target_lengths"]
-        count = float(len(wanted))
-        return Loss({self.part: LossPart(F.cross_entropy(logits, wanted, reduction="sum"), count)},
-                    {"lengths_correct": LossPart((logits.argmax(-1) == wanted).sum().float(), count)})
+        logits, targets = head.lengths(output.pooler_output).float(), batch["target_lengths"]
+        count = float(len(targets))
+        return Loss({self.part: LossPart(F.cross_entropy(logits, targets, reduction="sum"), count)},
+                    {"lengths_correct": LossPart((logits.argmax(-1) == targets).sum().float(), count)})
 
 
 def build_conditional(config: c.ConditionalMasked,

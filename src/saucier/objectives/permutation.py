@@ -154,7 +154,7 @@ def move_class_last(rows: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class PredictionAfterMemory(WrappedObjective):
-    """A prediction with a memory of what stood before each row.
+    """A prediction with a memory of the text before each row.
 
     The memory is computed again for each row, so that a run stays a function of (seed, step, row); the published code
     keeps that of the batch before, made by older weights.

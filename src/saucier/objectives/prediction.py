@@ -46,7 +46,7 @@ class AuxiliaryLoss(ABC):
 
     @property
     def requested_outputs(self) -> Mapping[str, bool]:
-        """What the model must be asked to give, such as `output_hidden_states`."""
+        """What the model must return as well, such as `output_hidden_states`."""
         return {}
 
     @property
@@ -62,7 +62,7 @@ class AuxiliaryLoss(ABC):
         """Return what is measured of it on held-out text; None where it is there for training alone."""
         return self
 
-    def bind(self, model: nn.Module) -> None:  # noqa: B027 - most companions have no modules
+    def bind(self, model: nn.Module) -> None:  # noqa: B027 - most auxiliary losses have none
         """Make its modules, on the model's device."""
 
     @abstractmethod
@@ -86,38 +86,38 @@ class Prediction(Objective):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Tokens, and a part for each companion."""
+        """Tokens, and a part for each auxiliary loss."""
         return ("tokens", *(one.part for one in self.auxiliary))
 
     @property
     def figures(self) -> Mapping[str, str]:
-        """Those of the companions."""
+        """Those of the auxiliary losses."""
         return {name: words for one in self.auxiliary for name, words in one.figures.items()}
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
-        """Those of the companions."""
+        """Those of the auxiliary losses."""
         return {name: module for one in self.auxiliary for name, module in one.modules.items()}
 
     def at(self, step: int) -> Prediction:
-        """Return the prediction with the companions that are awake at a step."""
+        """Return the prediction with the auxiliary losses that are learned at a step."""
         return self.only([one.at(step) for one in self.auxiliary])
 
     def held_out(self) -> Prediction:
-        """Return the prediction with the companions that are measured."""
+        """Return the prediction with the auxiliary losses that are measured."""
         return self.only([one.held_out() for one in self.auxiliary])
 
     def only(self, auxiliary: Sequence[AuxiliaryLoss | None]) -> Prediction:
-        """Return the prediction with these companions."""
+        """Return the prediction with these auxiliary losses."""
         return replace(self, auxiliary=tuple(one for one in auxiliary if one is not None)) if self.auxiliary else self
 
     def bind(self, model: nn.Module) -> None:
-        """Bind the companions."""
+        """Bind the auxiliary losses."""
         for one in self.auxiliary:
             one.bind(model)
 
     def count(self, batch: Batch) -> dict[str, float]:
-        """Number of targets: tokens with a label, and those of each companion."""
+        """Number of targets: tokens with a label, and those of each auxiliary loss."""
         tokens = float((batch["labels"] != IGNORED).sum())
         return {"tokens": tokens, **{one.part: one.count(batch) for one in self.auxiliary}}
 
@@ -141,7 +141,7 @@ class Prediction(Objective):
 
 
 def select_model_inputs(batch: Batch, auxiliary: tuple[AuxiliaryLoss, ...]) -> dict[str, Any]:
-    """Return what the model is called with: the batch without targets, and what the companions ask for."""
+    """Return what the model is called with: the batch without targets, and what the auxiliary losses request."""
     targets = {"labels", *(name for one in auxiliary for name in one.targets)}
     requested = {name: value for one in auxiliary for name, value in one.requested_outputs.items()}
     return {name: value for name, value in batch.items() if name not in targets} | requested
@@ -171,7 +171,7 @@ def sum_token_losses(model: nn.Module, features: Tensor, targets: Tensor, *, smo
     if not torch.is_grad_enabled():
         rows = count_chunk_rows(adaptive.vocab, features.element_size())
         pieces = zip(features.split(rows), targets.split(rows), strict=True)
-        right = sum(((adaptive(part).argmax(-1) == wanted).sum() for part, wanted in pieces), right)
+        right = sum(((adaptive(part).argmax(-1) == expected).sum() for part, expected in pieces), right)
     return LossSums(loss, loss.detach(), right)
 
 
@@ -252,8 +252,8 @@ class MarginalPrediction(Objective):
         texts = batch["relevance_score"].shape[1]
         labels, kept = batch["labels"], mark_targets(batch)
         logits = output.logits.float().unflatten(0, (-1, texts))  # [B, N, L, V]
-        wanted = labels.clamp(min=0)[:, None].expand(-1, texts, -1)
-        known = -F.cross_entropy(logits.flatten(0, 2), wanted.flatten(), reduction="none").view(wanted.shape)
+        expected = labels.clamp(min=0)[:, None].expand(-1, texts, -1)
+        known = -F.cross_entropy(logits.flatten(0, 2), expected.flatten(), reduction="none").view(expected.shape)
         weighted = known + batch["relevance_score"].float().log_softmax(-1)[..., None]
         chance = weighted.logsumexp(1)
         return Loss({"tokens": LossPart(-chance[kept].sum(), float(kept.sum()))})

@@ -162,7 +162,7 @@ class ReplacedTokens(Objective):
 
     def bind(self, model: nn.Module) -> None:
         """Build the generator of a model, and share what both have in common."""
-        assert isinstance(model, Transformer), "misfits() refuses anything else"
+        assert isinstance(model, Transformer), "check_body refuses anything else"
         device = next(model.parameters()).device
         made = build(derive_generator(model.config, self.config), seed=self.given.seed + 1, device=device)
         share_weights(self.config.generator.sharing, made, model)

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
 else:
     choices = [Annotated[family_type(name), Tag(name)] for name in FAMILIES]
     Blueprint = Annotated[Union[(*choices, Annotated[Transformer, Tag(TREE)])], Discriminator(tag_of)]
-"""A family, told apart by `family:`, or a `Transformer`."""
+"""A family, recognized by `family:`, or a `Transformer`."""
 
 CHARACTER_VOCAB = 128
 """The vocabulary that is assumed of a character tokenizer before the text is read."""

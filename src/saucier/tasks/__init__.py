@@ -4,5 +4,5 @@ submodules.
 `task.py` says what a task is; `classification.py`, `tagging.py`, `question_answering.py`, `multiple_choice.py` and
 `text_embedding.py` are tasks that read a text's vectors, `written/` those that write an answer; `build.py` knows
 them
-all. `metrics/` and `scores.py` say how well it went, `*_baselines.py` what simple methods reach.
+all. `metrics/` and `scores/` say how well it went, `*_baselines.py` what simple methods reach.
 """

@@ -149,7 +149,7 @@ class TextTask(LabelledTextTask):
         return self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        """With GPT's tokens, where its form is asked for."""
+        """With GPT's tokens, where its form is chosen."""
         return extend_tokenizer(tokenizer, self.config.form)
 
     @property

@@ -99,7 +99,7 @@ class TokenCharacters:
 class EncodedExamples:
     """Encoded examples.
 
-    Shapes: each of `wide` N rows, `flat` and `item` [U] or [U, ...].
+    Shapes: each of `sequences` N rows, `unit_values` and `example_numbers` [U] or [U, ...].
     """
 
     sequences: Mapping[str, Ragged]

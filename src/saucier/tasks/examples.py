@@ -4,6 +4,7 @@ numbers.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,14 +76,14 @@ def requested_columns(settings: object, columns: Sequence[Column]) -> dict[str, 
     return {column.role: getattr(settings, column.role, None) for column in columns}
 
 
-def find_columns(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> dict[str, str]:
+def find_columns(source: SourceFile, expected: Sequence[Column], requested: Mapping[str, str | None]) -> dict[str, str]:
     """Return the column of each role: the one that the settings name, or else the first with a usual name.
 
     Raises `InputError` that names what was found and what is needed.
     """
     known, found = list_columns(source), dict[str, str]()
     missing: list[Column] = []
-    for column in wanted:
+    for column in expected:
         name = requested.get(column.role)
         if name is not None and name not in known:
             raise make_missing_column_error(name, known, source.name)
@@ -104,6 +105,15 @@ def missing_columns_error(missing: Sequence[Column], known: Sequence[str], where
     usual = " and ".join(one.usual[0] for one in missing)
     return InputError(f"no column for the {roles}; columns: {', '.join(known)}", where=where,
                       remedy=f"say which with {words}, or call {'it' if len(missing) == 1 else 'them'} {usual}")
+
+
+def parse_finite(value: Any) -> float | None:
+    """Return a number, also one that is written as a text; None for what is none, NaN and infinity included."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +146,16 @@ class Cells:
     def number(self, role: str) -> float:
         """Return a number. Raises `InputError` where the cell holds none."""
         value = self.values.get(role)
-        try:
-            found = float(value)  # type: ignore[arg-type]  # what is no number raises
-        except (TypeError, ValueError):
-            found = float("nan")
-        if found != found or abs(found) == float("inf"):
+        found = parse_finite(value)
+        if found is None:
             raise InputError(f"the {role} is {str(value)[:40]!r}, no number", where=str(self.example.place),
                              remedy="fill it, or leave the row out")
         return found
 
 
-def read_cells(source: SourceFile, wanted: Sequence[Column], requested: Mapping[str, str | None]) -> Iterator[Cells]:
+def read_cells(source: SourceFile, expected: Sequence[Column], requested: Mapping[str, str | None]) -> Iterator[Cells]:
     """Yield the cells that a task reads, row by row. Raises `InputError` as `find_columns` and `text.tables`."""
-    columns = find_columns(source, wanted, requested)
+    columns = find_columns(source, expected, requested)
     name = next((one for one in list_columns(source) if one in NAMES and one not in columns.values()), None)
     for row in read_rows(source, [*columns.values(), *([name] if name else [])]):
         for column in columns.values():

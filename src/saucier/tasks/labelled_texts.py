@@ -50,8 +50,8 @@ def add_form_tokens(tokenizer: Tokenizer) -> Tokenizer:
     """Return a tokenizer that has the three tokens, and one for padding."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.backend.to_str())
     names = {"pad": PADDING} | tokenizer.names
-    wanted = (START, DELIMITER, EXTRACT, names["pad"])
-    backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in wanted])
+    form_tokens = (START, DELIMITER, EXTRACT, names["pad"])
+    backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in form_tokens])
     return Tokenizer(backend, names, clean_up=tokenizer.clean_up, handling=tokenizer.handling)
 
 
@@ -75,7 +75,7 @@ def encode_transformed(rows: Sequence[Sequence[str]], encoding: Encoding) -> tup
         parts = [ids[:size] for ids, size in zip(texts, kept, strict=True)]
         found.append([start, *parts[0], *(token for part in parts[1:] for token in (delimiter, *part)), extract])
         lost.append(sum(sizes) - sum(kept))
-    assert tokenizer.pad_id is not None, "with_tokens gives one"
+    assert tokenizer.pad_id is not None, "add_form_tokens gives one"
     return {"input_ids": Ragged.of(found, tokenizer.pad_id)}, Truncation(sum(map(bool, lost)), sum(lost))
 
 
@@ -111,7 +111,7 @@ def second_texts(examples: Sequence[LabelledText]) -> list[str] | None:
 
 def encode_in_form(examples: Sequence[LabelledText], form: TextForm,
                    encoding: Encoding) -> tuple[dict[str, Ragged], Truncation]:
-    """Encode texts or pairs in a form. Raises `InputError` where both orders are asked for and there is no pair."""
+    """Encode texts or pairs in a form. Raises `InputError` where both orders are requested and there is no pair."""
     texts, pairs = [one.text for one in examples], second_texts(examples)
     both = [(text,) for text in texts] if pairs is None else list(zip(texts, pairs, strict=True))
     match form:

@@ -1,17 +1,17 @@
 """Predictions matched with their golds, by id or in order, and the kind of task that their values tell.
 
 Rows are matched by id where the predictions name golds, otherwise by order. Every value is checked and made what its
-kind wants (`tasks/scores.py` has the table); errors name file and line.
+kind wants (`tasks/scores` has the table); errors name file and line.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from saucier.errors import InputError
+from saucier.tasks.examples import parse_finite
 from saucier.tasks.prediction_files import Gold, Golds, PredictionRow
 
 SHOWN = 3
@@ -103,11 +103,8 @@ def take_class(value: Any) -> Any:
 
 def take_number(value: Any) -> float:
     """Take a number, also one that is written as a text."""
-    try:
-        found = float(value) if isinstance(value, int | float | str) else math.nan
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+    found = parse_finite(value)
+    if found is None:
         raise ValueError(f"{_kind_name(value)}, not a number")
     return found
 

@@ -76,8 +76,8 @@ class MultipleChoiceTask(Task):
         requested = requested_columns(self.config, (QUESTION, CONTEXT, CHOICES, ANSWER))
         numbered = sorted(name for name in list_columns(source) if NUMBERED.fullmatch(name))
         single = [] if requested["choices"] or len(numbered) < 2 else [Column(name, (name,)) for name in numbered]
-        wanted = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
-        for row in read_cells(source, wanted, requested):
+        expected = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
+        for row in read_cells(source, expected, requested):
             yield choice_question(row, [column.role for column in single], labelled=labelled)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
@@ -98,7 +98,7 @@ class MultipleChoiceTask(Task):
         check_choice_count(examples, len(self.config.labels))
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
-        """With GPT's tokens, where its form is asked for."""
+        """With GPT's tokens, where its form is chosen."""
         return extend_tokenizer(tokenizer, self.config.form)
 
     @property

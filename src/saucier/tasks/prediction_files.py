@@ -108,9 +108,9 @@ def _questions(source: SourceFile) -> Iterator[Gold]:
         where = f"{source.name}, line {row.line}"
         for question in read_member(row.cells, "qas", list, where):
             text, number = read_member(question, "question", str, where), str(question.get("id"))
-            where_asked = f"{where}, question {number}"
-            yield Gold([answer for answer, _ in read_answers(question.get("answers"), where_asked)], (number,),
-                       where_asked, {"question": text})
+            question_place = f"{where}, question {number}"
+            yield Gold([answer for answer, _ in read_answers(question.get("answers"), question_place)], (number,),
+                       question_place, {"question": text})
 
 
 def is_conll(source: SourceFile) -> bool:

@@ -119,9 +119,9 @@ class TaggingTask(Task):
             sequences["labels"] = Ragged.of([[IGNORED if word == NO_WORD else numbers[number][word] for word in words]
                                              for number, _, words in windows], IGNORED)
         owners = np.array([number for number, _, _ in windows])
-        told = Ragged.of([words for _, _, words in windows], NO_WORD)
-        return EncodedExamples(sequences, {}, owners, Truncation(what="tags"), {"words": told},
-                               characters=token_characters(examples, owners, sequences["input_ids"], told, encoding))
+        words = Ragged.of([numbers for _, _, numbers in windows], NO_WORD)
+        return EncodedExamples(sequences, {}, owners, Truncation(what="tags"), {"words": words},
+                               characters=token_characters(examples, owners, sequences["input_ids"], words, encoding))
 
     def predict(self, predictor: Predictor, examples: Sequence[Sentence], encoded: EncodedExamples) -> list[Answer]:
         """The likeliest tag of each word; entities are written in the scheme."""

@@ -143,7 +143,7 @@ class Task(Protocol):
         """The task as data (a `TaskConfig`), with its labels where they are known."""
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Any]:
-        """Yield the examples of a file; without labels where only predictions are wanted.
+        """Yield the examples of a file; without labels where only predictions are made.
 
         What is skipped, dropped or repaired on the way is counted in the tally.
         Raises `InputError` for a file that lacks a column and for a row that cannot be used.

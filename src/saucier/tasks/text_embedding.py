@@ -79,11 +79,11 @@ class EmbeddingTask(Task):
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
-        wanted = (TEXT, NEEDED_PAIR, self.kind.column) if labelled else (TEXT, NEEDED_PAIR)
-        requested = requested_columns(self.config, wanted)
+        expected = (TEXT, NEEDED_PAIR, self.kind.column) if labelled else (TEXT, NEEDED_PAIR)
+        requested = requested_columns(self.config, expected)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
-        for row in read_cells(source, wanted, requested):
+        for row in read_cells(source, expected, requested):
             if unread and labelled and isinstance(self.config.learns, InBatch):
                 tally[UNREAD.format(column=unread)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)

@@ -99,7 +99,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
 
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
     is whatever must be equal for the run to be resumed, as JSON; by default model and training.
-    Raises `InputError` for a run begun with another recipe; `WorkError` when the loss is not finite, when the disk is
+    Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
     keep_freed_memory()

@@ -63,13 +63,9 @@ def find_roles(model: nn.Module) -> dict[str, ParameterRole]:
     inside = {id(module.weight) for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)}
     maps = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear | LanguageHead)}
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    found = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            key = id(parameter)
-            found[name] = ParameterRole.MATRIX if key in inside else ParameterRole.OUTPUT if key in maps - tables \
-                else ParameterRole.OTHER
-    return found
+    roles = dict.fromkeys(maps - tables, ParameterRole.OUTPUT) | dict.fromkeys(inside, ParameterRole.MATRIX)
+    return {name: roles.get(id(parameter), ParameterRole.OTHER)
+            for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
 BLOCK = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.")
@@ -113,7 +109,7 @@ def list_modules(model: nn.Module, modules: Mapping[str, nn.Module]) -> list[tup
 def fused_rows(model: nn.Module) -> dict[int, list[int]]:
     """Return, for the id of each weight that holds several maps on top of each other, the rows of each.
 
-    Queries, keys and values are orthogonalized apart, as separate maps would be.
+    Queries, keys and values are orthogonalized separately, as separate maps would be.
     """
     found: dict[int, list[int]] = {}
     for module in model.modules():
@@ -198,19 +194,19 @@ class Optimizer:
 
 def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, fields: Mapping[str, Tensor]) -> None:
     """Refuse a parameter's state that its optimizer cannot go on with. Raises `InputError`."""
-    shape, wanted = list(parameter.shape), dict[str, list[int]]()
+    shape, expected = list(parameter.shape), dict[str, list[int]]()
     match part:
         case torch.optim.AdamW():
-            wanted = {"step": [], "exp_avg": shape, "exp_avg_sq": shape}
+            expected = {"step": [], "exp_avg": shape, "exp_avg_sq": shape}
         case torch.optim.Adafactor() if len(shape) < 2:
-            wanted = {"step": [], "variance": shape}
+            expected = {"step": [], "variance": shape}
         case torch.optim.Adafactor():
-            wanted = {"step": [], "row_var": [*shape[:-1], 1], "col_var": [*shape[:-2], 1, shape[-1]]}
+            expected = {"step": [], "row_var": [*shape[:-1], 1], "col_var": [*shape[:-2], 1, shape[-1]]}
         case _:
-            wanted = {"momentum_buffer": shape}
+            expected = {"momentum_buffer": shape}
     found = {field: list(value.shape) for field, value in fields.items()}
     sound = all(value.is_floating_point() and bool(value.isfinite().all()) for value in fields.values())
-    if found != wanted or not sound:
+    if found != expected or not sound:
         raise InputError(f"the state of {name} is no state of this optimizer", where="optimizer.safetensors",
                          remedy="remove this checkpoint, so that the run goes on from the one before")
 
@@ -266,8 +262,8 @@ def build_adamw(config: c.AdamW, parameters: Named, kinds: dict[str, ParameterRo
                 shares: Mapping[str, float]) -> torch.optim.Optimizer:
     """AdamW with torch's fused kernel. Source: Loshchilov and Hutter 2019, algorithm 2."""
     groups = group_by_decay(parameters, kinds, shares, rate=config.learning_rate, decay=config.weight_decay)
-    betas = (config.beta1, config.beta2)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=betas, eps=config.eps, fused=True)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.eps,
+                             fused=True)
 
 
 def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -> torch.optim.Optimizer:

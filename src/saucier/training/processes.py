@@ -81,10 +81,8 @@ class Processes:
         for bucket in group_into_buckets([p.grad for p in shared if p.grad is not None]):
             flat = torch.cat([gradient.flatten() for gradient in bucket])
             dist.all_reduce(flat)
-            start = 0
-            for gradient in bucket:
-                gradient.copy_(flat[start:start + gradient.numel()].view_as(gradient))
-                start += gradient.numel()
+            for gradient, summed in zip(bucket, flat.split([one.numel() for one in bucket]), strict=True):
+                gradient.copy_(summed.view_as(gradient))
 
     def gather_rows(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Put the rows of all processes under one another, in order; a process without rows has no names, either.

@@ -125,7 +125,7 @@ def load_modules(modules: Modules, folder: Path) -> None:
 
 
 def refuse_other_recipe(then: Json, now: Json, where: Path) -> None:
-    """Raise `InputError`, naming the first key that differs, when a run was begun with another recipe."""
+    """Raise `InputError`, naming the first key that differs, when a run was started with another recipe."""
     found = first_difference(then, now)
     if found is not None:
         key, old, new = found

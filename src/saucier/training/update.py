@@ -110,8 +110,8 @@ class Updater:
     def fail(self, step: int, loss: float, norm: float, micro: list[Batch]) -> None:
         """Save the batch and stop. The weights are still those before this step."""
         path = self.failures / f"step-{step + 1}-process-{self.processes.rank}.safetensors"
-        named = [(f"{number}.{name}", value) for number, batch in enumerate(micro) for name, value in batch.items()]
-        tensors = {name: value.contiguous() for name, value in named}
+        tensors = {f"{number}.{name}": value.contiguous()
+                   for number, batch in enumerate(micro) for name, value in batch.items()}
         write_atomically(path, lambda temporary: write_tensors(tensors, temporary))
         raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here",
                         where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")

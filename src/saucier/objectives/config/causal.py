@@ -70,5 +70,5 @@ class Causal(SingleObjective):
 
     @property
     def reads_all(self) -> bool:
-        """Whether every token of a text is foretold once, so that its bytes may be divided by."""
+        """Whether every token of a text is predicted once, so that its bytes may be divided by."""
         return isinstance(self.positions, EveryPosition)

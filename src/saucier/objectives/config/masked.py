@@ -190,7 +190,7 @@ class Masked(SingleObjective):
         yield from self.check_languages(setting)
 
     def check_rows(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
-        """Are there two pieces where their relation is learned, and what stands around them?"""
+        """Are there two pieces where their relation is learned, and special tokens around them?"""
         cut, special = self.cut, setting.special
         pairs = isinstance(cut, SegmentPairs | SentencePairs)
         if self.next_sentence and self.sentence_order:
@@ -207,7 +207,7 @@ class Masked(SingleObjective):
                            "name them, such as [CLS] and [SEP]")
 
     def check_selection(self, setting: ObjectiveSetting) -> Iterator[Mismatch]:
-        """Do the shares add up, and does the tokenizer show words where they are asked for?"""
+        """Do the shares add up, and does the tokenizer mark words where they are masked?"""
         tokenizer = setting.tokenizer
         if self.mask + self.random > 1:
             yield Mismatch(("random",), f"mask + random is {self.mask + self.random:g}, more than 1",

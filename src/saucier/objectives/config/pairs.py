@@ -91,10 +91,11 @@ class ConditionalMasked(SingleObjective):
         if token not in special.extra or not special.single.startswith(token):
             yield Mismatch(("tokenizer", "special", "single"), f"a source does not begin with {token}",
                            f"use extra: ['{token}'], single: '{token} $A </s>'")
-        told = head.language.predicts
+        predicts = head.language.predicts
         number = sum(getattr(special, name) is not None for name in SPECIAL_TOKEN_ORDER[:-1])
-        if isinstance(told, architecture.WholeText) and told.mask != number:
-            yield Mismatch(("model", "mask"), f"the model hides with token {told.mask}, and the mask token is {number}",
+        if isinstance(predicts, architecture.WholeText) and predicts.mask != number:
+            yield Mismatch(("model", "mask"),
+                           f"the model hides with token {predicts.mask}, and the mask token is {number}",
                            f"use mask: {number}")
 
 

@@ -45,11 +45,11 @@ class Permutation(SingleObjective):
             yield Mismatch(("kind",),
                            "permutation needs a second stream of queries, and attention that hides keys from some",
                            "use family: xlnet, or encoder.queries and visibility kind: permutation", own=True)
-        wanted = self.rows.memory if isinstance(self.rows, RunningText) else None
+        memory = self.rows.memory if isinstance(self.rows, RunningText) else None
         kept = 0 if stack.memory is None else stack.memory.length
-        if wanted is not None and kept is not None and wanted > kept:
-            yield Mismatch(("rows", "memory"), f"the model remembers {kept} tokens, and not {wanted}",
-                           f"use {kept or 'null'}, or a longer memory (model.memory={wanted})", own=True)
+        if memory is not None and kept is not None and memory > kept:
+            yield Mismatch(("rows", "memory"), f"the model remembers {kept} tokens, and not {memory}",
+                           f"use {kept or 'null'}, or a longer memory (model.memory={memory})", own=True)
         if isinstance(self.rows, TwoPieces) and model.embed.segments is None:
             yield Mismatch(("rows", "kind"), "the model does not tell two pieces of text apart", "use kind: running",
                            own=True)

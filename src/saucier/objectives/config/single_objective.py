@@ -90,9 +90,9 @@ class SingleObjective(Config):
         """Say whether the language of each token must be known."""
         return self.names_languages or model.embed.languages is not None
 
-    def report_wrong_body(self, wanted: str, stacks: str) -> Mismatch:
+    def report_wrong_body(self, expected: str, stacks: str) -> Mismatch:
         """Say that the model has other stacks."""
-        return Mismatch(("kind",), f"{self.kind} trains a model of {wanted}, and this one is {stacks}",
+        return Mismatch(("kind",), f"{self.kind} trains a model of {expected}, and this one is {stacks}",
                         "change the objective or the model", own=True)
 
 

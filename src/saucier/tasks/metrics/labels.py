@@ -67,7 +67,7 @@ Count = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Floats]
 
 
 def f1_metric(name: str, count: Count, names: Sequence[Any], value: Value, unit: str = "rows") -> Metric:
-    """Score what names stand on both sides: `micro` adds the names up, `macro` averages their F1.
+    """Score names that both sides give: `micro` adds the names up, `macro` averages their F1.
 
     `names` are all that either side may name, or those that matter. Source: van Rijsbergen 1979, §7.
     """

@@ -1,8 +1,7 @@
 """What a metric is: a name, and how examples are measured, as sums, means or ranks over examples; with an
 interval for every score, and for the difference of two methods.
 
-A metric gives each example a few numbers, its sufficient statistics, and makes the score of their sums. To draw
-other
+A metric gives each example a few numbers, its sufficient statistics, and makes the score of their sums. To draw other
 data is then to weigh the examples, and one product of matrices gives all draws of BLEU as it does of accuracy.
 Axes: N examples, k statistics of an example, R draws.
 """
@@ -64,11 +63,11 @@ class Sums(Measurement):
         return len(self.statistics)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.value(counts @ self.statistics)
 
     def exchanged(self, other: Sums, swaps: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.value(self.statistics.sum(axis=0) + swaps @ (other.statistics - self.statistics))
 
 
@@ -96,11 +95,11 @@ class Mean(Measurement):
         return Sums(np.stack([self.values * self.counted, self.counted], axis=1), ratio)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.sums.resampled(counts)
 
     def exchanged(self, other: Mean, swaps: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         return self.sums.exchanged(other.sums, swaps)
 
 
@@ -119,12 +118,12 @@ class Ranks(Measurement):
         return len(self.golds)
 
     def resampled(self, counts: Floats) -> Floats:
-        """See `Measured`."""
+        """See `Measurement`."""
         golds, predictions = (weighted_ranks(side, counts) for side in (self.golds, self.predictions))
         return weighted_correlation(golds, predictions, counts)
 
     def exchanged(self, other: Ranks, swaps: Floats) -> Floats:
-        """See `Measured`. Time: R sorts of N."""
+        """See `Measurement`. Time: R sorts of N."""
         once = np.ones((len(swaps), len(self)))
         predictions = np.where(swaps.astype(bool), other.predictions, self.predictions)
         return weighted_correlation(weighted_ranks(self.golds, once), row_ranks(predictions), once)
@@ -172,7 +171,7 @@ def bootstrap(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRA
 
 
 def interval(measured: Measurement, *, seed: int = 0, draws: int = INTERVAL_DRAWS) -> tuple[float, float]:
-    """Give the 95 % interval of the score: where it would lie on other data of this size.
+    """Give the 95 % interval of the score: where it would be on other data of this size.
 
     A share's is Wilson's, which is honest where all are right; all others are percentiles of the bootstrap. Draws in
     which the score is not defined (a constant side of a correlation) are left out; NaN where all are.
@@ -226,8 +225,8 @@ def compare_values(first: Measurement, second: Measurement, *, seed: int = 0, dr
 
 def exchange_test(first: Measurement, second: Measurement, *, seed: int = 0, draws: int = TEST_DRAWS) -> float:
     """Return the p-value of approximate randomization: predictions change places at random, example by example."""
-    wanted = abs(full_value(first) - full_value(second)) * (1 - 1e-12)
-    beyond = sum(int((np.abs(first.exchanged(second, swaps) - second.exchanged(first, swaps)) >= wanted).sum())
+    observed = abs(full_value(first) - full_value(second)) * (1 - 1e-12)
+    beyond = sum(int((np.abs(first.exchanged(second, swaps) - second.exchanged(first, swaps)) >= observed).sum())
                  for swaps in exchange_signs(len(first), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 

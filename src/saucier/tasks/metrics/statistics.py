@@ -106,7 +106,7 @@ def split_draws(draws: int, count: int) -> list[tuple[int, int]]:
 
 
 def share_beyond_zero(drawn: Floats) -> float:
-    """Return the two-sided p-value of a drawn distribution: how much of it lies beyond zero, twice."""
+    """Return the two-sided p-value of a drawn distribution: how much of it is beyond zero, twice."""
     beyond = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
     return min(1.0, 2 * (beyond + 1) / (len(drawn) + 1))
 
@@ -116,8 +116,8 @@ def randomization_test(gaps: Floats, *, seed: int = 0, draws: int = DRAWS) -> fl
 
     Shapes: gaps [N]. Source: Noreen 1989, "Computer-Intensive Methods for Testing Hypotheses", §2.
     """
-    wanted = abs(float(gaps.sum())) * (1 - 1e-12)
-    beyond = sum(int((np.abs((2 * swaps - 1) @ gaps) >= wanted).sum())
+    observed = abs(float(gaps.sum())) * (1 - 1e-12)
+    beyond = sum(int((np.abs((2 * swaps - 1) @ gaps) >= observed).sum())
                  for swaps in exchange_signs(len(gaps), seed=seed, draws=draws))
     return (beyond + 1) / (draws + 1)
 

@@ -2,7 +2,7 @@
 ones), ROUGE, and exact match and F1 of answers as SQuAD scores them, with no answer where a question has no
 reference.
 
-sacrebleu is imported when a score is asked for; it comes with the extra `translation`.
+sacrebleu is imported when a score is computed; it comes with the extra `translation`.
 
 An answer is compared after lower case, without punctuation, articles and superfluous spaces; of several
 references the

@@ -223,7 +223,7 @@ def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:
 COUNTED: Mapping[str, tuple[Callable[..., tuple[Any, ...]], Count]] = {
     "classes": (labels_of, class_outcomes), "many_labels": (set_labels, set_outcomes),
     "tags": (entity_types, entity_statistics)}
-"""What stands on both sides of each kind, and how it is counted."""
+"""What is on both sides of each kind, and how it is counted."""
 
 
 def per_class(kind: str, golds: Sequence[Any], predictions: Sequence[Any]) -> tuple[ClassScore, ...]:

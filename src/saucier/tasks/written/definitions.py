@@ -1,4 +1,4 @@
-"""Tasks whose answer is a text, as data: what is read, what stands around it, how the answer is written, and
+"""Tasks whose answer is a text, as data: what is read, what is around it, how the answer is written, and
 mixtures of several such tasks. No torch.
 """
 

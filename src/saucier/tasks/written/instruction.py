@@ -198,7 +198,7 @@ def read_messages(row: Cells, *, labelled: bool) -> Conversation:
     answered = [number for number, one in enumerate(messages) if one.role == ASSISTANT]
     if labelled and not answered:
         raise InputError("no turn is the assistant's", where=place, remedy="leave the row out")
-    ends = answered[-1] + 1 if labelled else len(messages)  # what is asked last, and never answered, teaches nothing
+    ends = answered[-1] + 1 if labelled else len(messages)  # the last message, which is never answered, teaches nothing
     return Conversation(row.example.place, row.example.name, messages[:ends])
 
 
@@ -236,7 +236,7 @@ def encode_conversations(task: InstructionTask, examples: Sequence[Conversation]
     if not kept:
         raise InputError(f"all {len(rows)} conversations are longer than {encoding.length} tokens", where="task",
                          remedy="raise training.length")
-    texts = [(ids[:-1], [number if wanted else IGNORED for number, wanted in zip(ids[1:], learned[1:], strict=True)])
+    texts = [(ids[:-1], [number if in_loss else IGNORED for number, in_loss in zip(ids[1:], learned[1:], strict=True)])
              for ids, learned in kept.values()]
     item, filler = np.array(list(kept), dtype=np.int64), encoding.tokenizer.pad_id or 0
     prefix = {"prefix_length": np.array([int(learned.argmax()) for _, learned in kept.values()])} \

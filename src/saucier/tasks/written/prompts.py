@@ -45,7 +45,7 @@ def pack_pairs(encoded: EncodedExamples, encoding: Encoding) -> EncodedExamples:
     """Put the pairs of an encoder-decoder into as few rows as we find; a row is named by its first pair.
 
     Source and target of a pair carry its number, and places from 0, so a model reads it as if it stood alone.
-    Raises `InputError` for a model that would not keep pairs apart.
+    Raises `InputError` for a model that would not keep pairs separate.
     """
     if not packs_pairs(encoding.body):
         raise InputError("only encoder-decoders with softmax attention keep pairs in one row apart",
@@ -109,7 +109,7 @@ class EncodedPiece:
     def shortened(self, count: int, side: str) -> list[int]:
         """Leave out `count` of the loose tokens, the last ones or (side "left") the first.
 
-        Raises `InputError` where there are not so many.
+        Raises `InputError` where there are fewer.
         """
         if count > len(self.loose):
             raise no_room_error(len(self.ids) - len(self.loose))

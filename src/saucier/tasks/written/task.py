@@ -200,13 +200,13 @@ def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: di
     return [encoding.tokenizer.target.decode(row).strip() for row in made[:, 1 if both else width:].tolist()]
 
 
-def room_for_new_tokens(wanted: int, body: c.Transformer, prompt: int) -> int:
+def room_for_new_tokens(requested: int, body: c.Transformer, prompt: int) -> int:
     """Return how many tokens may be written after `prompt` others. Raises `InputError` where there is no room."""
     limit = find_max_positions(body)
     if limit is not None and prompt >= limit:
         raise InputError(f"the prompt has {prompt} tokens, and the model {limit} positions", where="training.length",
                          remedy="make it smaller")
-    return wanted if limit is None else min(wanted, limit - prompt)
+    return requested if limit is None else min(requested, limit - prompt)
 
 
 def pad_rows(rows: Sequence[Sequence[int]], filler: int, *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -290,7 +290,7 @@ class MixtureTask(WritingTask):
     def from_texts(self, texts: tuple[str, ...], example: Example) -> MixtureExample:
         """A text from the command line, with the name of its task before it: `sst2 ||| a fine film`.
 
-        Tasks that a column tells apart need no name. Raises `InputError` where one is needed.
+        Tasks that are named in a column need no name here. Raises `InputError` where one is needed.
         """
         named = texts[0] in self.members and len(texts) > 1
         if not named and self.config.by is None:

@@ -109,7 +109,7 @@ def read_references(row: Cells, role: str) -> tuple[str, ...]:
 
 RATIONALE = Column("rationale", ("rationale", "explanation", "reason", "steps", "reasoning"))
 RATIONALE_LABELS = "rationale_labels"
-"""The targets of rows whose reasons are wanted, in the batch."""
+"""The targets of rows that ask for reasons, in the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class StepByStepTask(TextToTextTask):
                               (row.word("target"),) if labelled else (), why)
 
     def request(self, example: WrittenText, prefix: str, encoding: Encoding) -> Prompt:
-        """The text after what says whether answer or reasons are wanted."""
+        """The text after the prefix that asks for the answer or the reasons."""
         return Prompt(prefix + self.config.prefix, example.text, between_texts(self.config, encoding.body))
 
     def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
@@ -140,7 +140,7 @@ class StepByStepTask(TextToTextTask):
         return example.references if example.rationale is None else (*example.references, example.rationale)
 
     def surrounding_texts(self, example: WrittenText, body: c.Transformer) -> tuple[str, ...]:
-        """The prefix, and what says whether answer or reasons are wanted."""
+        """The prefix, and the one that asks for the answer or the reasons."""
         second = () if example.rationale is None else (self.config.rationale_prefix,)
         return (*WritingTask.surrounding_texts(self, example, body), self.config.label_prefix, *second)
 
@@ -163,6 +163,6 @@ def separate_rationales(encoded: EncodedExamples, answers: int) -> EncodedExampl
     """Move the targets of all units from number `answers` on to a place of their own."""
     labels = encoded.sequences["labels"]
     inside = np.arange(len(labels.values)) < labels.offsets[answers]
-    apart = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
-             RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
-    return replace(encoded, sequences={**encoded.sequences, **apart})
+    separated = {"labels": replace(labels, values=np.where(inside, labels.values, IGNORED)),
+                 RATIONALE_LABELS: Ragged(np.where(inside, IGNORED, labels.values), labels.offsets, IGNORED)}
+    return replace(encoded, sequences={**encoded.sequences, **separated})

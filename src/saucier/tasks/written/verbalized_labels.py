@@ -10,6 +10,7 @@ from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.classification import LABEL_KINDS, LabelledTextTask
 from saucier.tasks.definitions import Classification, Regression
+from saucier.tasks.examples import parse_finite
 from saucier.tasks.labelled_texts import LabelledText, sort_labels
 from saucier.tasks.task import Answer, Encoding
 from saucier.tasks.written.definitions import LabelToText, NumberToText
@@ -94,9 +95,5 @@ class NumberToTextTask(VerbalizedTask):
 
     def answer(self, text: str) -> Answer:
         """The number that was written; `NO_NUMBER` for any other text."""
-        try:
-            found = float(text)
-        except ValueError:
-            found = float("nan")
-        known = abs(found) < float("inf")
-        return Answer(found if known else NO_NUMBER, None, {} if known else {"text": text})
+        found = parse_finite(text)
+        return Answer(NO_NUMBER, None, {"text": text}) if found is None else Answer(found)

@@ -48,7 +48,7 @@ def report_missing(what: str, *, remedy: str, where: str | None = None) -> Itera
     """Raise `InputError` where an optional package that is imported inside is not installed."""
     try:
         yield
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise InputError(what, where=where, remedy=remedy) from error
 
 

@@ -100,7 +100,7 @@ def test_rows_that_meet_are_found() -> None:
 def test_a_memory_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = steady(FAMILIES["transfo_xl"](**SMALL, **{**FAMILY_OPTIONS["transfo_xl"], "memory": 5}))
     assert "in segments beside a memory" not in failing(model)
-    monkeypatch.setattr(Transformer, "recalled", lambda *given: None)
+    monkeypatch.setattr("saucier.parts.segment_memory.recall_memory", lambda *given: None)
     assert "in segments beside a memory" in failing(model)
 
 

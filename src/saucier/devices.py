@@ -22,7 +22,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """Return the device asked for, or the best one here. Raises `InputError` for one that is not here."""
+    """Return the requested device, or the best one here. Raises `InputError` for one that is not here."""
     expect(device, (str, torch.device), "device", "give auto, cpu, cuda or mps")
     if device == "auto":
         return best_device()
@@ -41,7 +41,7 @@ def choose_device(device: str | torch.device) -> torch.device:
 
 
 def choose_real_device(device: str | torch.device) -> torch.device:
-    """Return the device asked for, one that holds numbers. Raises `InputError` as `choose_device`, and for `meta`."""
+    """Return the requested device, one that holds numbers. Raises `InputError` as `choose_device`, and for `meta`."""
     found = choose_device(device)
     if found.type == "meta":
         raise InputError("holds no numbers", where="device", remedy="use auto or cpu; saucier.build knows meta")
@@ -56,7 +56,7 @@ def best_device() -> torch.device:
 
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device, names: Sequence[str] = ("auto",)) -> torch.dtype:
-    """Return the number format asked for, or the one that this device multiplies fastest, which the last of `names` is.
+    """Return the requested number format, or the one that this device multiplies fastest, which the last of `names` is.
 
     Raises `InputError` for an unknown name; `names`: those that the caller takes in addition to the formats.
     """
@@ -91,7 +91,7 @@ LARGEST_KEPT = 32 * 2**20
 """Bytes of the largest block that glibc ever learns to keep by itself (DEFAULT_MMAP_THRESHOLD_MAX)."""
 
 KEPT_PRODUCTS = "32"
-"""So many prepared products oneDNN keeps, each with its own memory, instead of 1024: where the shapes of batches vary,
+"""How many prepared products oneDNN keeps, each with its own memory, instead of 1024: where the shapes of batches vary,
 that halves the peak and costs no time (transformer-small, 200 steps: 1.9 GB against 2.4 to 3.5)."""
 
 
@@ -115,8 +115,9 @@ def keep_small_blocks() -> bool:
     a file are no such blocks. Measured on one pass of ELECTRA-small (4 texts of 128 tokens): 3,700 pages zeroed again
     each time, a tenth of the pass. Limits that are set in the environment are kept, and so is `keep_freed_memory`.
     """
-    said = "MALLOC_MMAP_THRESHOLD_" in os.environ or "malloc.mmap_threshold" in os.environ.get("GLIBC_TUNABLES", "")
-    if said or keep_freed_memory.cache_info().currsize:
+    tunables = os.environ.get("GLIBC_TUNABLES", "")
+    configured = "MALLOC_MMAP_THRESHOLD_" in os.environ or "malloc.mmap_threshold" in tunables
+    if configured or keep_freed_memory.cache_info().currsize:
         return False
     return set_malloc_option(M_MMAP_THRESHOLD, LARGEST_KEPT) and set_malloc_option(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
 
@@ -129,11 +130,11 @@ def set_malloc_option(name: int, value: int) -> bool:
 AutocastDtype = Literal["float32", "bfloat16"]
 
 
-def choose_autocast_dtype(wanted: Literal["auto", "float32", "bfloat16"], device: torch.device) -> tuple[AutocastDtype,
-                                                                                                         str]:
+def choose_autocast_dtype(dtype: Literal["auto", "float32", "bfloat16"],
+                          device: torch.device) -> tuple[AutocastDtype, str]:
     """Return the format and a line that says why. `auto` is bfloat16 where the device has instructions for it."""
-    if wanted != "auto":
-        return wanted, f"{wanted} as asked"
+    if dtype != "auto":
+        return dtype, f"{dtype} as asked"
     if multiplies_bfloat16(device):
         return "bfloat16", f"bfloat16: this {device.type} multiplies it faster"
     return "float32", f"float32: this {device.type} has no bfloat16 instructions"

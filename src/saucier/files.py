@@ -58,7 +58,7 @@ def report_disk_errors(target: Path) -> Iterator[None]:
 def refuse_unwritable(target: Path, *, folder: bool) -> None:
     """Raise `InputError` for a place at which no folder, or no file, can be written; nothing is left there.
 
-    Asked before the work begins, so that its result is not lost at the end.
+    Checked before the work begins, so that its result is not lost at the end.
     """
     if "\0" in str(target):
         raise InputError("cannot be written: a name has no null byte", where=repr(str(target))[:200],
@@ -105,10 +105,10 @@ def list_entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if not TEMPORARY.fullmatch(path.name)]
 
 
-def find_free_name(wanted: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
+def find_free_name(target: Path, taken: Callable[[Path], bool] = is_taken) -> Path:
     """Return `NAME`, or the first of `NAME-2`, `NAME-3`, ... that is not taken."""
-    names = chain([wanted.name], (f"{wanted.name}-{number}" for number in count(2)))
-    return next(path for path in map(wanted.with_name, names) if not taken(path))
+    names = chain([target.name], (f"{target.name}-{number}" for number in count(2)))
+    return next(path for path in map(target.with_name, names) if not taken(path))
 
 
 def refuse_taken(folder: Path) -> None:

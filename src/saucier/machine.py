@@ -63,7 +63,7 @@ def count_cores() -> int:
 
 @cache
 def processor_name() -> str:
-    """Return the processor's name, as far as the system tells."""
+    """Return the processor's name, as far as the system knows it."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):

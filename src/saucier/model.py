@@ -107,7 +107,7 @@ class Transformer(nn.Module):
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
         if self.encoder is not None and self.decoder is not None and self.decoder.config.tied:
             tie_blocks(self.encoder, self.decoder)
-        layers = 1 + sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)
+        layers = 1 + sum(len(stack.blocks()) for stack in config.stacks)
         self.mix = LayerMix(config.mix, config.width, layers) if config.mix else None
         self.pooler = Pooler(config.pooler, config.encoder_dim or config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed

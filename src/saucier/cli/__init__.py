@@ -65,9 +65,9 @@ app.add_typer(tokenizer.app, name="tokenizer")
 app.command()(schema.schema)
 
 
-def version(wanted: bool) -> None:
+def version(requested: bool) -> None:
     """Print the version and stop."""
-    if wanted:
+    if requested:
         import saucier
 
         typer.echo(f"saucier {saucier.__version__}")

@@ -81,14 +81,14 @@ def measure_lengths(found: "Subject", lengths: str, out: Path | None, *, trainin
     """Measure growing lengths."""
     from saucier.lens.growth import fit_exponents, growth_table, measure_growth, read_lengths, save_growth
 
-    wanted = read_lengths(lengths)
+    requested = read_lengths(lengths)
     points = []
-    for one in measure_growth(found.model, wanted, training=training):
+    for one in measure_growth(found.model, requested, training=training):
         typer.echo(f"{one.length:,} tokens: {one.seconds:.3f} s", err=True)
         points.append(one)
     if out is not None:
         save_growth(points, found.name, out)
     print_found(lambda: {"points": [asdict(one) for one in points], "exponents": fit_exponents(points)},
                 lambda: growth_table(points), as_json=as_json)
-    if len(points) < len(wanted):
+    if len(points) < len(requested):
         typer.echo(f"longer than {points[-1].length:,} tokens would have taken too long", err=True)

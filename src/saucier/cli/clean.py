@@ -50,12 +50,12 @@ def clean(
     options = {"language.code": language, "bad_words.file": bad_words, "column": column, "document": document,
                "contamination.files": list(against) if against else None}
     changes = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
-    wanted = cleaning(rules, [*changes, *filter(is_override, raw or ())])
+    settings = cleaning(rules, [*changes, *filter(is_override, raw or ())])
     if print_rules:
-        typer.echo(rules_to_yaml(wanted), nl=False)
+        typer.echo(rules_to_yaml(settings), nl=False)
         return
     files = require_files([word for word in raw or () if not is_override(word)])
-    report = job.clean(files, wanted, out, wishes=job.CleaningOptions(workers, keep_rejected), say=log_line)
+    report = job.clean(files, settings, out, wishes=job.CleaningOptions(workers, keep_rejected), say=log_line)
     print_found(lambda: report.model_dump(mode="json"), lambda: render_cleaning(report), as_json=as_json)
     if not as_json:
         more = " …" if len(report.shards) > 1 else ""
@@ -75,7 +75,7 @@ def require_files(files: list[str]) -> list[str]:
 
 
 def log_line(what: str, about: str) -> None:
-    """Tell on standard error what is going on."""
+    """Write a line of progress to standard error."""
     typer.echo(f"{what:<11} {about}", err=True)
 
 

@@ -44,8 +44,8 @@ def compare(
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    wanted = read_experiment(what, options, data or (), held_out or ())
-    found = work(wanted, out or Path("runs") / wanted.name, workers=workers, threads=threads, quiet=as_json)
+    experiment = read_experiment(what, options, data or (), held_out or ())
+    found = work(experiment, out or Path("runs") / experiment.name, workers=workers, threads=threads, quiet=as_json)
     if page is not None:
         from saucier.jobs.comparison.report import write_comparison_page
 

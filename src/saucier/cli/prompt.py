@@ -32,8 +32,8 @@ def prompt(
     from saucier.jobs.prompting.questions import read_task
     from saucier.plain import json_value
 
-    wanted = read_task(task)
+    settings = read_task(task)
     plan = PromptPlan(read_shots(shots), draws, limit, seed)
-    folder = out or find_free_name(Path("runs") / f"prompt-{wanted.name}")
-    found = run_prompting(wanted, open_prompted_model(model, dtype, base), plan, model=model, out=folder)
+    folder = out or find_free_name(Path("runs") / f"prompt-{settings.name}")
+    found = run_prompting(settings, open_prompted_model(model, dtype, base), plan, model=model, out=folder)
     print_found(lambda: json_value(found), lambda: render_prompting(found), as_json=as_json)

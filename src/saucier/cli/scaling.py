@@ -29,10 +29,11 @@ def scaling(
 
     if by not in work.LAWS:
         raise InputError(f"no law is called {by!r}", where="--by", remedy=suggest_name(by, list(work.LAWS)))
-    wanted = work.finished_runs(runs)
-    named = work.finished_runs(predict or [])
-    points = work.read_points(list(dict.fromkeys([*wanted, *named])))
-    left_out = [one for one in points if Path(one.name) in named] if named else work.select_largest_runs(points)
+    folders = work.finished_runs(runs)
+    predicted = work.finished_runs(predict or [])
+    points = work.read_points(list(dict.fromkeys([*folders, *predicted])))
+    left_out = [one for one in points if Path(one.name) in predicted] if predicted else \
+        work.select_largest_runs(points)
     found = work.fit_law(work.LAWS[by], [one for one in points if one not in left_out], left_out)
     print_found(lambda: found.model_dump(mode="json"), lambda: work.render_fit(found), as_json=as_json)
     if page is not None:

@@ -139,6 +139,11 @@ class Transformer(Config):
         return self.encoder_dim or self.dim
 
     @property
+    def stacks(self) -> list[Stack]:
+        """The encoder and the decoder, where there are such: the one that reads first."""
+        return [stack for stack in (self.encoder, self.decoder) if stack]
+
+    @property
     def width(self) -> int:
         """The width of the vectors that pooler and head read."""
         last = self.decoder or self.encoder

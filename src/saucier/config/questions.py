@@ -128,7 +128,7 @@ def list_length_limits(stack: Stack) -> list[int]:
 
 def remembered_tokens(config: Transformer) -> int | None:
     """Return how many tokens before a segment a model remembers at most; None where that knows no end."""
-    memories = [stack.memory for stack in (config.encoder, config.decoder) if stack and stack.memory]
+    memories = [stack.memory for stack in config.stacks if stack.memory]
     return memories[0].length if memories else 0
 
 

@@ -1,4 +1,4 @@
-"""What a calibration asks and answers, and `calibrate`, which sends one to a process of its own. No torch here.
+"""The request and the result of a calibration, and `calibrate`, which measures in a process of its own. No torch here.
 
 A process of its own, so that the memory seen is that of training alone, and a failure there harms nothing here.
 """

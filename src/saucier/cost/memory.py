@@ -42,7 +42,7 @@ class MemoryEstimate:
 
 
 def stack_activations(stack: Stack, dim: int, activations: Activations = KEEP_ACTIVATIONS) -> int:
-    """Return how many values a token leaves behind in a stack for the backward pass, at most at one time."""
+    """Return how many values of a token a stack keeps for the backward pass, at most at one time."""
     every = [block_activations(block, dim) for block in stack.blocks()]
     if stack.residual.kind == "reversible":
         return 2 * dim + max(every)
@@ -82,18 +82,10 @@ def estimate_memory(
     """
     count = parameters(config)
     if not training:
-        cache = cache_bytes(
-            config,
-            batch=batch,
-            length=length,
-            source_length=length if config.encoder else 0,
-            bytes_per_value=value_bytes,
-        )
+        cache = cache_bytes(config, batch=batch, length=length, source_length=length if config.encoder else 0,
+                            bytes_per_value=value_bytes)
         return MemoryEstimate(weights=count * value_bytes, cache=cache)
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    values = sum(stack_activations(stack, config.dim, activations) for stack in stacks)
-    copies = 4 * count + (
-        value_bytes * count if value_bytes < 4 else 0
-    )  # a low-precision copy beside the master weights
-    return MemoryEstimate(weights=copies, gradients=4 * count, optimizer=4 * optimizer_states * count,
-                          activations=values * value_bytes * batch * length)
+    values = sum(stack_activations(stack, config.dim, activations) for stack in config.stacks)
+    low_precision = value_bytes * count if value_bytes < 4 else 0  # a copy in addition to the master weights
+    return MemoryEstimate(weights=4 * count + low_precision, gradients=4 * count,
+                          optimizer=4 * optimizer_states * count, activations=values * value_bytes * batch * length)

@@ -133,7 +133,7 @@ def measure_job(job: CalibrationJob) -> Calibration:
     speed = REACHED * product_flops(SQUARE, getattr(torch, dtype), device)
     bench = Bench(recipe, TokenIds(**job.ids), dtype, device, 0 if device.type == "cuda" else base, speed)
     end = max(job.begun + job.seconds, time.time() + MEASURING * job.seconds)
-    how, found = bench.scaled(model, batches, micro, end)
+    how, found = bench.measure(model, batches, micro, end)
     tokens = statistics.mean(count_batch_tokens(batch) for batch in cut_micro_batches(batches, micro))
     return Calibration(dtype=dtype, how=how, micro_seconds=found.micro * tokens, update_seconds=found.update,
                        evaluation_seconds=found.evaluate, growth=int(found.growth), base=base,
@@ -152,7 +152,7 @@ def fits_memory(model: c.Transformer, tokens: int) -> bool:
 
 
 def shrink_model(model: c.Transformer, layers: int) -> c.Transformer:
-    """Return the same model with at most so many layers a stack."""
+    """Return the same model with at most `layers` layers a stack."""
     stacks = {}
     for name in ("encoder", "decoder"):
         stack = getattr(model, name)
@@ -180,7 +180,7 @@ class Bench:
     speed: float
     """Floating-point operations a second that a model can be hoped to reach."""
 
-    def scaled(self, model: c.Transformer, batches: tuple[Any, ...], micro: int,
+    def measure(self, model: c.Transformer, batches: tuple[Any, ...], micro: int,
                end: float) -> tuple[CalibrationMethod, Measurement]:
         """Measure the whole model where that is possible, else two layers of it, else a product of matrices.
 
@@ -189,31 +189,32 @@ class Bench:
         length, affordable = self.recipe.training.length, self.speed * max(0.0, end - time.time())
         mean = statistics.mean(count_batch_tokens(batch) for batch in cut_micro_batches(batches, micro))
         if trial_flops(model, 1, round(mean)) < affordable and fits_memory(model, micro * length):
-            return "whole", self.sample(model, cut_micro_batches(batches, micro), end)
+            return "whole", self.measure_training(model, cut_micro_batches(batches, micro), end)
         two = shrink_model(model, 2)
         rows = max(1, min(micro, int(affordable / 2 / trial_flops(two, length, length))))
         if not fits_memory(two, rows * length):
-            return "products", self.rough(model, micro)
+            return "products", self.guess(model, micro)
         middle = (time.time() + end) / 2
-        parts = [self.sample(shrink_model(model, size), cut_micro_batches(batches, rows), until)
+        parts = [self.measure_training(shrink_model(model, size), cut_micro_batches(batches, rows), until)
                  for size, until in ((1, middle), (2, end))]
-        more = self.counted(model, micro) - self.counted(two, rows)
+        more = self.count_memory(model, micro) - self.count_memory(two, rows)
         return "layers", extrapolate(parts[0], parts[1], model, length=length, more=more)
 
-    def counted(self, model: c.Transformer, rows: int) -> int:
+    def count_memory(self, model: c.Transformer, rows: int) -> int:
         """Return the bytes that training needs, counted from the config."""
         return model_memory(model, self.recipe, rows, self.dtype).total
 
-    def rough(self, model: c.Transformer, micro: int) -> Measurement:
+    def guess(self, model: c.Transformer, micro: int) -> Measurement:
         """Guess from the speed of one product and of AdamW on a few million parameters, and from counted memory."""
         vector = torch.nn.Parameter(torch.randn(SPARE, device=self.device))
         vector.grad = torch.randn_like(vector)
         speed = product_flops(model.dim, getattr(torch, self.dtype), self.device)
         seconds = median_seconds(torch.optim.AdamW([vector], fused=True).step) / SPARE
         flops, count = flops_per_token(model, self.recipe.training.length), parameters(model)
-        return Measurement(3 * flops / speed, count * seconds, flops / speed, self.counted(model, micro), flops, count)
+        memory = self.count_memory(model, micro)
+        return Measurement(3 * flops / speed, count * seconds, flops / speed, memory, flops, count)
 
-    def sample(self, model: c.Transformer, batches: list[Any], end: float) -> Measurement:
+    def measure_training(self, model: c.Transformer, batches: list[Any], end: float) -> Measurement:
         """Build a model, train it until `end`, and return the means."""
         machine.reset_peak_memory()
         training = self.recipe.training
@@ -224,11 +225,11 @@ class Bench:
         choose_activations([built, *objective.modules.values()], training.activations)
         first = largest_batch(batches)
         batches = [batches[first], *batches[:first], *batches[first + 1:]]
-        study = TrainingData(FixedBatches(tuple(batches), {}), corruption, objective)
+        training_data = TrainingData(FixedBatches(tuple(batches), {}), corruption, objective)
         optimizer = build_optimizer(training.optimizer, built, objective.modules)
         with TemporaryDirectory() as folder:
-            updater = Updater(built, study, Processes(), self.dtype, 0, None, training.clip, Path(folder))
-            micro, update, peaks = self.timed(updater, optimizer, end)
+            updater = Updater(built, training_data, Processes(), self.dtype, 0, None, training.clip, Path(folder))
+            micro, update, peaks = self.time_updates(updater, optimizer, end)
 
         def evaluation() -> None:
             with autocast(self.dtype, self.device):
@@ -238,12 +239,12 @@ class Bench:
         if time.time() + evaluate < end:
             evaluate = time_work(evaluation)  # the first one fetched memory
         evaluate /= count_batch_tokens(batches[0])
-        growth = max(steady_memory([peak - self.base for peak in peaks], self.recipe.training.steps),
+        growth = max(steady_memory([peak - self.base for peak in peaks], training.steps),
                      self.peak() - self.base)
-        flops = flops_per_token(model, self.recipe.training.length)
+        flops = flops_per_token(model, training.length)
         return Measurement(micro, update, evaluate, growth, flops, parameters(model))
 
-    def timed(self, updater: Updater, optimizer: Optimizer, end: float) -> tuple[float, float, list[int]]:
+    def time_updates(self, updater: Updater, optimizer: Optimizer, end: float) -> tuple[float, float, list[int]]:
         """Update until the time is over.
 
         Returns the mean seconds of gradients, a token, and of the optimizer's step, and the peak after each step.
@@ -275,10 +276,9 @@ def count_steps_until(end: float, most: int) -> Iterator[int]:
 
 def largest_batch(batches: Sequence[Rows | PairRows]) -> int:
     """Return the number of the batch with the most places, padding included."""
-    def places(batch: Rows | PairRows) -> int:
-        return batch.tokens.size if isinstance(batch, Rows) else batch.source.size + batch.target.size
-
-    return max(range(len(batches)), key=lambda number: places(batches[number]))
+    sizes = [batch.tokens.size if isinstance(batch, Rows) else batch.source.size + batch.target.size
+             for batch in batches]
+    return sizes.index(max(sizes))
 
 
 def time_work(work: Callable[[], object]) -> float:

@@ -17,7 +17,8 @@ from saucier.objectives.config.replaced_tokens import derive_generator
 from saucier.recipes import Recipe
 from saucier.text.config import PairData
 from saucier.text.languages import set_language
-from saucier.text.rows.batch import Ints, PairRows, Rows
+from saucier.text.rows.batch import PairRows, Rows
+from saucier.text.rows.running import number_documents
 
 if TYPE_CHECKING:
     from saucier.objectives.build import BuiltObjective
@@ -89,10 +90,10 @@ def special_ids(recipe: Recipe, vocab: int) -> dict[str, Any]:
     present = [name for name in NAMES if getattr(special, name) is not None]
     numbers = {name: index for index, name in enumerate(present)}
     sentinels = tuple(range(vocab - 1, vocab - 1 - special.sentinels, -1))
-    wanted = {name: numbers.get(name) for name in ("pad", "bos", "eos", "mask")}
+    main = {name: numbers.get(name) for name in ("pad", "bos", "eos", "mask")}
     extra = {name: len(present) + number for number, name in enumerate(special.extra)}
     named = range(len(present) + len(extra))
-    return {"vocab": vocab, **wanted, "special": (*named, *sentinels), "sentinels": sentinels, "extra": extra,
+    return {"vocab": vocab, **main, "special": (*named, *sentinels), "sentinels": sentinels, "extra": extra,
             "word_marks": (WORDS * (1 + vocab // len(WORDS)))[:vocab]}
 
 
@@ -126,17 +127,12 @@ def make_text_rows(recipe: Recipe, vocab: int, length: int, random: np.random.Ge
     segments = np.broadcast_to(halves if sentences else np.zeros(shape[1]), shape).astype(np.int64)
     numbers = np.arange(shape[0])
     none = np.zeros_like(numbers)
-    rows = Rows(tokens, starts.cumsum(axis=1), positions_in(starts), segments, none, numbers % 2, numbers, numbers,
+    documents = starts.cumsum(axis=1)
+    _, positions = number_documents(documents)
+    rows = Rows(tokens, documents, positions, segments, none, numbers % 2, numbers, numbers,
                 sentence_starts)
     return set_language(rows, 0 if any(one.needs_language_ids(recipe.model)
                                        for one in list_single_objectives(recipe.objective)) else None)
-
-
-def positions_in(starts: np.ndarray[Any, np.dtype[np.bool_]]) -> Ints:
-    """Count positions from 0 at every document start. Shapes: [B, L] -> [B, L]."""
-    places = np.broadcast_to(np.arange(starts.shape[1]), starts.shape)
-    found: Ints = places - np.maximum.accumulate(np.where(starts, places, 0), axis=1)
-    return found
 
 
 def make_pair_rows(recipe: Recipe, vocab: int, random: np.random.Generator) -> PairRows:
@@ -250,7 +246,7 @@ def passes_flops(model: Transformer, length: int, tokens: StepTokens) -> float:
 
 
 def model_memory(model: Transformer, recipe: Recipe, rows: int, dtype: str) -> MemoryEstimate:
-    """Return the bytes for training one model on so many rows, counted from the config."""
+    """Return the bytes for training one model on `rows` rows, counted from the config."""
     training = recipe.training
     return estimate_memory(model, batch=rows, length=training.length, training=True,
                            optimizer_states=STATES[training.optimizer.kind],

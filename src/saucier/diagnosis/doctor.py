@@ -96,10 +96,9 @@ def check_ties(model: Transformer) -> Finding:
 def check_vocabulary(name: str, embed: c.Embedding, tokenizer: Tokenizer) -> Finding:
     """Every id of a tokenizer has a row in the model's table; rows beyond are counted."""
     rows, ids = embed.vocab, tokenizer.vocab_size
-    if ids > rows:
-        return Finding(name, "fails", f"{ids:,} ids, and the model has {rows:,} rows for them")
+    faults = [f"{ids:,} ids, and the model has {rows:,} rows for them"] if ids > rows else []
     more = f", and {rows - ids:,} rows that no id leads to" if rows > ids else ""
-    return Finding(name, "holds", f"{ids:,} ids{more}")
+    return make_finding(name, faults, f"{ids:,} ids{more}")
 
 
 def check_special_tokens(model: Transformer, tokenizer: Tokenizer) -> Finding:

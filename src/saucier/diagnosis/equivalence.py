@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.config import longest_input
-from saucier.diagnosis.scope import wants_global
+from saucier.diagnosis.scope import needs_global_mask
 from saucier.errors import InputError
 from saucier.generation.packed_weights import inference_view
 from saucier.model import Transformer
@@ -76,7 +76,7 @@ class RenumberedModel:
         ids = torch.tensor([own], device=self.model.embed.tokens.weight.device)
         pair = self.model.config.encoder is not None and self.model.config.decoder is not None
         given = {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
-        if wants_global(self.model.config):  # a piece of text has no question before its first separator
+        if needs_global_mask(self.model.config):  # a piece of text has no question before its first separator
             given["global_attention_mask"] = (torch.arange(len(own), device=ids.device) == 0)[None].long()
         return given
 

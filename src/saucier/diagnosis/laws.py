@@ -22,12 +22,12 @@ from saucier.diagnosis.scope import (
     left_reason,
     left_text_reason,
     memory_reason,
+    needs_global_mask,
     packing_reason,
     padding_id,
     padding_reason,
     right_reason,
     right_text_reason,
-    wants_global,
 )
 from saucier.model import Transformer
 from saucier.parts.output import Output
@@ -82,7 +82,7 @@ def make_batch(model: Transformer, rows: Sequence[TextRow], side: str = "right",
     if any_text_reason(model.config):
         found["compute_logits"] = False
     places = (mask.cumsum(1) - 1).clamp(min=0)
-    if wants_global(model.config):
+    if needs_global_mask(model.config):
         found["global_attention_mask"] = mask * (places == 0)
     if side == "left":
         found["places"] = places
@@ -135,7 +135,7 @@ def relative_difference(found: Tensor, expected: Tensor) -> float:
 
 
 def output_difference(found: RowOutput, expected: RowOutput, *, text: bool = True) -> float:
-    """Return the largest difference of all that both have; of places alone where `text` is not wanted."""
+    """Return the largest difference of all that both have; of places alone where `text` is false."""
     pairs = [(found.places[name], expected.places[name]) for name in expected.places if name in found.places]
     pairs += [(found.text[name], expected.text[name]) for name in expected.text if text and name in found.text]
     return max(relative_difference(*pair) for pair in pairs)
@@ -156,7 +156,7 @@ class Law:
     text: Callable[[c.Transformer], Reason] = any_text_reason
     """Why the head's answer for a whole text is left out; None where it is compared too."""
     exact: bool = False
-    """Whether the same bits are wanted."""
+    """Whether the same bits are required."""
 
 
 def batched_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
@@ -170,11 +170,10 @@ def padded_gap(side: str) -> Callable[[Transformer, Sequence[TextRow]], float]:
     """Rows of several lengths in one batch, padded on a side, are what they are alone."""
     def gap(model: Transformer, rows: Sequence[TextRow]) -> float:
         text = (left_text_reason if side == "left" else right_text_reason)(model.config) is None
-        expected = [run_alone(model, row) for row in rows]
-        few = [row.cut(len(rows[0].ids) - number) for number, row in enumerate([rows[0]] * 3)]
-        lone = [run_alone(model, row) for row in few]  # so little padding is masked, not left out of the work
-        return max(worst_difference(run_batch(model, group, make_batch(model, group, side), side), wanted, text=text)
-                   for group, wanted in ((rows, expected), (few, lone)))
+        # Padding as short as that of the second group is masked, not left out of the work.
+        groups = (rows, [rows[0].cut(len(rows[0].ids) - shorter) for shorter in range(3)])
+        return max(worst_difference(run_batch(model, group, make_batch(model, group, side), side),
+                                    [run_alone(model, row) for row in group], text=text) for group in groups)
 
     return gap
 
@@ -253,7 +252,7 @@ def packed_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
     sources = [row.ids for row in rows]
     batch = {"input_ids": join_rows(model, sources), "documents": number_texts(model, sources),
              "places": count_positions(model, sources)}
-    if wants_global(model.config):
+    if needs_global_mask(model.config):
         batch["global_attention_mask"] = (batch["places"] == 0).long()
     if rows[0].target is not None:
         targets = [row.written for row in rows]
@@ -283,8 +282,8 @@ def count_positions(model: Transformer, texts: Sequence[Sequence[int]]) -> Tenso
 
 def memory_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
     """A text in segments with a memory is what it is in one pass."""
-    room = min((stack.memory.length for stack in (model.config.encoder, model.config.decoder)
-                if stack is not None and stack.memory is not None and stack.memory.length), default=None)
+    room = min((stack.memory.length for stack in model.config.stacks if stack.memory and stack.memory.length),
+               default=None)
     return max(relative_difference(read_in_segments(model, row.ids[:room], 3),
                                    run_alone(model, row.cut(room or len(row.ids))).places["last_hidden_state"])
                for row in rows)

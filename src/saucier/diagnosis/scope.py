@@ -19,14 +19,9 @@ from saucier.config.questions import (
 Reason = str | None
 
 
-def stacks_of(config: c.Transformer) -> list[c.Stack]:
-    """Return the stacks of a model."""
-    return [stack for stack in (config.encoder, config.decoder) if stack]
-
-
 def sublayers(config: c.Transformer) -> list[object]:
     """Return what is inside the residuals of a model."""
-    return [residual.inner for stack in stacks_of(config) for block in stack.blocks() for residual in block.sublayers]
+    return [residual.inner for stack in config.stacks for block in stack.blocks() for residual in block.sublayers]
 
 
 def attentions(config: c.Transformer) -> list[c.SelfAttention]:
@@ -49,7 +44,7 @@ def padding_reason(config: c.Transformer) -> Reason:
     return first_that_applies(
         (config.embed.projection is not None and config.embed.projection.kind == "trigram",
          "each token is read with its neighbours, padding or not, as published"),
-        (any(c.mixes_padding(stack) for stack in stacks_of(config)),
+        (any(c.mixes_padding(stack) for stack in config.stacks),
          "its transform mixes a row with its padding, as published")) or batch_reason(config)
 
 
@@ -70,7 +65,7 @@ def left_reason(config: c.Transformer) -> Reason:
          "its blocks or chunks are counted from the row's beginning"),
         (isinstance(config.head, c.QuestionSpanHead),
          "its question is counted from the row's beginning, as published"),
-        (any(stack.memory is not None and stack.memory.start.kind == "zeros" for stack in stacks_of(config)),
+        (any(stack.memory is not None and stack.memory.start.kind == "zeros" for stack in config.stacks),
          "a memory of zeros stands before every row, so nothing else can"))
 
 
@@ -99,7 +94,7 @@ def cache_reason(config: c.Transformer) -> Reason:
 
 def left_cache_reason(config: c.Transformer) -> Reason:
     """Decoding of left-padded rows, as generation does it."""
-    return "its target side is not padded on the left" if len(stacks_of(config)) > 1 \
+    return "its target side is not padded on the left" if len(config.stacks) > 1 \
         else cache_reason(config) or left_reason(config)
 
 
@@ -111,7 +106,7 @@ def packing_reason(config: c.Transformer) -> Reason:
 
 def memory_reason(config: c.Transformer) -> Reason:
     """A text in segments with a memory."""
-    remembering = [stack.memory for stack in stacks_of(config) if stack.memory is not None]
+    remembering = [stack.memory for stack in config.stacks if stack.memory is not None]
     return first_that_applies(
         (not remembering, "it keeps no memory"),
         (not all(map(sees_past_alone, attentions(config))),
@@ -122,8 +117,8 @@ def memory_reason(config: c.Transformer) -> Reason:
 
 def any_text_reason(config: c.Transformer) -> Reason:
     """The head's one answer for a text, anywhere."""
-    wants_end = any(isinstance(pick, c.EndToken) for pick in list_picks(config))
-    return "the head wants an end token in every row, which these rows lack" if wants_end else None
+    needs_end = any(isinstance(pick, c.EndToken) for pick in list_picks(config))
+    return "the head wants an end token in every row, which these rows lack" if needs_end else None
 
 
 def right_text_reason(config: c.Transformer) -> Reason:
@@ -151,8 +146,8 @@ def padding_id(config: c.Transformer) -> int:
     return next((padding for padding in (*known, config.embed.padding) if padding is not None), 0)
 
 
-def wants_global(config: c.Transformer) -> bool:
-    """Say whether global tokens are looked for by separators, which rows of plain text lack."""
+def needs_global_mask(config: c.Transformer) -> bool:
+    """Say whether global tokens are found by separators, which plain text lacks: a batch has to name them then."""
     terms = [term for part in attentions(config) for term in list_terms(part.visibility)]
     return any(isinstance(term, c.Global) and term.otherwise.kind in ("before_separator", "after_separator")
                for term in terms)

@@ -138,7 +138,7 @@ class AdapterDescription:
     """Those of the base model; None where that is not on this machine."""
     bytes: int
     settings: dict[str, Any]
-    """What tells one adapter of a kind from another."""
+    """What distinguishes one adapter of a kind from another."""
 
     @property
     def share(self) -> float | None:

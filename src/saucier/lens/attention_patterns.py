@@ -56,9 +56,8 @@ def reduce_model(config: c.Transformer, length: int) -> tuple[c.Transformer, Lay
 def narrow_stream(config: c.Transformer) -> c.Transformer:
     """Return a model whose attentions are as wide as before, on a narrow stream; where parts name its width, as it is.
     """
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
     fixed = isinstance(config.embed.positions, c.Axial) or any(
-        block.bottleneck for stack in stacks for block in stack.blocks())
+        block.bottleneck for stack in config.stacks for block in stack.blocks())
     if fixed or config.dim <= WIDTH:
         return config
     same_heads = rewrite_config(config, lambda part: part if not isinstance(part, c.Projection) else
@@ -172,8 +171,7 @@ class PatternText:
         found: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
         if config.encoder is not None and config.decoder is not None:
             found["decoder_input_ids"] = ids
-        stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-        every = [part.visibility for stack in stacks for part in stack.attentions()]
+        every = [part.visibility for stack in config.stacks for part in stack.attentions()]
         if any(global_terms(one) for one in every):
             found["global_attention_mask"] = (torch.arange(self.length) < self.global_tokens).long().expand(rows, -1)
         if any(has_prefix(one) for one in every):
@@ -222,19 +220,19 @@ def find_seen_keys(model: Transformer, part: Any, text: PatternText, *, first: b
     """Return which keys have a weight for which queries in one attention. Shapes: -> [H, T, K].
 
     The values of a row of the batch are marks: number m of them is 1 in place m of every head, so what a head mixes
-    tells its weights there. A last row without marks holds what does not come from values, and is taken off. `first`:
+    shows its weights there. A last row without marks holds what does not come from values, and is subtracted. `first`:
     the first time that the attention is applied, and not the last, where two stacks share it.
     """
     config: c.SelfAttention = part.config
-    turned = isinstance(config.positions, c.Rotary) and config.positions.values
-    width = 1 if turned else part.head_dim  # a turned mark lies in two places
+    rotated = isinstance(config.positions, c.Rotary) and config.positions.values
+    width = 1 if rotated else part.head_dim  # a rotated mark is spread over two places
     keys = count_keys(model, part, text, 0 if first else -1)
     own, part.global_qkv = getattr(part, "global_qkv", None), None  # it sees the same places, by values of its own
     mixed = mix_marks(model, part, text, make_marks(keys, width, part.head_dim))[0 if first else -1]
     part.global_qkv = own
     heads = mixed.unflatten(-1, (-1, part.head_dim))
     weights, rest = (heads[:-1] - heads[-1:]).abs(), heads[-1].abs().max()
-    weights = weights.amax(-1, keepdim=True) if turned else weights
+    weights = weights.amax(-1, keepdim=True) if rotated else weights
     found: Tensor = weights > (ROUNDING if rest else 0)
     return found.permute(2, 1, 0, 3).flatten(2)[:, :, :keys]
 
@@ -283,7 +281,7 @@ def mix_marks(model: Transformer, part: Any, text: PatternText, values: Tensor) 
 
 
 def make_marks(length: int, width: int, head_dim: int) -> Tensor:
-    """Return the values that tell keys apart. Shapes: -> [rows + 1, K, E], the last row zeros."""
+    """Return the values that distinguish keys. Shapes: -> [rows + 1, K, E], the last row zeros."""
     rows = -(-length // width)
     place = torch.arange(length)
     made = torch.zeros(rows + 1, length, head_dim)
@@ -295,7 +293,7 @@ def first_pruned_length(config: c.Transformer, found: Sequence[Pattern]) -> int 
     """Return beyond how many tokens a model leaves pairs out, where patterns show nothing of it; None elsewhere."""
     if not all(one.seen.all() or (one.seen == np.tril(np.ones_like(one.seen))).all() for one in found):
         return None
-    every = [part.visibility for stack in (config.encoder, config.decoder) if stack for part in stack.attentions()]
+    every = [part.visibility for stack in config.stacks for part in stack.attentions()]
     return min((max(sizes) for one in every if (sizes := [*visibility_extents(one)])), default=None)
 
 

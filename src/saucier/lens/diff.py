@@ -20,7 +20,7 @@ ABSENT = "-"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One path whose values differ. A side that has no such key is told from one that says null by `missing`."""
+    """One path whose values differ. `missing` distinguishes a side that has no such key from one that says null."""
 
     path: str
     left: Any
@@ -95,12 +95,12 @@ def format_value(value: Any, depth: int = 2) -> str:
 
 def fold_rows(found: list[Difference]) -> list[tuple[list[str], str, str]]:
     """Put neighbouring paths that end in the same key and show the same change into one row."""
-    together: dict[tuple[str, str, str], list[str]] = {}
+    grouped: dict[tuple[str, str, str], list[str]] = {}
     for difference in found:
         left, right = (ABSENT if difference.missing == side else format_value(value)
                        for side, value in (("left", difference.left), ("right", difference.right)))
-        together.setdefault((difference.path.rpartition(".")[2], left, right), []).append(difference.path)
-    return [(paths, left, right) for (_, left, right), paths in together.items()]
+        grouped.setdefault((difference.path.rpartition(".")[2], left, right), []).append(difference.path)
+    return [(paths, left, right) for (_, left, right), paths in grouped.items()]
 
 
 def render_diff(names: tuple[str, str], found: list[Difference]) -> Table | Text:

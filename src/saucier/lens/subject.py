@@ -14,7 +14,7 @@ from saucier.files import is_file, read_object
 from saucier.recipes import Recipe, recipe
 
 DESCRIPTIVE = ("name", "about", "paper", "year", "book", "claims")
-"""Keys that tell a person about a recipe; they change nothing of what is cooked."""
+"""Keys that describe a recipe to a person; they change nothing of what is cooked."""
 
 
 @dataclass(frozen=True, slots=True)

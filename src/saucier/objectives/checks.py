@@ -34,7 +34,7 @@ def find_mismatches(objective: c.Single, setting: ObjectiveSetting) -> Iterator[
 def check_row_order(objective: c.Single, model: architecture.Transformer, data: Data) -> Iterator[Mismatch]:
     """Is there a memory that ends, for rows that go on, and none that every row must fill, for rows that do not?"""
     rows = getattr(objective, "rows", None)
-    memories = [stack.memory for stack in (model.encoder, model.decoder) if stack and stack.memory]
+    memories = [stack.memory for stack in model.stacks if stack.memory]
     match rows:
         case c.ConsecutiveRows() if not memories or memories[0].length is None:
             what = "a memory that ends" if memories else "a memory"

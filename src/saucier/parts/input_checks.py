@@ -65,7 +65,7 @@ def refuse_unread_inputs(config: c.Transformer, inputs: Inputs) -> None:
 
 def reads_input(config: c.Transformer, name: str) -> bool:
     """Say whether a model reads one of `UNREAD`."""
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack is not None]
+    stacks = config.stacks
     seen = [[one.visibility for one in stack.attentions()] for stack in stacks]
     match name:
         case "mems":

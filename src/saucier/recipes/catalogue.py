@@ -124,7 +124,7 @@ def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
 def learned_length(model: Transformer) -> int | None:
     """Return the longest input that a model can take, or None where its positions know no end."""
     rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
-    inside = [room for stack in (model.encoder, model.decoder) if stack for room in list_length_limits(stack)]
+    inside = [room for stack in model.stacks for room in list_length_limits(stack)]
     return min([*(room for room in rooms if room is not None), *inside], default=None)
 
 

@@ -41,7 +41,7 @@ def environment() -> Environment:
 
 
 def render_page(template: str, **values: object) -> str:
-    """Fill in the template of a report. It wants `title`, and what its file names."""
+    """Fill in the template of a report. It needs `title`, and what its file names."""
     return environment().get_template(template).render(values)
 
 
@@ -52,7 +52,7 @@ def write_page(target: Path, template: str, **values: object) -> Path:
 
 
 INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#010207"
-"""Stand-ins: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
+"""Placeholders: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
 VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT: "var(--accent)",
              SECOND: "var(--second)"}
 FIXED = {INK: "#5f6670", SOFT: "#7d858f", LINE: "#b5bbc2", ACCENT: "#c0503a", SECOND: "#2f7f7b"}
@@ -109,7 +109,7 @@ def draw_inline(draw: Callable[[Figure], None], height: float = HEIGHT) -> Marku
 
     Errors: `InputError` where matplotlib is missing.
     """
-    svg = _coloured(_plotted(draw, height), VARIABLES)
+    svg = _recolour_svg(_plot_svg(draw, height), VARIABLES)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg"):], flags=re.DOTALL)
     for size in ("width", "height"):
         svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
@@ -129,10 +129,10 @@ def draw_svg(draw: Callable[[Figure], None], height: float = HEIGHT) -> str:
 
     Errors: `InputError` where matplotlib is missing.
     """
-    return _coloured(_plotted(draw, height), FIXED)
+    return _recolour_svg(_plot_svg(draw, height), FIXED)
 
 
-def _plotted(draw: Callable[[Figure], None], height: float) -> str:
+def _plot_svg(draw: Callable[[Figure], None], height: float) -> str:
     with report_missing("the curves need matplotlib, which is not installed", remedy="pip install 'saucier[report]'"):
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -171,7 +171,7 @@ def _draw_rate(axes: Axes, run: Curves) -> None:
     axes.set_xlabel("step")
 
 
-def _coloured(svg: str, colours: Mapping[str, str]) -> str:
-    for stand_in, colour in colours.items():
-        svg = svg.replace(stand_in, colour)
+def _recolour_svg(svg: str, colours: Mapping[str, str]) -> str:
+    for placeholder, colour in colours.items():
+        svg = svg.replace(placeholder, colour)
     return svg

@@ -188,7 +188,7 @@ METRICS, PASSPORT, RECIPE, SAMPLES = "metrics.jsonl", "passport.json", "recipe.y
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """All that a run folder tells."""
+    """All that a run folder holds."""
 
     folder: Path
     recipe: Recipe

@@ -76,7 +76,7 @@ def verdict(ours: float, baselines: tuple[Baseline, ...], target: float | None) 
 
 
 def facts(run: Run, results: Results) -> Iterator[tuple[str, str, str]]:
-    """Yield the figures that a reader asks for next: (name, value, remark)."""
+    """Yield the figures that a reader looks for next: (name, value, remark)."""
     held_out, cost = results.held_out, results.cost
     yield "parameters", format_quantity(parameters(run.recipe.model_for(run.vocab))), f"family {run.recipe.family}"
     yield "trained in", format_duration(cost.training_seconds), f"{results.steps:,} steps"
@@ -101,7 +101,7 @@ def draw_training(curves: Curves) -> Picture | None:
 
 
 def data_tables(data: DataCounts) -> Iterator[Table]:
-    """Yield what was read: of both sides, and of each language and each direction where they are told apart."""
+    """Yield what was read: of both sides, and of each language and each direction where they are distinguished."""
     rows = [(name, f"{one.documents:,}", f"{one.tokens:,}", format_bytes(one.bytes),
              f"{one.bytes / one.tokens:.2f}" if one.tokens else "–")
             for name, one in (("training", data.train), ("held out", data.held_out))]

@@ -183,8 +183,7 @@ def check_characters(name: str, embed: Embedding, characters: CharacterNetwork, 
 def check_head(config: Transformer) -> None:
     """A head reads what the body gives, and is tied to what has its shape."""
     language, embed = config.language_head, config.output_embed
-    stacks = [stack for stack in (config.encoder, config.decoder) if stack]
-    if language and language.predicts.kind == "query_stream" and not any(stack.queries for stack in stacks):
+    if language and language.predicts.kind == "query_stream" and not any(stack.queries for stack in config.stacks):
         raise InputError("the head is read by a second stream, and no stack has one", where="head.predicts",
                          remedy="add queries: {} to the stack, or use kind: next")
     if isinstance(config.head, AdaptiveHead):

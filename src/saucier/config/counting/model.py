@@ -244,7 +244,7 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
         lender = config.encoder if config.decoder.tied else None
         parts.append(stack_node("decoder", config.decoder, dim, length, lender))
     if config.mix:
-        layers = sum(len(stack.blocks()) for stack in (config.encoder, config.decoder) if stack)  # check(): one stack
+        layers = sum(len(stack.blocks()) for stack in config.stacks)  # check(): one stack
         scalars = Node("weights", "mix", "and a scale", f"{layers + 1} + 1", layers + 2)
         norms = [norm_node("norm", config.mix.norm, config.width)] if config.mix.norm else []
         parts.append(group_nodes("mix", "mix", [scalars, *norms]))

@@ -233,7 +233,7 @@ def right_choice(task: PromptTask, gold: Any, choices: Sequence[str], where: str
 
 
 SHOT_STREAM = 77
-"""Tells these random numbers from others of the same seed."""
+"""Separates these random numbers from others of the same seed."""
 
 
 def draw_shots(train: Sequence[Question], question: Question, count: int, *, balanced: bool, key: tuple[int, ...]) \

@@ -129,14 +129,14 @@ def short_names(files: Sequence[str]) -> tuple[str, ...]:
     if len({*stems}) == len(stems):
         return stems
     parts = [Path(name).parts for name in files]
-    first = common_rows(parts)
-    last = common_rows([one[:first - 1 if first else None:-1] for one in parts])
+    first = count_shared_prefix(parts)
+    last = count_shared_prefix([one[:first - 1 if first else None:-1] for one in parts])
     found = tuple("/".join(one[first:len(one) - last]) for one in parts)
     return found if all(found) and len({*found}) == len(found) else tuple(
         f"{stem} ({number})" for number, stem in enumerate(stems, start=1))
 
 
-def common_rows(rows: Sequence[Sequence[str]]) -> int:
+def count_shared_prefix(rows: Sequence[Sequence[object]]) -> int:
     """Return how many first items of all rows are the same."""
     return next((place for place, items in enumerate(zip(*rows, strict=False)) if len({*items}) > 1),
                 min(map(len, rows)))

@@ -15,7 +15,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import find_head_kinds, label_names, published_tree
+from saucier.checkpoints.layout import find_head_kinds, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -26,7 +26,7 @@ from saucier.files import is_folder, read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.finetuning.data import Splits
-from saucier.jobs.finetuning.predict import read_task_labels
+from saucier.jobs.finetuning.predict import output_names, read_task_labels
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
@@ -198,7 +198,7 @@ def labels_of_head(other: Transformer, required: RequiredHead, learned: tuple[st
     classes = getattr(head, "classes", None)
     if classes is None:
         return required.labels
-    names = label_names(other.provenance.document, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
+    names = output_names(other, classes, where)
     if names != tuple(f"LABEL_{number}" for number in range(len(names))):  # those of a config without names
         return names
     if learned and len(learned) == classes:
@@ -279,13 +279,10 @@ def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens |
     Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150; there all of a choice's tokens are global, here the first.
     """
     match head:
-        case c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
-            return c.AtMostFirst(kind="first_token")
-        case c.SpanHead():
-            separator = tokenizer.sep_id
-            separates = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
-            if separates and separator is not None:
-                return c.AtSeparator(kind="before_separator", token=separator)
+        case c.SpanHead() if tokenizer.sep_id is not None \
+                and tokenizer.encode("a", pair="a").count(tokenizer.sep_id) == SEPARATORS:
+            return c.AtSeparator(kind="before_separator", token=tokenizer.sep_id)
+        case c.SpanHead() | c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
             return c.AtMostFirst(kind="first_token")
     return None
 

@@ -309,15 +309,14 @@ def first_number(text: str) -> float | None:
 
 def average_draws(measured: Sequence[Measurement]) -> Measurement:
     """Average the draws question by question, so that a question counts once; ranks are those of the first draw."""
-    first = measured[0]
-    match first:
-        case Mean():
+    match measured[0]:
+        case Mean() as first:
             values = [one.values for one in measured if isinstance(one, Mean)]
             return replace(first, values=np.mean(values, axis=0))
-        case Sums():
+        case Sums() as first:
             return replace(first, statistics=np.mean([one.statistics for one in measured if isinstance(one, Sums)],
                                                      axis=0))
-        case _:
+        case first:
             return first
 
 

@@ -17,6 +17,7 @@ from saucier.errors import InputError
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.options import resolve_options
 from saucier.generation.prompt import find_start_token
+from saucier.jobs.score import count_shared_prefix
 from saucier.model import Transformer
 from saucier.opened import OpenModel, open_model, room
 from saucier.tasks.written.task import pad_rows
@@ -94,16 +95,6 @@ class PromptedModel:
     def tensor(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Put ids where the model is."""
         return torch.tensor(rows, device=self.opened.device)
-
-
-def count_shared_prefix(rows: Sequence[Sequence[int]]) -> int:
-    """Count the first ids that all rows have in common."""
-    count = 0
-    for column in zip(*rows, strict=False):
-        if len({*column}) > 1:
-            break
-        count += 1
-    return count
 
 
 def sum_log_probabilities(logits: Tensor, labels: Sequence[Sequence[int]]) -> AnswerLikelihoods:

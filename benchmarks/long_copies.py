@@ -125,7 +125,7 @@ def by_rounds(case: Case) -> Iterator[Row]:
     text = str(written(case.last.copies, "held_out", 0))
     for rounds in ROUNDS:
         with TemporaryDirectory() as folder:
-            done = convert(str(run), Path(folder) / "read", asked=OperationOptions(attention=f"{chunks}:{rounds}"),
+            done = convert(str(run), Path(folder) / "read", options=OperationOptions(attention=f"{chunks}:{rounds}"),
                            texts=(text,))
         assert done.equivalence is not None and done.equivalence.loss is not None
         before, after = done.equivalence.loss

@@ -9,12 +9,12 @@ from saucier.adaptation.surgery.operations import OperationOptions
 RUNS = Path("runs/long_tasks")
 
 
-def converted(run: Path, folder: Path, asked: OperationOptions) -> Path:
+def converted(run: Path, folder: Path, options: OperationOptions) -> Path:
     """Give a model another shape, unless that is done: `saucier convert RUN FOLDER` with what is asked."""
     from saucier.jobs.convert import convert
 
     if not folder.is_dir():
-        convert(str(run), folder, asked=asked)
+        convert(str(run), folder, options=options)
     return folder
 
 

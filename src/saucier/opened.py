@@ -64,7 +64,7 @@ class RunFolder:
 
     @property
     def is_run(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether a run was started here."""
         return is_file(self.path / "recipe.yaml")
 
     @property
@@ -150,10 +150,10 @@ def find_run(path: Path) -> RunFolder:
 
 def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None,
                check: Callable[[Transformer], None] | None = None) -> OpenModel:
-    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, to ask it.
+    """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, for use.
 
     `dtype` "auto" is the format that the device multiplies fastest. `base`: of an adapter, instead of the one that it
-    names. `check` refuses a model that cannot do what is wanted, before its tokenizer is read. Raises `InputError` for
+    names. `check` refuses a model that cannot do the job, before its tokenizer is read. Raises `InputError` for
     what is no such folder.
     """
     model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)

@@ -95,7 +95,7 @@ def test_other_hashes_are_read_as_by_the_reference(tmp_path: Path, chunk: int, r
         axial_pos_shape=[8, 16], axial_pos_embds_dim=[12, 20], max_position_embeddings=128, hash_seed=3,
         is_decoder=True))
     there.save_pretrained(tmp_path / "before")
-    convert(tmp_path / "before", tmp_path / "after", asked=OperationOptions(attention=f"hashes:{chunk}:{rounds}"))
+    convert(tmp_path / "before", tmp_path / "after", options=OperationOptions(attention=f"hashes:{chunk}:{rounds}"))
     wanted = transformers.ReformerModel.from_pretrained(tmp_path / "after").eval()
     assert (wanted.config.lsh_attn_chunk_length, wanted.config.num_hashes) == (chunk, rounds)
     ids = torch.randint(3, 50, (2, 45))

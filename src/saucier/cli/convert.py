@@ -64,7 +64,7 @@ def convert(
     operations = OperationOptions(attention, tokens, positions=positions, kv_heads=kv_heads, layers=layers,
                                   decoder_layers=decoder_layers, vocabulary=tuple(vocabulary or ()),
                                   new_tokens=new_tokens)
-    done = work.convert(source, target, layout=to, dtype=dtype, head=head, asked=operations, texts=text or ())
+    done = work.convert(source, target, layout=to, dtype=dtype, head=head, options=operations, texts=text or ())
     layout = "our own layout" if done.published is None and done.layout == "saucier" else f"layout {done.layout}"
     layout += f", {done.published}" if done.published else ""
     lines = [f"{done.parameters:,} parameters, {done.dtype}, {done.size:,} bytes, {layout} → {done.folder}",

@@ -53,11 +53,11 @@ class Converted:
 
 
 def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dtype: str = "stored", head: str = "auto",
-            asked: OperationOptions | None = None, texts: Sequence[str] = ()) -> Converted:
+            options: OperationOptions | None = None, texts: Sequence[str] = ()) -> Converted:
     """Read a model and write it into a new folder.
 
     `source`: whatever `saucier.load` takes. `layout`: as `saving.save`; `dtype`: "stored" keeps the number format.
-    `asked`: what is to be otherwise about the model's shape; `texts`: files on whose text it is compared with what it
+    `options`: what is to change about the model's shape; `texts`: files on whose text it is compared with what it
     was. Raises `InputError` for a target that is there already, and as reading, operating and writing do.
     """
     expect(target, (str, Path), "target", "give a new folder")
@@ -67,8 +67,9 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     refuse_taken(target)
     folder = resolve_folder(source)
     model = before = load(folder, head=head, dtype=dtype, device="cpu")
-    operations: tuple[Operation, ...] = () if asked is None else asked.operations(find_separator(folder, model, asked))
-    tokenizer, change = (None, None) if asked is None else change_tokenizer(folder, model, asked)
+    options = options or OperationOptions()
+    operations = options.operations(find_separator(folder, model, options))
+    tokenizer, change = change_tokenizer(folder, model, options)
     if change is not None:
         operations = (*operations, change)
     same = float("inf")
@@ -110,12 +111,12 @@ def float32_copy(model: Transformer) -> Transformer:
     return model if next(model.parameters()).dtype == torch.float32 else deepcopy(model).float()
 
 
-def find_separator(folder: Path, model: Transformer, asked: OperationOptions) -> int:
+def find_separator(folder: Path, model: Transformer, options: OperationOptions) -> int:
     """Return the separator's id: the tokenizer's, or the published config's in a folder without one.
 
-    Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as tell them.
+    Raises `InputError` where global tokens are to be found by separators, and pairs do not have as many as that needs.
     """
-    if asked.tokens not in ("question", "choices") or find_tokenizer_files(folder) is None:
+    if options.tokens not in ("question", "choices") or find_tokenizer_files(folder) is None:
         return int(model.provenance.document.get("sep_token_id") or SEPARATOR)
     tokenizer = load_tokenizer(folder)
     separator = tokenizer.sep_id
@@ -127,22 +128,22 @@ def find_separator(folder: Path, model: Transformer, asked: OperationOptions) ->
 
 
 def change_tokenizer(folder: Path, model: Transformer,
-                     asked: OperationOptions) -> tuple[Tokenizer, Tokens | NewTokens] | tuple[None, None]:
+                     options: OperationOptions) -> tuple[Tokenizer, Tokens | NewTokens] | tuple[None, None]:
     """Return a folder's tokenizer with fewer tokens, or with more, and what they do to the model.
 
     None and None where it is to stay as it is.
 
     Raises `InputError` for two vocabularies, and for a tokenizer that cannot be changed.
     """
-    words = asked.new_words()
-    if words is None and not asked.vocabulary:
+    words = options.new_words()
+    if words is None and not options.vocabulary:
         return None, None
     option, known = "--vocabulary" if words is None else "--new-tokens", load_tokenizer(folder)
     own = model.config.decoder_embed
     if known.has_own_target and own is not None and not own.tied:
         raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
     if words is None:
-        texts = (one.text for one in read_documents(asked.vocabulary))
+        texts = (one.text for one in read_documents(options.vocabulary))
         places = getattr(model.config.embed.positions, "places", None)
         # positions that are counted from the id after the padding depend on the ids up to it
         fixed = places.padding + 1 if isinstance(places, SkipPadding) else 0
@@ -154,7 +155,7 @@ def change_tokenizer(folder: Path, model: Transformer,
 
 
 def extend_tokenizer_length(target: Path, operations: Sequence[Operation]) -> None:
-    """Tell the tokenizer of longer texts, where it knows how long they may be."""
+    """Raise the tokenizer's maximum length, where it has one."""
     path = target / "tokenizer_config.json"
     lengths = [one.length for one in operations if isinstance(one, Positions)]
     if lengths and path.is_file():

@@ -55,7 +55,7 @@ class Merged:
     texts: int
     tokens: int
     difference: float
-    """Largest difference between an output with the adapter apart and one with it merged."""
+    """Largest difference between an output with the adapter separate and one with it merged."""
     size: float
     """Largest output."""
     effect: float | None
@@ -76,11 +76,11 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
     origin = model.provenance.path
     assert origin is not None, "an opened adapter knows its base"
     batch = batch_inputs(model, load_adapter_tokenizer(folder, Path(origin)), text)
-    apart = compare_outputs(model, batch)
+    separate = compare_outputs(model, batch)
     pairs = len(list_named_pairs(model))
     merge_weights(model)
     model.provenance = replace(model.provenance, rewrites=())
-    together, mask = compare_outputs(model, batch), predicted_positions(batch)
+    merged, mask = compare_outputs(model, batch), predicted_positions(batch)
     bare = compare_outputs(load(base or origin, dtype="float32", device="cpu"), batch)
     name_labels(model, folder)
     layout = ""
@@ -93,10 +93,10 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
 
     write_atomically(out, write)
     agreeing = None if model.config.language_head is None else \
-        float((apart.argmax(-1) == together.argmax(-1)).float().mean())
-    effect = largest_difference(bare, together) if bare.shape == together.shape else None
-    return Merged(out, layout, pairs, len(mask), int(mask.sum()), largest_difference(apart, together),
-                  float(together.abs().max()), effect, agreeing)
+        float((separate.argmax(-1) == merged.argmax(-1)).float().mean())
+    effect = largest_difference(bare, merged) if bare.shape == merged.shape else None
+    return Merged(out, layout, pairs, len(mask), int(mask.sum()), largest_difference(separate, merged),
+                  float(merged.abs().max()), effect, agreeing)
 
 
 def load_adapter_tokenizer(folder: Path, base: Path) -> Tokenizer | None:

@@ -86,7 +86,7 @@ def score_files(files: Sequence[str], gold: str | None = None, *, column: str | 
     """Read, match and score one file of predictions, or two and compare them.
 
     `column` holds the golds; rows with the same value in the column `group` are one ranking; `metrics` instead of the
-    usual ones. Errors: `InputError` as told in `predictions`, `golds` and `matching`, and for a metric or kind that is
+    usual ones. Errors: `InputError` as in `predictions`, `golds` and `matching`, and for a metric or kind that is
     none.
     """
     golds = read_golds(gold, column) if gold else None
@@ -124,19 +124,19 @@ def check_same_rows(names: Sequence[str], found: Sequence[MatchedRows]) -> None:
 
 
 def short_names(files: Sequence[str]) -> tuple[str, ...]:
-    """Name files by what tells them apart: `A` and `B` for `runs/A/held-out.jsonl` and `runs/B/held-out.jsonl`."""
+    """Name files by what differs: `A` and `B` for `runs/A/held-out.jsonl` and `runs/B/held-out.jsonl`."""
     stems = tuple(Path(name).stem for name in files)
     if len({*stems}) == len(stems):
         return stems
     parts = [Path(name).parts for name in files]
-    first = common_rows(parts)
-    last = common_rows([one[:first - 1 if first else None:-1] for one in parts])
+    first = count_shared_prefix(parts)
+    last = count_shared_prefix([one[:first - 1 if first else None:-1] for one in parts])
     found = tuple("/".join(one[first:len(one) - last]) for one in parts)
     return found if all(found) and len({*found}) == len(found) else tuple(
         f"{stem} ({number})" for number, stem in enumerate(stems, start=1))
 
 
-def common_rows(rows: Sequence[Sequence[str]]) -> int:
+def count_shared_prefix(rows: Sequence[Sequence[object]]) -> int:
     """Return how many first items of all rows are the same."""
     return next((place for place, items in enumerate(zip(*rows, strict=False)) if len({*items}) > 1),
                 min(map(len, rows)))
@@ -144,7 +144,7 @@ def common_rows(rows: Sequence[Sequence[str]]) -> int:
 
 def choose_metrics(names: Sequence[str], kind: str, golds: Sequence[Any], answers: Sequence[Sequence[Any]]) \
         -> tuple[Metric, ...]:
-    """Take the metrics that were asked for, or the usual ones. Raises `InputError` for a name that is none."""
+    """Take the requested metrics, or the usual ones. Raises `InputError` for an unknown name."""
     if not names:
         return metrics_for(kind, golds, *answers)
     known = {slug(metric.name): metric for choose in (metrics_for, further_metrics)
@@ -216,8 +216,8 @@ def render_report(found: ScoreReport) -> RenderableType:
     if found.classes:
         parts += [Text(), classes_table(found)]
     if found.compared:
-        verdicts = [f"{said}: {', '.join(one.name for one in found.compared if one.verdict == said)}"
-                    for said in dict.fromkeys(one.verdict for one in found.compared)]
+        verdicts = [f"{outcome}: {', '.join(one.name for one in found.compared if one.verdict == outcome)}"
+                    for outcome in dict.fromkeys(one.verdict for one in found.compared)]
         parts += [Text(), comparison_table(found), *map(Text, verdicts), Text(), *disagreement_lines(found)]
     return Group(*parts)
 
@@ -278,7 +278,7 @@ def classes_table(found: ScoreReport) -> Table:
 
 
 def comparison_table(found: ScoreReport) -> Table:
-    """Show how far two files are apart by each metric."""
+    """Show the difference of two files by each metric."""
     first, second = map(shorten_name, found.names)
     rows = [(one.name, format_score(one.difference, signed=True), format_interval(one.low, one.high, signed=True),
              f"{one.p:.2g}", f"{one.bootstrap_p:.2g}") for one in found.compared]

@@ -26,7 +26,7 @@ from saucier.text.rows.store import write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 PAIRS = 8192
-"""Pairs that are looked at: their lengths tell those of the others."""
+"""Pairs that are looked at: their lengths stand for those of the others."""
 
 
 def rehearse_batches(recipe: Recipe, tokenizer: Tokenizer | None) -> Workload:
@@ -112,7 +112,7 @@ def scale_schedule(recipe: Recipe, steps: int) -> Changes:
 
 
 def choose_widths(recipe: Recipe, amount: float, vocab: int) -> Changes:
-    """Return the widths that bring a family's model nearest to so many parameters, the depth as it is.
+    """Return the widths that bring a family's model nearest to a number of parameters; the depth stays.
 
     `dim` goes in steps of two for each head; other widths that the recipe gives keep their ratio to it.
     Raises `InputError` for a model that is no family with `dim`, and where the nearest one is not near.

@@ -85,7 +85,7 @@ def run_on_ray(trials: list[Trial], workers: int, threads: int) -> Iterator[Fini
         ray.shutdown()
 
 
-def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | None = None,
+def compare(experiment: Experiment, out: Path, *, workers: int = 1, threads: int | None = None,
             quiet: bool = False) -> Outcome:
     """Compare, or go on where it stopped; what was found is in `comparison.json` and `report.html`.
 
@@ -96,17 +96,17 @@ def compare(wanted: Experiment, out: Path, *, workers: int = 1, threads: int | N
         raise InputError("is a file", where=str(out), remedy="give a folder with --out")
     threads = threads or max(1, count_cores() // workers)
     console = Console(silent=quiet)
-    console.heading(f"{wanted.name}: {', '.join(arm.name for arm in wanted.arms)} → {out}")
-    check_judge_files(wanted.judge)
+    console.heading(f"{experiment.name}: {', '.join(arm.name for arm in experiment.arms)} → {out}")
+    check_judge_files(experiment.judge)
     with console.stage("tokenizer"):
-        trials = prepare_trials(wanted, out, partial(measure_step_seconds, threads=threads), console.say)
+        trials = prepare_trials(experiment, out, partial(measure_step_seconds, threads=threads), console.say)
     print_trials(console, trials)
     finished = run_on_ray(trials, workers, threads) if workers > 1 else (run_trial(one, threads) for one in trials)
     done: list[FinishedTrial] = []
     for one in finished:
         done.append(one)
         print_finished_trial(console, one, len(done), len(trials))
-    found = summarize_trials(wanted, done)
+    found = summarize_trials(experiment, done)
     write_text(out / OUTCOME_FILE, found.model_dump_json(indent=2) + "\n")
     with console.stage("report"):
         console.say(str(write_comparison_report(found, done, out)))

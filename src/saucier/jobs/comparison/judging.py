@@ -148,7 +148,7 @@ def score_tagging(trial: Trial, judge: Tagging) -> tuple[tuple[float, ...], tupl
 
 
 UNITS, LARGEST = 200, 16
-"""Blocks that are wanted, and the most rows' worth of tokens in one."""
+"""The target number of blocks, and the most rows' worth of tokens in one."""
 
 
 def score_trial(trial: Trial) -> TrialScores:
@@ -175,34 +175,34 @@ def score_trial(trial: Trial) -> TrialScores:
     return TrialScores(judge=trial.judge, measure=measure, checkpoint=checkpoint.name, values=values, weights=weights)
 
 
-def held_out_scores(trial: Trial, asked: Recipe, checkpoint: Path) -> tuple[Measure, tuple[float, ...],
+def held_out_scores(trial: Trial, recipe: Recipe, checkpoint: Path) -> tuple[Measure, tuple[float, ...],
                                                                             tuple[float, ...]]:
     """Score the held-out text block by block, and return the values and their weights.
 
     That is bits over bytes for language models, nats over targets for others.
     """
-    store = (PairStore if isinstance(asked.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
-    recipe = block_recipe(trial, asked, store)
+    store = (PairStore if isinstance(recipe.data, PairData) else TokenStore)(RunFolder(trial.folder).held_out_store)
+    block_wise = block_recipe(trial, recipe, store)
     opened = load_objectives(OpenModel(checkpoint, load(checkpoint, dtype="float32"), load_tokenizer(trial.folder),
-                                       recipe))
+                                       block_wise))
     with torch.no_grad(), autocast(cast(AutocastDtype, TrainingState.read(checkpoint).dtype), opened.device):
         nats, targets = zip(*block_losses(opened, store), strict=True)
     unit = f"blocks of {trial.block:,} tokens" if isinstance(store, TokenStore) else "batches of pairs"
-    if scores_whole_texts(recipe.objective) and isinstance(store, TokenStore):
+    if scores_whole_texts(block_wise.objective) and isinstance(store, TokenStore):
         each = store.bytes / sum(targets)
         return (Measure(name="bits per byte", better="lower", unit=unit), tuple(one / math.log(2) for one in nats),
                 tuple(each * one for one in targets))
     return Measure(name="nats a target", better="lower", unit=unit), nats, targets
 
 
-def block_recipe(trial: Trial, asked: Recipe, store: Store) -> Recipe:
+def block_recipe(trial: Trial, recipe: Recipe, store: Store) -> Recipe:
     """Return the recipe by which a batch is one block; what is hidden of it is the same for all seeds."""
     tokens = len(store.tokens) if isinstance(store, TokenStore) else 0
     blocks = max(1, min(LARGEST, tokens // (UNITS * trial.block)))
-    rows = max(1, blocks * trial.block // asked.training.length)
-    training = asked.training.model_copy(update={"seed": 0, "batch": min(rows, asked.training.batch)})
-    evaluation = asked.evaluation.model_copy(update={"batch": rows, "stride": None})
-    return asked.model_copy(update={"training": training, "evaluation": evaluation})
+    rows = max(1, blocks * trial.block // recipe.training.length)
+    training = recipe.training.model_copy(update={"seed": 0, "batch": min(rows, recipe.training.batch)})
+    evaluation = recipe.evaluation.model_copy(update={"batch": rows, "stride": None})
+    return recipe.model_copy(update={"training": training, "evaluation": evaluation})
 
 
 def block_losses(opened: OpenModel, store: Store) -> Iterator[tuple[float, float]]:

@@ -95,7 +95,7 @@ class Outcome(Config):
     """The whole of `comparison.json`."""
 
     experiment: Experiment
-    """What was asked."""
+    """What was compared, and how."""
     measure: Measure
     """What was scored."""
     arms: tuple[ArmResult, ...]
@@ -106,19 +106,19 @@ class Outcome(Config):
     """What a reader must know."""
 
 
-def summarize_trials(wanted: Experiment, done: Sequence[FinishedTrial]) -> Outcome:
+def summarize_trials(experiment: Experiment, done: Sequence[FinishedTrial]) -> Outcome:
     """Put the trials together. Raises `InputError` for a run whose files are damaged."""
     found = {arm.name: sorted((one for one in done if one.trial.arm == arm.name), key=lambda one: one.trial.seed)
-             for arm in wanted.arms}
+             for arm in experiment.arms}
     recipes = [runs[0].trial.recipe for runs in found.values()]
-    incomparable = why_incomparable(recipes, wanted.judge, wanted.own_tokenizers)
-    pairs = () if incomparable else compare_arms(wanted, {name: [one.scores for one in runs]
+    incomparable = why_incomparable(recipes, experiment.judge, experiment.own_tokenizers)
+    pairs = () if incomparable else compare_arms(experiment, {name: [one.scores for one in runs]
                                                           for name, runs in found.items()})
-    arms = tuple(arm_result(found[arm.name], arm.published) for arm in wanted.arms)
+    arms = tuple(arm_result(found[arm.name], arm.published) for arm in experiment.arms)
     names = " or ".join(dict.fromkeys(one.scores.measure.name for one in done))  # of several, nothing is compared
     measure = done[0].scores.measure.model_copy(update={"name": names})
-    return Outcome(experiment=wanted, measure=measure, arms=arms, pairs=pairs,
-                   notes=tuple(reader_notes(wanted, recipes, incomparable)))
+    return Outcome(experiment=experiment, measure=measure, arms=arms, pairs=pairs,
+                   notes=tuple(reader_notes(experiment, recipes, incomparable)))
 
 
 def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmResult:
@@ -139,7 +139,7 @@ def arm_result(runs: Sequence[FinishedTrial], published: float | None) -> ArmRes
         published=published)
 
 
-def compare_arms(wanted: Experiment, scores: Mapping[str, list[TrialScores]]) -> tuple[PairResult, ...]:
+def compare_arms(experiment: Experiment, scores: Mapping[str, list[TrialScores]]) -> tuple[PairResult, ...]:
     """Compare every pair of arms, and correct for their number."""
     couples = list(combinations(scores, 2))
     found = [paired_difference(*paired_values(scores[first], scores[second])) for first, second in couples]
@@ -151,7 +151,7 @@ def compare_arms(wanted: Experiment, scores: Mapping[str, list[TrialScores]]) ->
         verdict, reason = judge_pair(one, p, higher)
         pairs.append(PairResult(first=couple[0], second=couple[1], difference=one.value, low=one.low, high=one.high,
                                 p=p, units_p=units_p, effect=one.effect, verdict=verdict, reason=reason,
-                                published=agree_with_paper(wanted, couple, verdict)))
+                                published=agree_with_paper(experiment, couple, verdict)))
     return tuple(pairs)
 
 
@@ -169,21 +169,21 @@ def judge_pair(found: Difference, p: float, higher: bool) -> tuple[Verdict, str]
     return "not enough runs to tell", f"p = {p:.2g} with all pairs counted"
 
 
-def agree_with_paper(wanted: Experiment, couple: tuple[str, str], verdict: Verdict) -> Agreement | None:
+def agree_with_paper(experiment: Experiment, couple: tuple[str, str], verdict: Verdict) -> Agreement | None:
     """Hold a verdict against the paper's figures; None where it has none, or equal ones."""
-    first, second = (arm.published for name in couple for arm in wanted.arms if arm.name == name)
-    if wanted.published is None or first is None or second is None or first == second:
+    first, second = (arm.published for name in couple for arm in experiment.arms if arm.name == name)
+    if experiment.published is None or first is None or second is None or first == second:
         return None
-    said = "better" if (first > second) == (wanted.published.better == "higher") else "worse"
-    return "open" if verdict not in ("better", "worse") else "agrees" if verdict == said else "disagrees"
+    claimed = "better" if (first > second) == (experiment.published.better == "higher") else "worse"
+    return "open" if verdict not in ("better", "worse") else "agrees" if verdict == claimed else "disagrees"
 
 
-def reader_notes(wanted: Experiment, recipes: Sequence[Recipe], incomparable: str | None) -> list[str]:
+def reader_notes(experiment: Experiment, recipes: Sequence[Recipe], incomparable: str | None) -> list[str]:
     """Say what a reader must know."""
     found = [incomparable] if incomparable else []
     if len({one.training.length for one in recipes}) > 1:
         found.append("rows differ in length, so the runs of a seed read the text in different orders")
-    if wanted.own_tokenizers:
+    if experiment.own_tokenizers:
         found.append("each arm has its own tokenizer: only seeds are paired, not blocks of text")
     return found
 

@@ -25,7 +25,7 @@ from saucier.text.tokenizer.training import train_tokenizer
 QUIET: Changes = {
     "training.events": "off", "training.keep": 1, "training.patience": None, "evaluation.baselines": [],
     "evaluation.tokens_while_training": 20_000, "sampling.samples": 0, "sampling.prompts": []}
-"""What a recipe does without when it is compared; the command line may ask for it again."""
+"""What a recipe does without when it is compared; the command line may turn it on again."""
 LOOKS = 10
 """Evaluations of a run, for its curve."""
 LINES = 100
@@ -52,30 +52,33 @@ class Trial:
     """By which the model goes on before it is judged, where the judge wants that."""
 
 
-def prepare_trials(wanted: Experiment, out: Path, pace: Pace,
+def prepare_trials(experiment: Experiment, out: Path, pace: Pace,
                    say: Callable[[str], None] = lambda text: None) -> list[Trial]:
     """Return the trials of an experiment, seed by seed; train the tokenizer that they share. `say` hears what is done.
 
     Raises `InputError` for recipes that cannot be compared, for text that cannot be read, for a budget below one step.
     """
-    first = {arm.name: recipe(arm.recipe, overrides(QUIET | wanted.changes | arm.changes)) for arm in wanted.arms}
+    first = {arm.name: recipe(arm.recipe, overrides(QUIET | experiment.changes | arm.changes))
+             for arm in experiment.arms}
     refuse_mixed_data(first)
-    if not wanted.own_tokenizers:
+    if not experiment.own_tokenizers:
         refuse_two_tokenizers(first)
-    shared = {} if wanted.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
-    resolved = {arm.name: resolve_arm_recipe(arm, wanted, shared) for arm in wanted.arms}
-    adapted = {arm.name: adaptation_recipe(arm, wanted, shared, resolved[arm.name]) for arm in wanted.arms}
+    shared = {} if experiment.own_tokenizers else {"tokenizer": shared_tokenizer(list(first.values()))}
+    resolved = {arm.name: resolve_arm_recipe(arm, experiment, shared) for arm in experiment.arms}
+    adapted = {arm.name: adaptation_recipe(arm, experiment, shared, resolved[arm.name]) for arm in experiment.arms}
     for one in {found.data: found for found in resolved.values()}.values():
         open_corpus(one)
-    say("each recipe has its own tokenizer" if wanted.own_tokenizers else SHARED)
-    place = None if wanted.own_tokenizers else train_shared_tokenizer(next(iter(resolved.values())), out / TOKENIZER)
-    tokenizer = None if place is None else load_tokenizer(place)
-    plans = {arm.name: plan_arm_recipe(arm, wanted, shared, resolved[arm.name], tokenizer=tokenizer,
-                                       pace=remember_pace(out / PACES, arm.name, pace)) for arm in wanted.arms}
+    say("each recipe has its own tokenizer" if experiment.own_tokenizers else SHARED)
+    place = tokenizer = None
+    if not experiment.own_tokenizers:
+        place = train_shared_tokenizer(next(iter(resolved.values())), out / TOKENIZER)
+        tokenizer = load_tokenizer(place)
+    plans = {arm.name: plan_arm_recipe(arm, experiment, shared, resolved[arm.name], tokenizer=tokenizer,
+                                       pace=remember_pace(out / PACES, arm.name, pace)) for arm in experiment.arms}
     block = math.lcm(*(one.training.length for one in plans.values()))
-    return [Trial(name, seed, with_seed(one, seed), out / name / f"seed-{seed}", wanted.judge, place, block,
+    return [Trial(name, seed, with_seed(one, seed), out / name / f"seed-{seed}", experiment.judge, place, block,
                   adapted=None if (also := adapted[name]) is None else with_seed(also, seed))
-            for seed in range(wanted.seeds) for name, one in plans.items()]
+            for seed in range(experiment.seeds) for name, one in plans.items()]
 
 
 def overrides(changes: Mapping[str, Any]) -> list[str]:
@@ -113,9 +116,9 @@ def shared_tokenizer(recipes: list[Recipe]) -> dict[str, Any]:
     return config.model_copy(update={"special": special}).model_dump(mode="json")
 
 
-def resolve_arm_recipe(arm: Arm, wanted: Experiment, further: Changes) -> Recipe:
+def resolve_arm_recipe(arm: Arm, experiment: Experiment, further: Changes) -> Recipe:
     """Return an arm's recipe with all changes but those of the budget; what is held out is the same for all seeds."""
-    changed = QUIET | wanted.changes | arm.changes | further
+    changed = QUIET | experiment.changes | arm.changes | further
     found = recipe(arm.recipe, overrides(changed))
     held_out = found.data.held_out
     if isinstance(held_out, Fraction) and held_out.seed is None:
@@ -123,27 +126,28 @@ def resolve_arm_recipe(arm: Arm, wanted: Experiment, further: Changes) -> Recipe
     return found
 
 
-def plan_arm_recipe(arm: Arm, wanted: Experiment, shared: Changes, resolved: Recipe, *, tokenizer: Tokenizer | None,
+def plan_arm_recipe(arm: Arm, experiment: Experiment, shared: Changes, resolved: Recipe, *, tokenizer: Tokenizer | None,
                     pace: Pace) -> Recipe:
     """Return an arm's recipe as it spends the budget."""
-    spent = spend_budget(resolved, arm.budget or wanted.budget, work=rehearse_batches(resolved, tokenizer), pace=pace)
+    work = rehearse_batches(resolved, tokenizer)
+    spent = spend_budget(resolved, arm.budget or experiment.budget, work=work, pace=pace)
     steps = spent.get("training.steps", resolved.training.steps)
     looks = {"training.evaluate_every": -(-steps // LOOKS), "training.log_every": max(1, steps // LINES)}
-    return resolve_arm_recipe(arm, wanted, shared | looks | spent)
+    return resolve_arm_recipe(arm, experiment, shared | looks | spent)
 
 
-def adaptation_recipe(arm: Arm, wanted: Experiment, shared: Changes, resolved: Recipe) -> Recipe | None:
-    """Return the recipe by which an arm's model goes on to learn what the judge asks; None where it asks nothing.
+def adaptation_recipe(arm: Arm, experiment: Experiment, shared: Changes, resolved: Recipe) -> Recipe | None:
+    """Return the recipe by which an arm's model goes on to learn what the judge requires; None where that is nothing.
 
     Raises `InputError` for a body that cannot take it.
     """
-    if not isinstance(wanted.judge, Adaptation):
+    if not isinstance(experiment.judge, Adaptation):
         return None
-    steps = wanted.judge.steps
-    changes = {"objective": wanted.judge.objective.model_dump(mode="json"), "training.evaluate_every": steps,
+    steps = experiment.judge.steps
+    changes = {"objective": experiment.judge.objective.model_dump(mode="json"), "training.evaluate_every": steps,
                "training.log_every": max(1, steps // LOOKS), **scale_schedule(resolved, steps)}
     try:
-        return resolve_arm_recipe(arm, wanted, shared | changes)
+        return resolve_arm_recipe(arm, experiment, shared | changes)
     except InputError as error:
         raise InputError(f"{arm.name} cannot be asked for it: {error}", where="judge.objective",
                          remedy="ask for what every body takes") from error

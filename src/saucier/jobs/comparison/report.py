@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PALETTE = ("#c0503a", "#2f7f7b", "#7d6bb3", "#a8832a", "#5b8c3e", "#b2568a", "#4a7fb5", "#8a6f5c")
-"""Colours that can be told apart on light and on dark paper; with more arms they come again."""
+"""Colours that differ visibly on light and on dark paper; with more arms they are used again."""
 PANELS = ("tokens", "FLOPs", "seconds")
 PICTURE_HEIGHT = 3.4
 CURVES_CAPTION = ("Loss on part of the held-out text, nats a target. Lines are means over seeds, bands reach from the "
@@ -139,8 +139,9 @@ def draw_law(figure: Figure, found: Fit) -> None:
         label = ", ".join(f"{SYMBOLS[name]} = {format_quantity(value)}"
                           for name, value in zip(others, values, strict=True))
         for marker, group in (("o", found.runs), ("x", [one.run for one in found.predictions])):
-            mine = [run for run in group if tuple(getattr(run, name) for name in others) == values]
-            axes.plot([getattr(run, first) for run in mine], [run.loss for run in mine], marker, color=colour)
+            points = [(getattr(run, first), run.loss) for run in group
+                      if tuple(getattr(run, name) for name in others) == values]
+            axes.plot([place for place, _ in points], [loss for _, loss in points], marker, color=colour)
         places = np.geomspace(min(getattr(run, first) for run in runs), max(getattr(run, first) for run in runs), 60)
         losses = [found.irreducible + sum(term.factor / math.pow(value, term.exponent)
                                           for term, value in zip(found.terms, (place, *values), strict=True))
@@ -164,12 +165,12 @@ DOTS, LINE = 0.32, 0.8
 def write_comparison_page(found: Outcome, page: Path) -> None:
     """Write a comparison's page and picture. Raises `InputError` where matplotlib is missing."""
     drawn = draw_svg(lambda figure: _draw_scores(figure, found), LINE + DOTS * len(found.arms))
-    asked = found.experiment
-    paper = [f"After {asked.published.paper}; its measure is {asked.published.measure}."] if asked.published else []
-    _write_markdown_page(page, drawn, asked.name, [asked.about] * bool(asked.about) + paper, [
-        f"```\n{repeat_command(asked)}\n```", Table(("", ""), describe_settings(asked)).to_markdown(),
+    experiment, published = found.experiment, found.experiment.published
+    paper = [f"After {published.paper}; its measure is {published.measure}."] if published else []
+    _write_markdown_page(page, drawn, experiment.name, [experiment.about] * bool(experiment.about) + paper, [
+        f"```\n{repeat_command(experiment)}\n```", Table(("", ""), describe_settings(experiment)).to_markdown(),
         "## Scores", f"![{found.measure.name} of each arm]({page.stem}.svg)",
-        "Each dot is a seed, each line a mean." if asked.seeds > 1 else "Each dot is a run.",
+        "Each dot is a seed, each line a mean." if experiment.seeds > 1 else "Each dot is a run.",
         arms_table(found).to_markdown(), *found.notes,
         *pairs_section(found)])
 
@@ -194,32 +195,33 @@ def _write_markdown_page(page: Path, drawn: str, name: str, lead: Sequence[str],
     write_text(page, "\n\n".join([title, *lead, *content, closing]).rstrip() + "\n")
 
 
-def repeat_command(asked: Experiment) -> str:
+def repeat_command(experiment: Experiment) -> str:
     """Return the command that does it again, files by their names alone: a page says nothing of the machine."""
-    words = ["saucier compare", f"{asked.name}.yaml"]
-    files, held_out = asked.changes.get("data.files"), asked.changes.get("data.held_out")
+    words = ["saucier compare", f"{experiment.name}.yaml"]
+    files, held_out = experiment.changes.get("data.files"), experiment.changes.get("data.held_out")
     words += ["--data", *(Path(name).name for name in files)] if files else []
     words += ["--held-out", *(Path(name).name for name in held_out["files"])] if isinstance(held_out, dict) else []
-    if isinstance(asked.judge, FineTuned):
+    judge = experiment.judge
+    if isinstance(judge, FineTuned):
         words += ["--judge",
-                  f"{asked.judge.kind}:{Path(asked.judge.train).name},{Path(asked.judge.dev).name}"]
+                  f"{judge.kind}:{Path(judge.train).name},{Path(judge.dev).name}"]
     return " ".join(words)
 
 
-def describe_settings(asked: Experiment) -> list[list[str]]:
+def describe_settings(experiment: Experiment) -> list[list[str]]:
     """Say what was the same for all arms, and what each changed."""
-    shared = {key: value for key, value in asked.changes.items() if key not in ("data.files", "data.held_out")}
-    own = [[f"`{arm.name}`", changes_text(arm.recipe, arm.changes, arm.budget)] for arm in asked.arms]
-    return [["budget of a run", budget_text(asked.budget)], ["seeds", str(asked.seeds)],
-            ["judge", judge_text(asked.judge)], ["all arms", changes_text("", shared, None) or "as their recipes say"],
-            *own]
+    shared = {key: value for key, value in experiment.changes.items() if key not in ("data.files", "data.held_out")}
+    own = [[f"`{arm.name}`", changes_text(arm.recipe, arm.changes, arm.budget)] for arm in experiment.arms]
+    return [["budget of a run", budget_text(experiment.budget)], ["seeds", str(experiment.seeds)],
+            ["judge", judge_text(experiment.judge)],
+            ["all arms", changes_text("", shared, None) or "as their recipes say"], *own]
 
 
 def changes_text(recipe: str, changes: dict[str, Any], budget: Budget | None) -> str:
     """Write a recipe with its changes."""
-    said = [f"`{recipe}`"] if recipe else []
-    said += [f"`{key}: {value}`".replace("'", "") for key, value in changes.items()]
-    return ", ".join(said + ([budget_text(budget)] if budget else []))
+    words = [f"`{recipe}`"] if recipe else []
+    words += [f"`{key}: {value}`".replace("'", "") for key, value in changes.items()]
+    return ", ".join(words + ([budget_text(budget)] if budget else []))
 
 
 def budget_text(budget: Budget) -> str:
@@ -239,8 +241,8 @@ def judge_text(judge: Judge) -> str:
         case HeldOutLoss():
             return "loss on the held-out text"
         case Adaptation():
-            asked = str(judge.objective.model_dump(exclude_unset=True)).replace("'", "")
-            return f"loss on the held-out text, after all have gone on for {judge.steps:,} updates with `{asked}`"
+            objective = str(judge.objective.model_dump(exclude_unset=True)).replace("'", "")
+            return f"loss on the held-out text, after all have gone on for {judge.steps:,} updates with `{objective}`"
         case Classification() | Tagging():
             rows, measure = ("texts", "") if isinstance(judge, Classification) else ("sentences", "tag ")
             texts = f"the {rows}" if judge.limit is None else f"the first {judge.limit:,} {rows}"

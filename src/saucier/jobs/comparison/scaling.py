@@ -179,7 +179,7 @@ def scales_of(law: Law, runs: Sequence[Point]) -> Floats:
 
 
 def check_runs(law: Law, runs: Sequence[Point]) -> None:
-    """Raise `InputError` where the runs cannot tell the law's coefficients."""
+    """Raise `InputError` where the runs do not determine the law's coefficients."""
     needed = 1 + 2 * len(law.quantities)
     if len(runs) < needed + 1:
         raise InputError(f"{len(runs)} runs to fit, and a law of {' and '.join(law.quantities)} has {needed} "
@@ -298,7 +298,7 @@ def scaling_table(found: Fit) -> Table:
     """Return a line for each run: those fitted, then those predicted."""
     rows = []
     for run, one in [*((run, None) for run in found.runs), *((one.run, one) for one in found.predictions)]:
-        name, law, gap = "/".join(Path(run.name).parts[-2:]), "", ""  # tells it from the others of its comparison
+        name, law, gap = "/".join(Path(run.name).parts[-2:]), "", ""  # unique in its comparison
         if one is not None:
             name, law = f"{name} (left out)", f"{one.predicted:.4f} ({one.low:.4f} … {one.high:.4f})"
             gap = f"{100 * (one.predicted / run.loss - 1):+.1f} %".replace("-", "−")

@@ -117,7 +117,7 @@ def score_classification(trial: Trial, judge: Classification, model: Transformer
     classes, place = check_labelled(judge), trial.folder / CLASSIFICATION_FOLDER
     learned, labels = encode_labelled_texts(read_labelled(judge.train, judge.limit), classes, place / "train",
                                             tokenizer)
-    asked = encode_labelled_texts(read_labelled(judge.dev), classes, place / "dev", tokenizer)
+    scored = encode_labelled_texts(read_labelled(judge.dev), classes, place / "dev", tokenizer)
     limits = BatchLimits(batch=judge.batch, length=learned_length(model.config) or trial.recipe.training.length,
                          ends=TextEnds(tokenizer.sep_id if tokenizer.sep_id is not None else tokenizer.eos_id,
                                        tokenizer.pad_id or 0))
@@ -130,7 +130,7 @@ def score_classification(trial: Trial, judge: Classification, model: Transformer
           recipe=identity)
     dtype: AutocastDtype = choose_autocast_dtype(training.dtype, next(classifier.parameters()).device)[0]
     with torch.no_grad(), autocast(dtype, next(classifier.parameters()).device):
-        return tuple(check_predictions(classifier.eval(), *asked, limits))
+        return tuple(check_predictions(classifier.eval(), *scored, limits))
 
 
 def classification_training(judge: Classification, recipe: Recipe, steps_per_epoch: int, seed: int) -> Training:

@@ -73,7 +73,7 @@ def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True,
 def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
 
-    Raises `InputError` for what cannot be used, such as a label that stands only in the held-out file.
+    Raises `InputError` for what cannot be used, such as a label that is only in the held-out file.
     """
     counted = {name: Tally() for name in ("train", "held-out", "test")}
     train = read_examples(task, files.train, tally=counted["train"])
@@ -111,7 +111,7 @@ class Repeats:
     """Rows that come more than once."""
 
     inside: int
-    """Rows whose texts stood before in the same split."""
+    """Rows whose texts came before in the same split."""
     contradicting: int
     """Texts that have different labels."""
     leaked: int
@@ -124,11 +124,12 @@ def count_repeats(task: Task, examples: Sequence[Any], train: Sequence[Any]) -> 
     """Count repeated rows of a split, and those that the training split has too (none, for that split itself)."""
     keys = [one.texts for one in examples]
     known = {one.texts for one in train} if examples is not train else set()
-    said: dict[tuple[str, ...], set[str]] = {}
+    golds_by_texts: dict[tuple[str, ...], set[str]] = {}
     for key, one in zip(keys, examples, strict=True):
-        said.setdefault(key, set()).add(repr(task.gold(one)))
+        golds_by_texts.setdefault(key, set()).add(repr(task.gold(one)))
     leaked = [one for key, one in zip(keys, examples, strict=True) if key in known]
-    return Repeats(len(keys) - len(said), sum(len(golds) > 1 for golds in said.values()), len(leaked),
+    contradicting = sum(len(golds) > 1 for golds in golds_by_texts.values())
+    return Repeats(len(keys) - len(golds_by_texts), contradicting, len(leaked),
                    str(leaked[0].place) if leaked else None)
 
 

@@ -56,7 +56,7 @@ class FinetuningJob:
     encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
     data_lines: list[str] = field(default_factory=list)
-    """What was said of the data."""
+    """Lines printed about the data."""
 
 
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
@@ -179,7 +179,7 @@ def save_task_model(job: FinetuningJob, folder: Path) -> None:
 
 
 def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> SplitScores:
-    """Ask the model on one split; say its scores next to those of simple methods, and its hardest errors."""
+    """Let the model answer one split; print its scores next to those of simple methods, and its hardest errors."""
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))

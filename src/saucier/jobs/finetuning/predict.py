@@ -89,7 +89,7 @@ def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
 
 
 def read_task_labels(folder: Path) -> tuple[str, ...]:
-    """Return the names of a model's outputs, as what it was trained to do tells them; none where nothing does."""
+    """Return the names of a model's outputs, from the task that it was trained on; none where no task names them."""
     saved = read_task(folder)
     return () if saved is None else build_task(saved[0]).required_head.labels
 
@@ -114,7 +114,7 @@ PREDICTION_BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class TaskAnswers:
-    """What was asked, and what the model says."""
+    """The input, and what the model predicts."""
 
     task: Task
     examples: Sequence[Any]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SHOWN_ERRORS = 5
 """Errors that are shown."""
 MOST_PARTS = 12
-"""Parts of a mixture whose scores are said one by one."""
+"""Parts of a mixture whose scores are printed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class SplitScores:
     whole: tuple[Score, ...] = ()
     """Those of the scores that are about all parts together."""
     parts: int = 1
-    """Parts that are scored by themselves."""
+    """Parts that are scored separately."""
 
     def lines(self) -> Iterator[str]:
-        """Yield what a person hears of the scores; of many parts only those of all together."""
+        """Yield the lines printed about the scores; of many parts only those of all together."""
         many = self.parts > MOST_PARTS and bool(self.whole)
         yield format_scores(self.whole if many else self.scores)
         if many:
@@ -82,9 +82,9 @@ def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[A
     if len(parts) < 2 or len(kinds) > 1:
         return ()
     golds = task.group_for_scoring(examples, [task.gold(one) for one in examples])
-    said = task.group_for_scoring(examples, [one.prediction for one in answers])
+    predictions = task.group_for_scoring(examples, [one.prediction for one in answers])
     return tuple(replace(score, name=f"all: {score.name}")
-                 for score in scored(metrics_for(kinds.pop(), golds, said), golds, said))
+                 for score in scored(metrics_for(kinds.pop(), golds, predictions), golds, predictions))
 
 
 def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
@@ -93,10 +93,11 @@ def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any]
     golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
     predictions: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
-    said = [part.task.group_for_scoring(part.examples, one) for one in predictions]
-    metrics = metrics_for(part.task.scored_as, golds, *said)
+    grouped = [part.task.group_for_scoring(part.examples, one) for one in predictions]
+    metrics = metrics_for(part.task.scored_as, golds, *grouped)
     before = f"{part.name}: " if part.name else ""
-    own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)] for one in said)
+    own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)]
+                    for one in grouped)
     return tuple(own), [(before + method.name, tuple(scores)) for method, scores in zip(simple, others, strict=True)]
 
 
@@ -119,7 +120,7 @@ def format_answer(task: Task, example: Any, answer: Answer) -> str:
 
 
 def answer_text(task: Task, example: Any, answer: Answer) -> str:
-    """Write what was said for a person; what was written is no class where none is known by it."""
+    """Write a prediction for a person; a written text that names no class is marked so."""
     if answer.prediction is None and "text" in answer.more:
         return f"{answer.more['text']} (no class)".strip()
     return task.format_prediction(example, answer.prediction)
@@ -130,9 +131,9 @@ def hardest_errors(task: Task, found: SplitScores) -> Iterator[str]:
     rows = [(error_size(answer, task.gold(example)), example, answer) for example, answer in found.pairs()]
     for wrong, example, answer in sorted(rows, key=lambda row: -row[0])[:SHOWN_ERRORS]:
         if wrong > 0:
-            said, right = map(shorten_text, (answer_text(task, example, answer),
-                                             task.format_prediction(example, task.gold(example))))
-            yield (f"{example.name}: {said}, not {right}: "
+            given, right = map(shorten_text, (answer_text(task, example, answer),
+                                              task.format_prediction(example, task.gold(example))))
+            yield (f"{example.name}: {given}, not {right}: "
                    f"{shorten_text(' ‖ '.join(example.texts))}")
 
 
@@ -153,7 +154,7 @@ CURVE_HEIGHT = 2.6
 
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
                             data_lines: Sequence[str]) -> Path:
-    """Write `report.html`, and return its path. `data_lines`: what was said of the data before training."""
+    """Write `report.html`, and return its path. `data_lines`: what was printed about the data before training."""
     splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one),
                "measured": one.scores[0].name, "scores": scores_table(one), "classes": class_tables(task, one),
                "errors": list(hardest_errors(task, one))} for one in found]
@@ -183,15 +184,15 @@ def scores_table(found: SplitScores) -> Table:
 def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
     """Show precision, recall and F1 of each class, and which is taken for which; nothing where there are none."""
     golds = [task.gold(one) for one in found.examples]
-    said = [one.prediction for one in found.answers]
-    classes = per_class(task.scored_as, golds, said)
+    predictions = [one.prediction for one in found.answers]
+    classes = per_class(task.scored_as, golds, predictions)
     if not classes:
         return {}
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
     tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
-        names, counts = [str(one.name) for one in classes], Counter(zip(golds, said, strict=True))
+        names, counts = [str(one.name) for one in classes], Counter(zip(golds, predictions, strict=True))
         rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
                 for gold in names]
         tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))

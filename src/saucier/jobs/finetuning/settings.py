@@ -136,11 +136,11 @@ def make_finetuning(values: dict[str, Any], overrides: Iterable[str] = ()) -> Fi
 
 def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     """Apply `key.sub=value` words to values, and give what learns its usual optimizer. Raises `InputError`."""
-    asked = Source(source.name, copy.deepcopy(source.values))
-    apply_overrides(asked, [word for word in words if word.split("=")[0].split(".")[0] in OPTIMIZER_KEYS])
-    fill_optimizer(source.values, asked.values)  # so that one key of it can be changed
+    learner = Source(source.name, copy.deepcopy(source.values))
+    apply_overrides(learner, [word for word in words if word.split("=")[0].split(".")[0] in OPTIMIZER_KEYS])
+    fill_optimizer(source.values, learner.values)  # so that one key of it can be changed
     apply_overrides(source, words, Finetuning)
-    fill_optimizer(source.values, asked.values)  # a word may have set the section again
+    fill_optimizer(source.values, learner.values)  # a word may have set the section again
     found = validate_config(source, Finetuning)
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
         raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
@@ -148,25 +148,25 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     return found
 
 
-def fill_optimizer(values: dict[str, Any], asked: Mapping[str, Any]) -> None:
-    """Put the usual optimizer under what is said of it; one with kind and rate, or of another kind, stays as it is."""
+def fill_optimizer(values: dict[str, Any], learner: Mapping[str, Any]) -> None:
+    """Fill in an optimizer's usual values; one with kind and rate, or of another kind, stays as it is."""
     training = values.get("training") or {}
-    said = (training.get("optimizer") or {}) if isinstance(training, dict) else None
-    if not isinstance(said, dict) or ("kind" in said and "learning_rate" in said):
+    optimizer = (training.get("optimizer") or {}) if isinstance(training, dict) else None
+    if not isinstance(optimizer, dict) or ("kind" in optimizer and "learning_rate" in optimizer):
         return
-    usual = usual_optimizer(asked).model_dump(mode="json")
-    if said.get("kind", usual["kind"]) == usual["kind"]:
-        values["training"] = training | {"optimizer": usual | said}
+    usual = usual_optimizer(learner).model_dump(mode="json")
+    if optimizer.get("kind", usual["kind"]) == usual["kind"]:
+        values["training"] = training | {"optimizer": usual | optimizer}
 
 
-def usual_optimizer(asked: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
+def usual_optimizer(learner: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
     """Return the optimizer of what learns: a recipe has its own, whole; what is added to a model has its rate."""
-    name, place = str(asked.get("model")), Path(str(asked.get("model")))
+    name, place = str(learner.get("model")), Path(str(learner.get("model")))
     if not is_folder(place) and (name in names() or (place.suffix in (".yaml", ".yml") and is_file(place))):
-        source, changes = read_source(name), asked.get("recipe")
+        source, changes = read_source(name), learner.get("recipe")
         apply_overrides(source, format_overrides(changes if isinstance(changes, dict) else {}), Recipe)
         return validate_config(source, Recipe).training.optimizer
-    tuning = asked.get("tuning")
+    tuning = learner.get("tuning")
     kind = tuning.get("kind") if isinstance(tuning, dict) else None
     usual = FineTraining().optimizer
     return usual.model_copy(update={"learning_rate": RATES.get(str(kind), usual.learning_rate)})

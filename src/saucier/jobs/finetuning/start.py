@@ -15,7 +15,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import find_head_kinds, label_names, published_tree
+from saucier.checkpoints.layout import find_head_kinds, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -26,7 +26,7 @@ from saucier.files import is_folder, read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.finetuning.data import Splits
-from saucier.jobs.finetuning.predict import read_task_labels
+from saucier.jobs.finetuning.predict import output_names, read_task_labels
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
@@ -79,7 +79,7 @@ class RecipeStart:
     seed: int
 
     place: ClassVar[None] = None
-    """There is none."""
+    """A recipe is in no folder."""
     generation_defaults: ClassVar[dict[str, Any]] = {}
     """Nothing yet."""
 
@@ -94,7 +94,7 @@ class RecipeStart:
             raise InputError(error.what, where=f"recipe.{error.where}", remedy=error.remedy) from error
 
     def body(self, tokenizer: Tokenizer) -> c.Transformer:
-        """Return the recipe's model, as large as the tokenizer asks."""
+        """Return the recipe's model, with as many tokens as the tokenizer has."""
         return self.recipe.model_for(tokenizer.vocab_size)
 
     def model(self, tokenizer: Tokenizer) -> Transformer:
@@ -137,14 +137,14 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
         yield from (part for part in whole if part)
 
 
-def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokenizer, *, start: Path | None = None,
+def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Tokenizer, *, start: Path | None = None,
                      seed: int = 0, fresh_head: bool = False, mix: c.LayerMix | None = None,
                      device: torch.device | str = "cpu") -> tuple[Transformer, TransferReport]:
     """Build the model for a task and give it the weights of another; parameters that are new are drawn from `seed`.
 
-    Returns also what of it is new, and what was left behind.
+    Returns also what of it is new, and what was left out.
 
-    A head of the same kind that the other has is kept, unless a fresh one is asked for. With a `mix` the head reads all
+    A head of the same kind that the other has is kept, unless `fresh_head`. With a `mix` the head reads all
     layers, for which no family publishes a class; where that is new, so is the head. `start` is where the weights came
     from; None: they were drawn. Raises `InputError` for a head with other labels, and for a body that the head does
     not fit.
@@ -154,15 +154,15 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     other.provenance = replace(other.provenance, document=document)
     trained = () if start is None else read_task_labels(find_model_folder(resolve_folder(start)))
     fits = tokenizer.vocab_size <= other.config.input_embed.vocab
-    known = labels_of_head(other, wanted, trained, where) if fits else None
-    if known is not None and known != wanted.labels and not fresh_head:
-        raise other_labels_error(known, wanted.labels, where)
-    document = with_labels(document, wanted.labels)
+    known = labels_of_head(other, required, trained, where) if fits else None
+    if known is not None and known != required.labels and not fresh_head:
+        raise other_labels_error(known, required.labels, where)
+    document = with_labels(document, required.labels)
     if known is not None and not fresh_head and mix in (None, other.config.mix):
         other.provenance = replace(other.provenance, document=document)
         return other.to(device), TransferReport()
-    published = None if mix else published_task_config(wanted, document, where)
-    name, config = published or (None, own_task_config(other.config, wanted, tokenizer))
+    published = None if mix else published_task_config(required, document, where)
+    name, config = published or (None, own_task_config(other.config, required, tokenizer))
     config = config.model_copy(update={"mix": mix}) if mix else config
     model = build(config, seed=seed, device=device)
     set_token_spellings(model, tokenizer)
@@ -171,7 +171,7 @@ def build_task_model(other: Transformer, wanted: RequiredHead, tokenizer: Tokeni
     model.provenance = replace(
         other.provenance, rewrites=(),
         origin=None if start is None else Origin.of(start, model, (*found.new, *found.wider)),
-        document=with_labels({}, wanted.labels) if name is None else {**document, "architectures": [name]})
+        document=with_labels({}, required.labels) if name is None else {**document, "architectures": [name]})
     return model, replace(found, left=found.left + removed)
 
 
@@ -186,24 +186,24 @@ def published_with_tokenizer(document: Mapping[str, Any], config: c.Transformer,
     return {**document, **more}
 
 
-def labels_of_head(other: Transformer, wanted: RequiredHead, learned: tuple[str, ...] = (),
+def labels_of_head(other: Transformer, required: RequiredHead, learned: tuple[str, ...] = (),
                    where: str = "model") -> tuple[str, ...] | None:
-    """Return the labels of a head of the wanted kind that a model has already; None where it has none.
+    """Return the labels of a head of the required kind that a model has already; None where it has none.
 
     `learned`: the labels of the task that it was trained on, for a model whose config has no names.
     """
     head = other.config.head
-    if head is None or head.kind != wanted.kind:
+    if head is None or head.kind != required.kind:
         return None
     classes = getattr(head, "classes", None)
     if classes is None:
-        return wanted.labels
-    names = label_names(other.provenance.document, classes, where) or tuple(f"LABEL_{one}" for one in range(classes))
+        return required.labels
+    names = output_names(other, classes, where)
     if names != tuple(f"LABEL_{number}" for number in range(len(names))):  # those of a config without names
         return names
     if learned and len(learned) == classes:
         return learned
-    return wanted.labels if len(wanted.labels) == classes else names
+    return required.labels if len(required.labels) == classes else names
 
 
 def name_labels(model: Transformer, folder: Path) -> None:
@@ -213,12 +213,12 @@ def name_labels(model: Transformer, folder: Path) -> None:
         model.provenance = replace(model.provenance, document=with_labels(model.provenance.document, labels))
 
 
-def other_labels_error(known: tuple[str, ...], wanted: tuple[str, ...], where: str) -> InputError:
+def other_labels_error(known: tuple[str, ...], required: tuple[str, ...], where: str) -> InputError:
     """Return the error for a head that knows other labels."""
     def listed(labels: tuple[str, ...]) -> str:
         return f"{len(labels)} labels ({', '.join(labels[:4])}{', ...' if len(labels) > 4 else ''})"
 
-    return InputError(f"its head knows {listed(known)}, and the data have {listed(wanted)}", where=where,
+    return InputError(f"its head knows {listed(known)}, and the data have {listed(required)}", where=where,
                       remedy="begin with a new head: fresh_head=true, or give task.labels in the head's order")
 
 
@@ -231,7 +231,7 @@ def with_labels(document: Mapping[str, Any], labels: tuple[str, ...]) -> dict[st
                    "label2id": {label: number for number, label in enumerate(labels)}}
 
 
-def published_task_config(wanted: RequiredHead, document: dict[str, Any], where: str) -> tuple[str,
+def published_task_config(required: RequiredHead, document: dict[str, Any], where: str) -> tuple[str,
                                                                                                c.Transformer] | None:
     """Return the family's own class with such a head, and its tree; None where the family publishes none.
 
@@ -240,22 +240,22 @@ def published_task_config(wanted: RequiredHead, document: dict[str, Any], where:
     layout = LAYOUTS.get(str(document.get("model_type")))
     if layout is None:
         return None
-    found = [name for name, kind in find_head_kinds(layout, document, where).items() if kind == wanted.kind
-             and (not wanted.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys))]
+    found = [name for name, kind in find_head_kinds(layout, document, where).items() if kind == required.kind
+             and (not required.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys))]
     if not found:
         return None
     return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)
 
 
-def own_task_config(config: c.Transformer, wanted: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:
+def own_task_config(config: c.Transformer, required: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:
     """Return a body under a head of ours; an encoder-decoder that is not to write keeps its encoder alone."""
-    changes: dict[str, Any] = {"default_target": None} if wanted.kind != "language" else {}
-    if config.encoder is not None and wanted.kind != "language":
+    changes: dict[str, Any] = {"default_target": None} if required.kind != "language" else {}
+    if config.encoder is not None and required.kind != "language":
         changes |= {"decoder": None, "decoder_embed": None}
     vocab = max(config.embed.vocab, tokenizer.vocab_size)
     changes["embed"] = config.embed.model_copy(update={"vocab": vocab})
     body = config.model_copy(update={**changes, "head": None})
-    changed = add_global_tokens(body.model_copy(update={"head": wanted.make(body, tokenizer)}), tokenizer)
+    changed = add_global_tokens(body.model_copy(update={"head": required.make(body, tokenizer)}), tokenizer)
     return changed if reads_pooled(changed) else changed.model_copy(update={"pooler": None})
 
 
@@ -274,18 +274,15 @@ def add_global_tokens(config: c.Transformer, tokenizer: Tokenizer) -> c.Transfor
 
 
 def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens | None:
-    """Return the tokens that see all under a head: the first, or a question's where separators tell it; None for none.
+    """Return the tokens that see all under a head: the first, or a question's where separators mark it; None for none.
 
     Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150; there all of a choice's tokens are global, here the first.
     """
     match head:
-        case c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
-            return c.AtMostFirst(kind="first_token")
-        case c.SpanHead():
-            separator = tokenizer.sep_id
-            separates = separator is not None and tokenizer.encode("a", pair="a").count(separator) == SEPARATORS
-            if separates and separator is not None:
-                return c.AtSeparator(kind="before_separator", token=separator)
+        case c.SpanHead() if tokenizer.sep_id is not None \
+                and tokenizer.encode("a", pair="a").count(tokenizer.sep_id) == SEPARATORS:
+            return c.AtSeparator(kind="before_separator", token=tokenizer.sep_id)
+        case c.SpanHead() | c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
             return c.AtMostFirst(kind="first_token")
     return None
 

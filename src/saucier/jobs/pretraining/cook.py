@@ -164,7 +164,7 @@ def open_or_create_run(recipe: Recipe, out: Path, processes: Processes) -> tuple
 
 
 def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> JobOptions:
-    """Return the options with the model that the run began with. Raises `InputError` where another is wanted now."""
+    """Return the options with the model that the run began with. Raises `InputError` where another one is given now."""
     then = passport.start
     if options.start is not None and locate_model(options.start) != then:
         raise InputError(f"this run began with {then or 'weights of its own'}", where=str(folder.path),

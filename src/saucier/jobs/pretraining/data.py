@@ -90,12 +90,12 @@ def read_collocations(path: Path) -> Collocations:
 Store = TokenStore | PairStore | LanguageStore
 Corpus = TextCorpus | PairCorpus | LanguageCorpus
 STORES: dict[type, Callable[[Path], Store]] = {PairData: PairStore, LanguageData: LanguageStore, TextData: TokenStore}
-"""How each kind of data lies on the disk."""
+"""How each kind of data is stored on the disk."""
 SHOWN_TOKENS = 5
 """New tokens that are shown to a person."""
 DROPPED_REASONS = {"empty": "empty", "duplicates": "seen before", "shared": "with a text that is held out",
                    "repaired": "lone surrogates replaced", "unreadable": "unreadable modules"}
-"""What reading counts in addition to the documents that it gives out, and how it is said."""
+"""What reading counts in addition to the documents that it gives out, and how it is printed."""
 
 
 @dataclass(frozen=True, slots=True)

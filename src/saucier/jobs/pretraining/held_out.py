@@ -124,7 +124,7 @@ def target_frequencies(batches: Iterable[Batch], vocab: int) -> NDArray[np.float
 
 
 def target_ids(batches: Iterable[Batch]) -> Iterator[NDArray[np.int64]]:
-    """Yield the ids that each batch asks for."""
+    """Yield the target ids of each batch."""
     for batch in batches:
         labels: Tensor = batch["labels"]
         yield labels[labels != IGNORED].numpy()
@@ -173,7 +173,7 @@ def baseline_scores(recipe: Recipe, train: Store, held_out: Store, texts: Iterat
 
 
 def translation_scores(found: OpenModel, pairs: Iterator[Pair]) -> tuple[Score, ...]:
-    """Translate held-out sources and score them, in every way that the recipe asks for. Nothing for other objectives.
+    """Translate held-out sources and score them, in every way that the recipe lists. Nothing for other objectives.
 
     Where the languages are known, each direction is scored by itself, with its target language; their mean comes first.
     """
@@ -285,13 +285,13 @@ def override_evaluation(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     return recipe.model_copy(update={"evaluation": recipe.evaluation.model_copy(update=changes)})
 
 
-def read_dtype(asked: str) -> AutocastDtype:
+def read_dtype(name: str) -> AutocastDtype:
     """Return the number format of the multiplications. Raises `InputError` for an unknown name."""
-    match asked:
+    match name:
         case "auto" | "float32" | "bfloat16":
-            return choose_autocast_dtype(asked, choose_device("auto"))[0]
-    raise InputError(f"unknown dtype {asked!r}", where="--dtype",
-                     remedy=suggest_name(asked, ["auto", "float32", "bfloat16"]))
+            return choose_autocast_dtype(name, choose_device("auto"))[0]
+    raise InputError(f"unknown dtype {name!r}", where="--dtype",
+                     remedy=suggest_name(name, ["auto", "float32", "bfloat16"]))
 
 
 @contextmanager

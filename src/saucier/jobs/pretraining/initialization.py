@@ -233,9 +233,9 @@ def add_target_tokens(tokenizer: Tokenizer) -> Tokenizer:
 
 def load_start_weights(model: Transformer, start: Path, tokenizer: Tokenizer, console: Console) -> None:
     """Give the model the weights of another one, and say what is new in it. Raises `InputError` for another body."""
-    known, wanted = (one if model.config.source is None else one.target  # whose tokens have the shared table
+    known, needed = (one if model.config.source is None else one.target  # whose tokens have the shared table
                      for one in (load_tokenizer(start), tokenizer))
-    pieces = spell_new_tokens(known, wanted)
+    pieces = spell_new_tokens(known, needed)
     found = initialize_from(model, load(start, dtype="float32", device="cpu"),
                             NewTokens(first=known.next_id, pieces=pieces) if pieces else None)
     model.provenance = replace(model.provenance, origin=Origin.of(start, model, (*found.new, *found.wider)))

@@ -47,22 +47,22 @@ RULE = "─" * 80
 STEP = 2**30
 """Number of the step that samples are corrupted for: that of no update."""
 LONGEST_TOKEN = 20
-"""Characters of a text that are looked at for each token that is wanted."""
+"""Characters of a text that are looked at for each token that is to be written."""
 
 
 def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
     """Let the model show what it has learned. Called without gradients."""
-    wanted = found.own_recipe.sampling.samples
+    count = found.own_recipe.sampling.samples
     sample: Callable[[OpenModel, Document, int], Sample]
     match found.objectives[0].config:
         case Causal():
             return tuple(sample_continuations(found, data))
         case SequenceToSequence() | ConditionalMasked():
-            groups = group_by_direction(held_out_pairs(data), wanted).values()  # pairs of each in turns
+            groups = group_by_direction(held_out_pairs(data), count).values()  # pairs of each in turns
             turns = (pair for together in zip_longest(*groups) for pair in together if pair is not None)
-            return tuple(sample_translations(found, list(islice(turns, wanted))))
+            return tuple(sample_translations(found, list(islice(turns, count))))
         case TranslationMasked() | MaskedSides():
-            pairs = enumerate(islice(held_out_pairs(data), wanted))
+            pairs = enumerate(islice(held_out_pairs(data), count))
             return tuple(sample_masked_pair(found, pair, number) for number, pair in pairs)
         case Bidirectional():
             sample = sample_next_tokens
@@ -74,7 +74,7 @@ def make_samples(found: OpenModel, data: PreparedData) -> tuple[Sample, ...]:
             sample = sample_masked_tokens
         case _:
             sample = sample_denoised_text
-    return tuple(sample(found, document, number) for number, document in enumerate(spread_documents(data, wanted)))
+    return tuple(sample(found, document, number) for number, document in enumerate(spread_documents(data, count)))
 
 
 def held_out_pairs(data: PreparedData) -> Iterator[Pair]:
@@ -136,7 +136,7 @@ def sample_masked_tokens(found: OpenModel, document: Document, number: int) -> S
 
 
 def sample_next_tokens(found: OpenModel, document: Document, number: int) -> Sample:
-    """Let the model tell each token of a held-out text from those before it; the first one it is given."""
+    """Let the model predict each token of a held-out text from those before it; the first one it is given."""
     ids = encode_first_tokens(document.text, found.tokenizer, found.own_recipe.training.length)
     best = found.model(torch.tensor([ids], device=found.device)).logits[0].argmax(-1)
     prompt, text, true = (found.tokenizer.decode(one, skip_special_tokens=False)
@@ -145,7 +145,7 @@ def sample_next_tokens(found: OpenModel, document: Document, number: int) -> Sam
 
 
 def sample_masked_pair(found: OpenModel, pair: Pair, number: int) -> Sample:
-    """Hide words of a held-out pair (where sides are apart, its source's) as in training; the model fills them in."""
+    """Hide words of a held-out pair (where sides are separate, of its source) as in training; the model fills in."""
     sides = (found.tokenizer.encode(text) for text in (pair.source, pair.target))
     source, target = (np.array([ids], dtype=np.int64) for ids in sides)
     here = np.array([number])
@@ -179,7 +179,7 @@ def sample_replaced_tokens(found: OpenModel, document: Document, number: int) ->
 
 
 def sample_permuted_tokens(found: OpenModel, document: Document, number: int) -> Sample:
-    """Let the model tell the tokens that come last in a random order of a text, each without those after it."""
+    """Let the model predict the tokens that come last in a random order of a text, each without those after it."""
     tokenizer = found.tokenizer
     batch = corrupt_text(found, frame_text(found, document, found.objectives[0].corruption.overlap), number)
     batch = read_memory(found.model, batch) if "earlier" in batch else batch

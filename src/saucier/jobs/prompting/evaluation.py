@@ -76,7 +76,7 @@ def build_prompt(task: PromptTask, prompted_model: PromptedModel, question: Ques
     text = join_prompt(task, question, kept)
     start = 0
     while start < len(text) and (over := count_excess_tokens(task, prompted_model, question, text[start:])) > 0:
-        start += over  # a token has a letter at least; the end of a prompt asks, so its front goes
+        start += over  # a token has a letter at least; the question is at the end of a prompt, so its front goes
     return Prompt(text[start:], tuple(one.id for one in kept), len(shots) - len(kept), start)
 
 
@@ -100,7 +100,7 @@ def count_excess_tokens(task: PromptTask, prompted_model: PromptedModel, questio
 
 
 def answer_prompt(task: PromptTask, prompted_model: PromptedModel, question: Question, text: str) -> ModelAnswer:
-    """Ask the model, by the likelihood of the choices or by letting it write."""
+    """Answer a prompt, by the likelihood of the choices or by letting the model write."""
     if isinstance(task.by, Writing):
         return ModelAnswer(generate_answer(prompted_model, text, task.by.tokens, task.by.stop))
     found = prompted_model.likelihoods(text, question.answers)
@@ -143,19 +143,19 @@ PROMPT_RESULTS_FILE, PROMPT_SCORES_FILE = "results.jsonl", "scores.json"
 
 @dataclass(frozen=True, slots=True)
 class PromptPlan:
-    """How often is asked, and with how many examples."""
+    """With how many examples, how often, and how many questions are evaluated."""
 
     shots: tuple[int, ...] = (0,)
     draws: int = 1
-    """Times that the examples are drawn again; zero-shot is asked once."""
+    """Times that the examples are drawn again; zero-shot is done once."""
     limit: int | None = None
-    """Questions that are asked; None: all."""
+    """Questions that are evaluated, the first ones; None: all."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """One question, as it was asked and answered."""
+    """One question, the prompt that was sent, and the answer."""
 
     question: Question
     sent: Prompt
@@ -203,7 +203,7 @@ class PromptOutcome:
 
 def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan, *, model: str = "",
                   out: Path | None = None) -> PromptOutcome:
-    """Ask every question with every number of shots, score, and write the results where `out` is given.
+    """Answer every question with every number of shots, score, and write the results where `out` is given.
 
     Errors: `InputError` for files that do not fit the task, for shots without a file to draw them from, and for a
     folder that holds something.
@@ -214,18 +214,18 @@ def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptP
     train = read_questions(task, task.train) if task.train and max(plan.shots) else []
     check_shots(plan, train)
     check_golds(task, questions)
-    asked = [one for shots in plan.shots for one in ask_all(task, prompted_model, plan, (questions, train), shots)]
+    answered = [one for shots in plan.shots for one in ask_all(task, prompted_model, plan, (questions, train), shots)]
     found = PromptOutcome(task.name, model, len(questions),
-                          tuple(score_shots(task, asked, shots, plan) for shots in plan.shots),
+                          tuple(score_shots(task, answered, shots, plan) for shots in plan.shots),
                           prompt_baselines(task, questions, train, plan.seed))
     if out is not None:
-        write_atomically(out, partial(write_results, asked, found))
+        write_atomically(out, partial(write_results, answered, found))
     return found
 
 
-def write_results(asked: Sequence[AnsweredQuestion], found: PromptOutcome, out: Path) -> None:
+def write_results(answered: Sequence[AnsweredQuestion], found: PromptOutcome, out: Path) -> None:
     """Write every text as it was sent and answered, and the scores, into a new folder."""
-    write_predictions(out / PROMPT_RESULTS_FILE, [one.as_prediction() for one in asked])
+    write_predictions(out / PROMPT_RESULTS_FILE, [one.as_prediction() for one in answered])
     write_json(out / PROMPT_SCORES_FILE, json_value(found))
 
 
@@ -250,7 +250,7 @@ def check_golds(task: PromptTask, questions: Sequence[Question]) -> None:
 
 def ask_all(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan,
             known: tuple[Sequence[Question], Sequence[Question]], shots: int) -> Iterator[AnsweredQuestion]:
-    """Ask every question with some number of shots, in every draw. `known`: the questions, and the examples."""
+    """Answer every question with some number of shots, in every draw. `known`: the questions, and the examples."""
     for draw in range(plan.draws if shots else 1):
         for number, question in enumerate(known[0]):
             examples = draw_shots(known[1], question, shots, balanced=task.balanced, key=(plan.seed, draw, number))
@@ -266,11 +266,11 @@ def answer_kind(task: PromptTask) -> str:
     return "classes" if isinstance(task.choices, tuple) else "choices"
 
 
-def score_shots(task: PromptTask, asked: Sequence[AnsweredQuestion], shots: int, plan: PromptPlan) -> ShotScores:
+def score_shots(task: PromptTask, answered: Sequence[AnsweredQuestion], shots: int, plan: PromptPlan) -> ShotScores:
     """Score the answers with one number of shots."""
-    mine = [one for one in asked if one.shots == shots]
-    draws = sorted({one.draw for one in mine})
-    sides = [golds_and_predictions(task, [one for one in mine if one.draw == draw]) for draw in draws]
+    of_shots = [one for one in answered if one.shots == shots]
+    draws = sorted({one.draw for one in of_shots})
+    sides = [golds_and_predictions(task, [one for one in of_shots if one.draw == draw]) for draw in draws]
     golds = sides[0][0]
     scores, spread = [], None
     for metric in metrics_for(answer_kind(task), golds, *(predictions for _, predictions in sides)):
@@ -281,19 +281,19 @@ def score_shots(task: PromptTask, asked: Sequence[AnsweredQuestion], shots: int,
         low, high = interval(together, seed=plan.seed)
         scores.append(Score(metric.name, float(np.mean([full_value(one) for one in measured])), low, high,
                             together.count, metric.unit))
-    return ShotScores(shots, len(draws), tuple(scores), spread, sum(one.sent.dropped for one in mine),
-                      sum(one.sent.cut > 0 for one in mine))
+    return ShotScores(shots, len(draws), tuple(scores), spread, sum(one.sent.dropped for one in of_shots),
+                      sum(one.sent.cut > 0 for one in of_shots))
 
 
-def golds_and_predictions(task: PromptTask, asked: Sequence[AnsweredQuestion]) -> tuple[list[Any], list[Any]]:
+def golds_and_predictions(task: PromptTask, answered: Sequence[AnsweredQuestion]) -> tuple[list[Any], list[Any]]:
     """Return golds and predictions as their metrics want them."""
-    golds: list[Any] = [one.question.gold for one in asked]
-    predictions: list[Any] = [one.reply.prediction for one in asked]
+    golds: list[Any] = [one.question.gold for one in answered]
+    predictions: list[Any] = [one.reply.prediction for one in answered]
     match answer_kind(task):
         case "spans" | "texts":
             return [[gold] for gold in golds], predictions
         case "numbers":
-            return [first_number(gold) for gold in golds], [first_number(said) or 0.0 for said in predictions]
+            return [first_number(gold) for gold in golds], [first_number(one) or 0.0 for one in predictions]
         case _:
             return golds, predictions
 
@@ -309,15 +309,14 @@ def first_number(text: str) -> float | None:
 
 def average_draws(measured: Sequence[Measurement]) -> Measurement:
     """Average the draws question by question, so that a question counts once; ranks are those of the first draw."""
-    first = measured[0]
-    match first:
-        case Mean():
+    match measured[0]:
+        case Mean() as first:
             values = [one.values for one in measured if isinstance(one, Mean)]
             return replace(first, values=np.mean(values, axis=0))
-        case Sums():
+        case Sums() as first:
             return replace(first, statistics=np.mean([one.statistics for one in measured if isinstance(one, Sums)],
                                                      axis=0))
-        case _:
+        case first:
             return first
 
 

@@ -17,6 +17,7 @@ from saucier.errors import InputError
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.options import resolve_options
 from saucier.generation.prompt import find_start_token
+from saucier.jobs.score import count_shared_prefix
 from saucier.model import Transformer
 from saucier.opened import OpenModel, open_model, room
 from saucier.tasks.written.task import pad_rows
@@ -32,7 +33,7 @@ class AnswerLikelihoods:
 
 @dataclass(frozen=True, slots=True)
 class PromptedModel:
-    """A model that can be asked."""
+    """A model that answers prompts."""
 
     opened: OpenModel
 
@@ -96,28 +97,18 @@ class PromptedModel:
         return torch.tensor(rows, device=self.opened.device)
 
 
-def count_shared_prefix(rows: Sequence[Sequence[int]]) -> int:
-    """Count the first ids that all rows have in common."""
-    count = 0
-    for column in zip(*rows, strict=False):
-        if len({*column}) > 1:
-            break
-        count += 1
-    return count
-
-
 def sum_log_probabilities(logits: Tensor, labels: Sequence[Sequence[int]]) -> AnswerLikelihoods:
     """Add the log-probabilities of the labels up. Shapes: logits [C, L, V]."""
     nats = []
-    for row, wanted in zip(logits, labels, strict=True):
-        chances = row[:len(wanted)].float().log_softmax(-1)
-        places = torch.tensor(wanted, device=logits.device)[:, None]
+    for row, ids in zip(logits, labels, strict=True):
+        chances = row[:len(ids)].float().log_softmax(-1)
+        places = torch.tensor(ids, device=logits.device)[:, None]
         nats.append(float(chances.gather(1, places).sum()))
     return AnswerLikelihoods(tuple(nats), tuple(map(len, labels)))
 
 
 def refuse_unpromptable(model: Transformer) -> None:
-    """Raise `InputError` for a model that cannot be asked in this way."""
+    """Raise `InputError` for a model that cannot answer in this way."""
     config = model.config
     fills = config.decoder is None or prediction_kind(config).kind != "next"
     if fills and config.language_head is not None:

@@ -123,8 +123,7 @@ def read_task(path: Path) -> PromptTask:
         raise InputError("there is no such file", where=str(path), remedy="give a YAML file") from error
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("cannot be read as text", where=str(path), remedy="give a YAML file") from error
-    source = read_yaml(text, str(path))
-    found = validate_config(source, PromptTask)
+    found = validate_config(read_yaml(text, str(path)), PromptTask)
     return found.model_copy(update={name: str(path.parent / value) for name in ("evaluate", "train")
                                     if (value := getattr(found, name)) is not None})
 
@@ -233,7 +232,7 @@ def right_choice(task: PromptTask, gold: Any, choices: Sequence[str], where: str
 
 
 SHOT_STREAM = 77
-"""Tells these random numbers from others of the same seed."""
+"""Separates these random numbers from others of the same seed."""
 
 
 def draw_shots(train: Sequence[Question], question: Question, count: int, *, balanced: bool, key: tuple[int, ...]) \

@@ -32,7 +32,7 @@ SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
 HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
 """Keys of `training` that do not, either."""
-Wanted = TypeVar("Wanted", bound="JobSettings")
+Settings = TypeVar("Settings", bound="JobSettings")
 RunState = Literal["new", "resumed", "finished"]
 
 
@@ -48,18 +48,18 @@ class JobSettings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class JobKind(Generic[Wanted]):
-    """What is in the folders of one kind of job, and what tells two jobs of it apart."""
+class JobKind(Generic[Settings]):
+    """What is in the folders of one kind of job, and what distinguishes two jobs of it."""
 
     settings: str
-    """The file of the settings; with it a job has begun."""
+    """The file of the settings; with it a job is started."""
     last: str
     """The file that is written last; with it a job is finished."""
     header: str
     """The first line of the settings, for a person."""
-    read: Callable[[Path], Wanted]
+    read: Callable[[Path], Settings]
     """Reads the settings."""
-    essential: Callable[[Wanted, bool], dict[str, Any]]
+    essential: Callable[[Settings, bool], dict[str, Any]]
     """Returns what decides the outcome of a job: of an unfinished one, or (True) of a finished one."""
     other: str
     """What a folder with other settings holds."""
@@ -70,20 +70,20 @@ class JobKind(Generic[Wanted]):
     """Files of a job of which nothing came, so that another one may take its folder; none: it never may."""
 
     def is_started(self, path: Path) -> bool:
-        """Say whether a job of this kind has begun in a folder."""
+        """Say whether a job of this kind was started in a folder."""
         return is_file(path / self.settings)
 
     def is_unstarted(self, path: Path) -> bool:
         """Say whether nothing came of the job in a folder."""
         return all(one.name in self.unstarted for one in list_entries(path))
 
-    def difference(self, path: Path, wanted: Wanted) -> Difference | None:
-        """Return the first key in which the job in a folder differs from the wanted one."""
+    def difference(self, path: Path, settings: Settings) -> Difference | None:
+        """Return the first key in which the job in a folder differs from the given settings."""
         whole = (path / self.last).is_file()
-        return first_difference(self.essential(self.read(path / self.settings), whole), self.essential(wanted, whole))
+        return first_difference(self.essential(self.read(path / self.settings), whole), self.essential(settings, whole))
 
 
-def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunState:
+def open_or_create(path: Path, settings: Settings, kind: JobKind[Settings]) -> RunState:
     """Say whether a job begins in a folder, goes on there, or is finished. Nothing is written.
 
     Raises `InputError` for a folder with another job, or with anything else in it.
@@ -96,7 +96,7 @@ def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunStat
             raise InputError(f"holds files that are {kind.foreign}", where=str(path),
                              remedy="give a new folder with --out")
         return "new"
-    found = kind.difference(path, wanted)
+    found = kind.difference(path, settings)
     if found is None:
         return "finished" if (path / kind.last).is_file() else "resumed"
     if kind.is_unstarted(path):
@@ -106,24 +106,24 @@ def open_or_create(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> RunStat
                      remedy=kind.remedy)
 
 
-def write_settings(path: Path, wanted: Wanted, kind: JobKind[Wanted]) -> None:
+def write_settings(path: Path, settings: Settings, kind: JobKind[Settings]) -> None:
     """Write the settings of a job into its folder."""
-    write_text(path / kind.settings, kind.header + yaml.safe_dump(wanted.as_dict(), sort_keys=False,
+    write_text(path / kind.settings, kind.header + yaml.safe_dump(settings.as_dict(), sort_keys=False,
                                                                   allow_unicode=True, width=120))
 
 
-def default_folder(wanted: Wanted, kind: JobKind[Wanted], parent: Path = Path("runs")) -> Path:
+def default_folder(settings: Settings, kind: JobKind[Settings], parent: Path = Path("runs")) -> Path:
     """Return `runs/NAME`, or the first of `runs/NAME-2`, ... that does not hold something else."""
 
     def holds_another(path: Path) -> bool:
         if not kind.is_started(path):
             return is_taken(path)
         try:
-            return kind.difference(path, wanted) is not None and not kind.is_unstarted(path)
+            return kind.difference(path, settings) is not None and not kind.is_unstarted(path)
         except InputError:
             return True  # of another version: leave it alone
 
-    return find_free_name(parent / wanted.name, holds_another)
+    return find_free_name(parent / settings.name, holds_another)
 
 
 def essential_settings(recipe: Recipe, whole: bool = False) -> dict[str, Any]:
@@ -142,13 +142,13 @@ PRETRAINING = JobKind(
     unstarted=("recipe.yaml", PASSPORT_FILE))
 
 
-def open_run(path: Path, wanted: Recipe) -> tuple[RunFolder, RunState]:
+def open_run(path: Path, settings: Recipe) -> tuple[RunFolder, RunState]:
     """Begin a run in a new or empty folder, or go on with the same one. Raises `InputError` as `open_or_create`."""
-    state = open_or_create(path, wanted, PRETRAINING)
+    state = open_or_create(path, settings, PRETRAINING)
     if state == "new":
         (path / PASSPORT_FILE).unlink(missing_ok=True)
     if state != "finished":
-        write_settings(path, wanted, PRETRAINING)
+        write_settings(path, settings, PRETRAINING)
     return RunFolder(path), state
 
 
@@ -182,7 +182,7 @@ class Job:
     passport: Passport
 
     def __post_init__(self) -> None:
-        """Let the passport hear how long each stage took."""
+        """Let the passport record how long each stage took."""
         self.console.on_stage_end = self.record_seconds
 
     def note(self, **found: Any) -> None:
@@ -190,7 +190,7 @@ class Job:
         self.passport = self.passport.model_copy(update=found)
 
     def record_seconds(self, stage: str, seconds: float) -> None:
-        """Put the time of a stage into the passport, and write that where the job has begun in its folder."""
+        """Put the time of a stage into the passport, and write that where the job is started in its folder."""
         self.passport = self.passport.timed(stage, seconds)
         if self.processes.first and self.kind.is_started(self.path):
             self.passport.write(self.path)

@@ -34,7 +34,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
 def pair_languages(recipe: Recipe | None) -> ColumnLanguages | None:
-    """Return how a recipe tells the languages of its pairs; None where it does not."""
+    """Return how a recipe marks the languages of its pairs; None where it does not."""
     return recipe.data.languages if recipe is not None and isinstance(recipe.data, PairData) else None
 
 
@@ -45,7 +45,7 @@ def written_token_ids(recipe: Recipe, tokenizer: Tokenizer) -> TokenIds:
 
 
 def with_language_tokens(config: TokenizerConfig, corpus: object) -> TokenizerConfig:
-    """Return a tokenizer to be trained, with a token for each language of a corpus, where it tells them.
+    """Return a tokenizer to be trained, with a token for each language of a corpus, where it marks them.
 
     Raises `InputError` for columns that are no languages, and for languages that are held out and not learned.
     """
@@ -60,7 +60,7 @@ def with_language_tokens(config: TokenizerConfig, corpus: object) -> TokenizerCo
 
 
 def check_language_tokens(tokenizer: Tokenizer, corpus: object) -> None:
-    """Raise `InputError` for a tokenizer that does not tell the languages of a corpus apart."""
+    """Raise `InputError` for a tokenizer that has no tokens for the languages of a corpus."""
     if not isinstance(corpus, PairCorpus) or corpus.data.languages is None:
         return
     tokens = LanguageTokens(tokenizer)
@@ -78,10 +78,10 @@ def count_directions(recipe: Recipe, train: object, held_out: object,
     times = count_repeats(ways, languages.alpha)
 
     def count(source: int, target: int) -> LanguageCounts:
-        mine, theirs = ((one == [source, target]).all(axis=1) for one in (ways, measured))
+        learned, scored = ((one == [source, target]).all(axis=1) for one in (ways, measured))
         return LanguageCounts(name=f"{language_name(source, tokenizer)} → {language_name(target, tokenizer)}",
-                              train=count_pairs(train, mine), held_out=count_pairs(held_out, theirs),
-                              drawn=float(times[mine].sum() / times.sum()))
+                              train=count_pairs(train, learned), held_out=count_pairs(held_out, scored),
+                              drawn=float(times[learned].sum() / times.sum()))
 
     return tuple(count(int(source), int(target)) for source, target in
                  np.unique(np.concatenate([ways, measured]), axis=0))
@@ -143,16 +143,16 @@ class Direction:
         return found
 
     def written(self, text: str, tokenizer: Tokenizer) -> list[int]:
-        """Return the ids of a target as it is written: begun with its language, where that is forced."""
+        """Return the ids of a target as it is written: its language first, where that is forced."""
         ids = tokenizer.encode(text)
         forced = self.options.get("forced_bos_token_id")
         return ids if forced is None else mark_language(ids, forced, self.known) or ids
 
 
 def read_direction(opened: OpenModel, source: str | None, target: str | None) -> Direction | None:
-    """Understand what a person asks for; None where they ask for nothing.
+    """Read the requested languages; None where none is requested.
 
-    Raises `InputError` for a model that knows no languages, or not these, and for one that is told both, and is not.
+    Raises `InputError` for a model that knows no languages, or not these, and for one that needs both and is given one.
     """
     if pair_languages(opened.recipe) is not None:
         require_languages(source, target, find_language_tokens(opened.tokenizer))
@@ -173,10 +173,10 @@ def read_direction(opened: OpenModel, source: str | None, target: str | None) ->
     if not known:
         raise InputError("the tokenizer has no tokens of languages", where=where,
                          remedy="leave it out, or use a multilingual model")
-    begins = {} if target is None else target_start_options(opened, find_language_id(target, known, TARGET_OPTION),
-                                                            known)
+    start_options = {} if target is None else \
+        target_start_options(opened, find_language_id(target, known, TARGET_OPTION), known)
     return Direction(None if source is None else find_language_id(source, known, SOURCE_OPTION), known=known,
-                     options=begins)
+                     options=start_options)
 
 
 def require_languages(source: str | None, target: str | None, known: Iterable[str]) -> None:
@@ -199,7 +199,7 @@ def target_start_options(opened: OpenModel, target: int, known: Mapping[str, int
 
 
 def marian_direction(known: Mapping[str, int], source: str | None, target: str | None) -> Direction:
-    """Tell a Marian model what to write. Source: Tiedemann and Thottingal 2020 (OPUS-MT), §3."""
+    """Tell a Marian model which language to write. Source: Tiedemann and Thottingal 2020 (OPUS-MT), §3."""
     if source is not None:
         raise InputError("the model is told the language to write alone", where=SOURCE_OPTION, remedy="leave it out")
     assert target is not None, "one of both is asked for"
@@ -208,7 +208,7 @@ def marian_direction(known: Mapping[str, int], source: str | None, target: str |
 
 def denoising_direction(opened: OpenModel, objective: MultilingualDenoising, source: str | None,
                         target: str | None) -> Direction:
-    """Tell a run that has learned to mend texts: the language ends the source, and begins the target."""
+    """Return a denoising run's direction: the source ends with its language, and the target begins with its own."""
     ids = TokenIds.of(opened.tokenizer)
     known = {token: ids.extra_id(token) for token in objective.tokens}
     require_languages(source, target, known)

@@ -87,7 +87,7 @@ class SyntheticPairs:
     cut: int
     """Texts that were longer than the model takes."""
     beyond: int
-    """Texts that were not looked at, since enough were asked for."""
+    """Texts that were not looked at, since there were enough."""
 
     @property
     def words(self) -> str:

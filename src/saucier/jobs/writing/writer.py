@@ -66,7 +66,7 @@ class Writer:
 
     def generate(self, ids: Tensor, mask: Tensor, options: Mapping[str, Any],
                  listener: Listener | None = None) -> list[str]:
-        """Write for each row, in the language that is wanted, as far as there is room; return the text of what is new.
+        """Write for each row, in the target language, as far as there is room; return the text of what is new.
 
         Shapes: ids and mask [B, L]. A language model sees no part of a prompt as a prefix, any other all of it.
         """
@@ -139,7 +139,7 @@ def choose_decoding(*, beams: int = 1, length_penalty: float = 1.0, temperature:
 
 def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
                  speak: Callable[[str], None] | None = None) -> list[str]:
-    """Let an opened model write; `speak` hears a language model's prompt, then the text while it is written.
+    """Let an opened model write; `speak` is given a language model's prompt, then the text while it is written.
 
     `options` are those of `Writer.write`.
     """
@@ -166,9 +166,9 @@ CHAINS = ("gibbs", "metropolis_hastings")
 """Strategies that fill in the mask tokens of a text."""
 
 
-def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
+def read_strategy(text: str, tokenizer: Tokenizer) -> Strategy:
     """Understand `gibbs steps=200 order=sequential`: a kind, and its settings. Raises `InputError`."""
-    kind, *settings = said.split() or [""]
+    kind, *settings = text.split() or [""]
     values: dict[str, Any] = {"kind": kind}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -189,7 +189,7 @@ def read_strategy(said: str, tokenizer: Tokenizer) -> Strategy:
 
 
 def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of a text in its frame, with so many open places behind it. Raises `InputError` without any."""
+    """Return the ids of a text in its frame, with a number of mask tokens after it. Raises `InputError` without any."""
     token = tokenizer.mask_id
     assert token is not None, "read_strategy refuses such a tokenizer"
     name = str(tokenizer.id_to_token(token))

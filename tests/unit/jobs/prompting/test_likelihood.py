@@ -46,8 +46,8 @@ def reference(shared: Path, name: str, kind: str) -> torch.nn.Module:
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_decoders_find_answers_as_likely_as_transformers_does(shared: Path, name: str) -> None:
     """Each whole text by itself in the reference; ours reads the prompt once and the answers from its cache."""
-    asked, model = prompted_model(shared, name), reference(shared, name, "AutoModelForCausalLM")
-    found = asked.likelihoods(PROMPT, ANSWERS[1:])
+    prompted, model = prompted_model(shared, name), reference(shared, name, "AutoModelForCausalLM")
+    found = prompted.likelihoods(PROMPT, ANSWERS[1:])
     before = [1, *Letters().encode(PROMPT, False)]
     for answer, nats, count in zip(ANSWERS[1:], found.nats, found.tokens, strict=True):
         whole = torch.tensor([[1, *Letters().encode(PROMPT + answer, False)]])
@@ -58,15 +58,15 @@ def test_decoders_find_answers_as_likely_as_transformers_does(shared: Path, name
 
 
 def test_an_answer_alone_is_as_likely_as_among_others(shared: Path) -> None:
-    asked = prompted_model(shared, "gpt2")
-    (alone,), (among, _) = (asked.likelihoods(PROMPT, answers).nats for answers in (ANSWERS[1:2], ANSWERS[1:]))
+    prompted = prompted_model(shared, "gpt2")
+    (alone,), (among, _) = (prompted.likelihoods(PROMPT, answers).nats for answers in (ANSWERS[1:2], ANSWERS[1:]))
     assert alone == pytest.approx(among, abs=1e-4)
 
 
 def test_encoder_decoders_find_targets_as_likely_as_transformers_does(shared: Path) -> None:
     """The reference's own loss: the mean over the target's tokens, its end included."""
-    asked, model = prompted_model(shared, "t5"), reference(shared, "t5", "T5ForConditionalGeneration")
-    found = asked.likelihoods(PROMPT, ANSWERS)
+    prompted, model = prompted_model(shared, "t5"), reference(shared, "t5", "T5ForConditionalGeneration")
+    found = prompted.likelihoods(PROMPT, ANSWERS)
     source = torch.tensor([Letters().encode(PROMPT)])
     for answer, nats, count in zip(ANSWERS, found.nats, found.tokens, strict=True):
         labels = torch.tensor([Letters().encode(answer.strip())])
@@ -78,8 +78,8 @@ def test_encoder_decoders_find_targets_as_likely_as_transformers_does(shared: Pa
 def test_the_longest_answer_is_that_with_most_tokens() -> None:
     """Whatever its letters: three words are more tokens than one long one."""
     words = SimpleNamespace(room=4, opened=SimpleNamespace(is_encoder_decoder=False), encode=str.split)
-    asked = Question("one", "is soup hot", (" undoubtedly", " a b c"), 0, "1", ("1", "2"))
-    assert count_excess_tokens(SimpleNamespace(by=Likelihood()), words, asked, asked.prompt) == 2  # type: ignore[arg-type]
+    question = Question("one", "is soup hot", (" undoubtedly", " a b c"), 0, "1", ("1", "2"))
+    assert count_excess_tokens(SimpleNamespace(by=Likelihood()), words, question, question.prompt) == 2  # type: ignore[arg-type]
 
 
 def test_a_token_over_the_border_belongs_to_the_answer(shared: Path) -> None:
@@ -89,22 +89,22 @@ def test_a_token_over_the_border_belongs_to_the_answer(shared: Path) -> None:
 
 
 def test_the_cache_changes_nothing(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = prompted_model(shared, "gpt2")
-    once = asked.likelihoods(PROMPT, ANSWERS)
+    prompted = prompted_model(shared, "gpt2")
+    once = prompted.likelihoods(PROMPT, ANSWERS)
     monkeypatch.setattr("saucier.jobs.prompting.prompted_model.cache_reason", lambda config: "read anew")
-    assert asked.likelihoods(PROMPT, ANSWERS).nats == pytest.approx(once.nats, abs=1e-4)
+    assert prompted.likelihoods(PROMPT, ANSWERS).nats == pytest.approx(once.nats, abs=1e-4)
 
 
 def test_answers_of_unequal_length_are_compared_as_asked(shared: Path) -> None:
-    asked = prompted_model(shared, "gpt2")
-    found = asked.likelihoods("ab", (" é", " cd"))
-    assert normalize_likelihoods(WholeSum(), found, asked, (" é", " cd")) == found.nats
-    assert normalize_likelihoods(PerToken(), found, asked,
+    prompted = prompted_model(shared, "gpt2")
+    found = prompted.likelihoods("ab", (" é", " cd"))
+    assert normalize_likelihoods(WholeSum(), found, prompted, (" é", " cd")) == found.nats
+    assert normalize_likelihoods(PerToken(), found, prompted,
                                  (" é", " cd")) == pytest.approx((found.nats[0] / 2, found.nats[1] / 3))
-    assert normalize_likelihoods(PerByte(), found, asked,
+    assert normalize_likelihoods(PerByte(), found, prompted,
                                  (" é", " cd")) == pytest.approx((found.nats[0] / 3, found.nats[1] / 3))
-    without = asked.likelihoods("Answer:", (" é", " cd")).nats
-    assert normalize_likelihoods(Unconditional(), found, asked, (" é", " cd")) == pytest.approx(
+    without = prompted.likelihoods("Answer:", (" é", " cd")).nats
+    assert normalize_likelihoods(Unconditional(), found, prompted, (" é", " cd")) == pytest.approx(
         (found.nats[0] - without[0], found.nats[1] - without[1]))
 
 

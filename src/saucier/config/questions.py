@@ -180,7 +180,7 @@ def reads_pooled(config: Transformer) -> bool:
 
 
 def reads_padding(config: Transformer) -> bool:
-    """Say whether the head reads a row's last position, or all, even where padding stands there."""
+    """Say whether the head reads a row's last position, or all, even where they are padding."""
     return any(one.padding is None if isinstance(one, LastToken) else isinstance(one, PickVector)
                and one.kind in ("last", "mean_all", "chosen") for one in list_picks(config))
 

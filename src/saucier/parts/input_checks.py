@@ -163,9 +163,9 @@ def check_mask(mask: Any, other: str, like: Tensor, past: int, ahead: int) -> No
     """Refuse a mask that has not one number for each token, those that the cache holds included."""
     name = "decoder_attention_mask" if other == "decoder_input_ids" else "attention_mask"
     *rows, length = like.shape if other.endswith("ids") else like.shape[:2]
-    wanted = [[*rows, length + past], [*rows, length + past - ahead]]
-    if list(expect_tensor(name, mask).shape) not in wanted:
-        raise shape_error(name, mask, other, like, wanted[0])
+    expected = [[*rows, length + past], [*rows, length + past - ahead]]
+    if list(expect_tensor(name, mask).shape) not in expected:
+        raise shape_error(name, mask, other, like, expected[0])
 
 
 def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tuple[str, ...]) -> None:
@@ -181,9 +181,9 @@ def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tup
         raise shape_error(name, value, other, like, ["..." if kind == ANY else sizes[kind][0] for kind in dimensions])
 
 
-def shape_error(name: str, value: Tensor, other: str, like: Tensor, wanted: Sequence[int | str]) -> InputError:
+def shape_error(name: str, value: Tensor, other: str, like: Tensor, expected: Sequence[int | str]) -> InputError:
     """Return the error that names both shapes."""
-    shape = ", ".join(map(str, wanted))
+    shape = ", ".join(map(str, expected))
     return InputError(f"shape {list(value.shape)} does not go with {other} of {list(like.shape)}", where=name,
                       remedy=f"give [{shape}]")
 

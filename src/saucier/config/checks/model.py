@@ -236,7 +236,7 @@ def check_ties(head: AdaptiveHead, embed: Embedding, dim: int) -> None:
 
 
 def check_whole_text(config: Transformer) -> None:
-    """Raise `InputError` where a head that writes whole texts knows no length, or stands on another body."""
+    """Raise `InputError` where a head that writes whole texts knows no length, or is on another body."""
     language = config.language_head
     whole = language is not None and isinstance(language.predicts, WholeText)
     if whole != isinstance(config.head, LengthHead):

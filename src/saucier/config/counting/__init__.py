@@ -38,7 +38,7 @@ class Node:
 def group_nodes(
     name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None
 ) -> Node:
-    """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
+    """Sum children into a node that is there `times` times, with weights stored `stored` times (None: as often)."""
     copies = times if stored is None else stored
     return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
                 flops=times * sum(child.flops for child in children), times=times, children=tuple(children))

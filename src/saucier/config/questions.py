@@ -96,7 +96,7 @@ def fits_any_length(visibility: Visibility) -> bool:
 
 
 def fits_any_place(visibility: Visibility) -> bool:
-    """Say whether what two positions see of each other also stays when they stand further right in their row."""
+    """Say whether what two positions see of each other also stays when they are further right in their row."""
     counted = any(isinstance(term, BlockWindow | Columns)
                   or (isinstance(term, Global) and isinstance(term.otherwise, FirstTokens))
                   for term in list_terms(visibility))

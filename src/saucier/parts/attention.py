@@ -95,7 +95,7 @@ class SelfAttention(nn.Module):
         self.mixer = MIXERS[type(config.kernel)]
         setattr(self, self.mixer.name, self.mixer.weights and self.mixer.weights(config))
         self.reads_past = True
-        """A block's memory stands before the rows that it reads."""
+        """A block's memory comes before the rows that it reads."""
         self.mask_heads = config.projection.heads if differs_by_head(config.visibility) else 1
         """Heads that see differently; 1 where all see alike."""
         self.draws = draws_blocks(config.visibility)

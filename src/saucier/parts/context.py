@@ -117,7 +117,7 @@ class Context:
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
     def next_slot(self, kind: str) -> int:
-        """Return the number of the sublayer that asks among those of its kind: its place in the cache."""
+        """Return the number of the sublayer that runs among those of its kind: its place in the cache."""
         number = self.slots.get(kind, 0)
         self.slots[kind] = number + 1
         return number

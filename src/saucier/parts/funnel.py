@@ -24,7 +24,7 @@ from saucier.parts.positions import sine_vectors
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where rows of equal distance stand, and their segments."""
+    """The places of rows of equal distance, and their segments."""
 
     first: int
     """Place of the first row, which may be before the text."""

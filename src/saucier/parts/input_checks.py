@@ -87,7 +87,7 @@ def check_inputs(tables: tuple[c.Embedding, c.Embedding], ids: Tensor | None, ma
     if torch.compiler.is_compiling():
         return
     given: dict[str, Any] = {"input_ids": ids, **inputs}
-    read, written = (0, 0) if front is None else positions_ahead(front, pair)
+    read, written = positions_ahead(front, pair)
     past = 0 if cache is None else cache.length
     if ids is not None:
         check_ids("input_ids", ids, tables[0].vocab, cache, read="inputs_embeds" not in given)
@@ -117,7 +117,7 @@ def check_inputs(tables: tuple[c.Embedding, c.Embedding], ids: Tensor | None, ma
 
 
 def positions_ahead(front: VirtualTokens | None, pair: bool) -> tuple[int, int]:
-    """Return how many places stand before what the first stack reads, and before what a second one writes."""
+    """Return how many places come before what the first stack reads, and before what a second one writes."""
     if front is None or not pair:
         return (0 if front is None else front.length), 0
     read, written = split_by_side(front)

@@ -85,7 +85,7 @@ class PrefixCache:
 class PrefixKeys(nn.Module):
     """Keys and values before the text, for every self-attention of a stack.
 
-    They stand where a cache would have the keys of P tokens, so the text's places begin at P.
+    They are where a cache would have the keys of P tokens, so the text's places begin at P.
     """
 
     added = True

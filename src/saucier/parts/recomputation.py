@@ -119,8 +119,9 @@ class ReversibleRun:
 
     def learned(self, sublayers: Sequence[nn.Module]) -> list[Tensor]:
         """Return what else than `x` may get a gradient from sublayers: what the pass made before, and weights."""
-        weights = [weight for part in (*sublayers, *self.shared) for weight in part.parameters()]
-        return list_distinct([*read_tensors(self.context), *weights])
+        weights = (weight for part in (*sublayers, *self.shared) for weight in part.parameters())
+        causes = [one for one in (*read_tensors(self.context), *weights) if one is not None and one.requires_grad]
+        return list({id(one): one for one in causes}.values())  # each once
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
@@ -177,11 +178,6 @@ class ReversibleFunction(torch.autograd.Function):
 def read_tensors(context: Context) -> tuple[Tensor | None, ...]:
     """Return what sublayers read of a pass: the encoder's output, the positions' table and their bias."""
     return None if context.memory is None else context.memory.hidden, context.shared, context.bias
-
-
-def list_distinct(tensors: Sequence[Tensor | None]) -> list[Tensor]:
-    """Return those that a gradient may be asked for, each once."""
-    return list({id(one): one for one in tensors if one is not None and one.requires_grad}.values())
 
 
 class GradientSums:

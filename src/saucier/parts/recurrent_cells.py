@@ -265,7 +265,7 @@ class Alignment(nn.Module):
         self.centre = PredictedCentre(self.reach, dim) if isinstance(self.reach, c.LocalPredictive) else None
 
     def forward(self, query: Tensor, source: AlignedSource, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Mix the source for queries that stand at these places of their text.
+        """Mix the source for queries at these places of their text.
 
         Shapes: query [B, Q, D], places [B or 1, Q] -> context [B, Q, D], weights [B, Q, S].
         """
@@ -281,13 +281,11 @@ class Alignment(nn.Module):
     def near(self, query: Tensor, source: AlignedSource, places: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return which words are in reach, and the Gaussian that weights them. Shapes: -> [B, Q, S] twice."""
         order, count = source.places()
-        match self.reach:
-            case c.LocalPredictive(reach=reach) if self.centre is not None:
-                distance = order - count * self.centre(query).float()
-                return distance.abs() <= reach, torch.exp(-2 * (distance / reach).square())
-            case c.LocalMonotonic(reach=reach):
-                return (order - places[:, :, None]).abs() <= reach, None
-        return torch.ones_like(order, dtype=torch.bool), None
+        if isinstance(self.reach, c.LocalMonotonic):
+            return (order - places[:, :, None]).abs() <= self.reach.reach, None
+        assert isinstance(self.reach, c.LocalPredictive) and self.centre is not None, "a global reach leaves none out"
+        distance = order - count * self.centre(query).float()
+        return distance.abs() <= self.reach.reach, torch.exp(-2 * (distance / self.reach.reach).square())
 
 
 class PredictedCentre(nn.Module):

@@ -96,7 +96,7 @@ def check_tied(encoder: Stack | None, decoder: Stack) -> None:
 
 
 def describe_layout(stack: Stack) -> dict[str, object]:
-    """Return how the blocks of a stack stand, without what is in them."""
+    """Return how the blocks of a stack are laid out, without what is in them."""
     plain: dict[str, object] = stack.layers.model_dump(exclude={"block", "blocks"})
     return plain | {"turn": len(stack.blocks())}
 

@@ -299,8 +299,7 @@ def check_recurrent(path: str, stack: str, part: Recurrent, dim: int, encoder: S
 def check_initial_states(parts: list[Recurrent], config: Transformer) -> None:
     """States that are copied have the same shape on both sides, layer by layer."""
     given = [shape for part in list_recurrent_parts(config.encoder) for shape in layer_states(part, config.dim)]
-    expected = [shape for part in parts if part.start.kind == "final"
-              for shape in layer_states(part, config.dim)]
+    expected = [shape for part in parts if part.start.kind == "final" for shape in layer_states(part, config.dim)]
     if given != expected:
         raise InputError(f"the encoder ends in states of {given}, and the decoder begins in {expected}",
                          where="decoder.layers", remedy="give both the same cell and number of layers, or use "

@@ -58,7 +58,6 @@ class KeyRun:
     """[H, W], False where another run has the place already; None where all are this run's own."""
 
 
-
 @dataclass(slots=True)
 class RowFacts:
     """What only tensors tell of a row."""
@@ -184,7 +183,7 @@ class Planner:
             fresh = False
 
     def rest(self, among: list[int], keys: list[KeyRun]) -> Iterator[Tile]:
-        """Yield what global queries read beyond the tile that they stand in."""
+        """Yield what global queries read beyond the tile that they are in."""
         asking = torch.tensor(among, device=self.device)
         covered = self.covered(keys)
         for interval in split_interval((self.row.first, self.row.end)):

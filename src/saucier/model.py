@@ -141,7 +141,7 @@ class Transformer(nn.Module):
             raise InputError(f"unknown input {', '.join(sorted(unknown))}", where="model(...)",
                              remedy=suggest_name(min(unknown), sorted(Inputs.__annotations__)))
         inputs = cast(Inputs, {name: value for name, value in inputs.items() if value is not None})
-        wanted = PassOptions(output_hidden_states, output_attentions, compute_logits, last_only)
+        options = PassOptions(output_hidden_states, output_attentions, compute_logits, last_only)
         check_inputs(self.tables, input_ids, attention_mask, inputs, pair=self.paired, cache=cache, front=self.front)
         choices = input_ids.shape[1] if input_ids is not None and input_ids.dim() == 3 else None
         if input_ids is not None and choices is not None:
@@ -153,13 +153,13 @@ class Transformer(nn.Module):
             attention_mask = input_ids != self.tables[0].padding
         first = build_first_side(input_ids, attention_mask, inputs, self.embed.first_position)
         if not self.paired:
-            output = self.one_stack(first, cache, wanted, choices)
+            output = self.one_stack(first, cache, options, choices)
             return self.compared(output, inputs) if "candidate_input_ids" in inputs else output
         second = build_second_side(self.with_target(inputs, first), cache,
                                    (self.decoder_embed or self.embed).first_position)
         return self.two_stacks(first, second, EncoderMemory(inputs.get("encoder_output"),
                                                             as_boolean_mask(attention_mask), inputs.get("documents"),
-                                                            states=tuple(inputs.get("encoder_states") or ())), wanted)
+                                                            states=tuple(inputs.get("encoder_states") or ())), options)
 
     def with_target(self, inputs: Inputs, source: Side | None) -> Inputs:
         """Give the decoder the source to read, moved by one place, where the batch gives it nothing."""
@@ -168,7 +168,7 @@ class Transformer(nn.Module):
             return inputs
         return {**inputs, "decoder_input_ids": derive_target(target, source.ids)}
 
-    def one_stack(self, side: Side | None, cache: Cache | None, wanted: PassOptions, choices: int | None) -> Output:
+    def one_stack(self, side: Side | None, cache: Cache | None, options: PassOptions, choices: int | None) -> Output:
         """Run a model that is an encoder or a decoder alone."""
         if side is None:
             raise InputError("the model was called without tokens", where="input_ids", remedy="give input_ids")
@@ -178,7 +178,7 @@ class Transformer(nn.Module):
         if stack.segmented:
             like = self.embed.tokens.weight.new_empty(side.ids.shape[0], self.config.dim)
             side.segment = begin_segment(stack.config, side.inputs, like, cached=cache is not None,
-                                         training=self.training, wide=wanted.weights)
+                                         training=self.training, wide=options.weights)
         if self.front is not None:
             prepend_to_side(self.front, side, self.embed)
         if "global_input_ids" in side.inputs:
@@ -187,13 +187,13 @@ class Transformer(nn.Module):
         if self.encoder is None and "encoder_hidden_states" in side.inputs:
             memory = EncoderMemory(side.inputs["encoder_hidden_states"],
                                    as_boolean_mask(side.inputs.get("encoder_attention_mask")), None)
-        simple = self.packs and side.cache is None and not wanted.weights and side.documents is None and stack.packs
+        simple = self.packs and side.cache is None and not options.weights and side.documents is None and stack.packs
         # published values of choices hold those of padding
         if simple and memory is None and choices is None and side.mask is not None and is_worth_packing(side.mask):
             side.layout = find_ragged(side.mask)
-        done = self.run(stack, self.embed, side, wanted, memory)
+        done = self.run(stack, self.embed, side, options, memory)
         whole = done.unpacked() if self.mix is None else self.mix(done.states)
-        states = tuple(one[:, side.prompt:] for one in done.states or ()) if wanted.hidden else None
+        states = tuple(one[:, side.prompt:] for one in done.states or ()) if options.hidden else None
         hidden = whole[:, side.prompt:]
         output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
                         hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
@@ -201,7 +201,7 @@ class Transformer(nn.Module):
         head = self.config.head
         read = whole if isinstance(head, c.ClassificationHead) and head.pick.kind == "first" else hidden
         return self.finish(output, Reading(read, None, known_ids(side), None, side.text_mask, side.inputs, choices),
-                           wanted)
+                           options)
 
     def compared(self, output: Output, inputs: Inputs) -> Output:
         """Give the candidates of each row their vectors, and scores by inner product with the row's own."""
@@ -216,7 +216,7 @@ class Transformer(nn.Module):
         return output
 
     def two_stacks(self, source: Side | None, target: Side | None, memory: EncoderMemory,
-                   wanted: PassOptions) -> Output:
+                   options: PassOptions) -> Output:
         """Run an encoder-decoder; the encoder is skipped where its output is given."""
         assert self.encoder is not None and self.decoder is not None, "forward() sends other models to one_stack"
         if target is None or (source is None and memory.hidden is None):
@@ -230,8 +230,8 @@ class Transformer(nn.Module):
             prepend_to_sides(self.front, source, target, memory, embeds=(self.embed, self.decoder_embed or self.embed))
         if memory.hidden is None and source is not None:
             source = self.fed(source)
-            self.pack_sides(source, target, wanted)
-            done = self.run(self.encoder, self.embed, source, wanted)
+            self.pack_sides(source, target, options)
+            done = self.run(self.encoder, self.embed, source, options)
             memory.hidden, memory.layout, memory.states = done.hidden, done.layout, done.finals
             output.encoder_hidden_states, output.encoder_attentions = done.states, done.attentions
             output.encoder_last_hidden_state, output.encoder_global_attentions = done.unpacked(), done.globals
@@ -240,14 +240,14 @@ class Transformer(nn.Module):
             output.encoder_last_hidden_state = memory.hidden
         memory.hidden = memory.hidden if self.bridge is None else self.bridge(memory.hidden)
         output.encoder_states = memory.states or None
-        done = self.run(self.decoder, self.decoder_embed or self.embed, target, wanted, memory)
+        done = self.run(self.decoder, self.decoder_embed or self.embed, target, options, memory)
         output.last_hidden_state = hidden = done.unpacked()[:, target.prompt:]
         output.decoder_hidden_states, output.cross_attentions = (drop_prompt(one, target.prompt)
                                                                  for one in (done.states, done.cross))
         output.decoder_attentions, output.decoder_router_logits = done.attentions, done.routers
         read = None if source is None else known_ids(source)
         return self.finish(output, Reading(hidden, None, known_ids(target), read, target.text_mask, target.inputs),
-                           wanted)
+                           options)
 
     def fed(self, side: Side) -> Side:
         """Return the encoder's side with the vectors of what feeds it, if anything does. Vectors in a batch go first.
@@ -258,9 +258,9 @@ class Transformer(nn.Module):
         read = self.run(self.source.stack, self.source.embed, given, PassOptions()).unpacked()
         return replace(side, vectors=read)
 
-    def pack_sides(self, source: Side, target: Side, wanted: PassOptions) -> None:
+    def pack_sides(self, source: Side, target: Side, options: PassOptions) -> None:
         """Pack both sides of an encoder-decoder, or neither, so that their rows stay matched."""
-        simple = target.cache is None and not wanted.weights and source.documents is None and target.documents is None
+        simple = target.cache is None and not options.weights and source.documents is None and target.documents is None
         masks = [one.mask for one in (source, target) if one.mask is not None]
         if not simple or not is_worth_packing(*masks):
             return
@@ -269,12 +269,13 @@ class Transformer(nn.Module):
         if all(layout is not None for layout in layouts):
             source.layout, target.layout = layouts
 
-    def run(self, stack: Stack, embed: Embedding, side: Side, wanted: PassOptions,
+    def run(self, stack: Stack, embed: Embedding, side: Side, options: PassOptions,
             memory: EncoderMemory | None = None) -> StackResult:
         """Embed one side and send it through its stack."""
         context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, memory,
-                          want_weights=wanted.weights, inputs=side.inputs, rows=side.ids.shape[0], segment=side.segment)
-        record: list[Tensor] | None = [] if wanted.hidden or self.mix is not None else None
+                          want_weights=options.weights, inputs=side.inputs, rows=side.ids.shape[0],
+                          segment=side.segment)
+        record: list[Tensor] | None = [] if options.hidden or self.mix is not None else None
         hidden = stack(embed(side), context, record)
         if side.cache is not None:
             side.cache.advance(side.ids.shape[1])
@@ -282,20 +283,20 @@ class Transformer(nn.Module):
         segment = side.segment
         done = StackResult(hidden, side.layout, states, None, None, routers=tuple(context.router_logits) or None,
                            mems=None if segment is None else segment.remembered, finals=tuple(context.final_states))
-        if wanted.weights:
-            done.attentions = tuple(context.attentions) if segment is None or not segment.asking else tuple(
+        if options.weights:
+            done.attentions = tuple(context.attentions) if segment is None or not segment.query_count else tuple(
                 weights.chunk(2, dim=2) for weights in context.attentions)
             done.cross = tuple(context.cross_attentions)
             done.globals = tuple(context.global_attentions) or None
         return done
 
-    def finish(self, output: Output, reading: Reading, wanted: PassOptions) -> Output:
+    def finish(self, output: Output, reading: Reading, options: PassOptions) -> Output:
         """Apply pooler and head; the pooler of an encoder-decoder reads the encoder."""
         if self.paired and output.pooler_output is None and c.reads_pooled(self.config):
             output.pooler_output = self.pooled(output.encoder_last_hidden_state)
         reading.pooled = output.pooler_output
-        if self.head is not None and wanted.logits:
-            if wanted.last_only:
+        if self.head is not None and options.logits:
+            if options.last_only:
                 reading.hidden = reading.hidden[:, -1:]
             for name, value in self.head.answer(reading).items():  # type: ignore[operator]  # every head has it
                 setattr(output, name, value)

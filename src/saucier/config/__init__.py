@@ -199,6 +199,6 @@ if not TYPE_CHECKING:  # where it would make every name right
         if name not in RENAMED:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         new = RENAMED[name]
-        told = f"{__name__}.{name}() is now {new.func.__name__}(kind={new.keywords['kind']!r})"
-        warnings.warn(f"{told}; the old name goes in version 0.3", DeprecationWarning, stacklevel=2)
+        renamed = f"{__name__}.{name}() is now {new.func.__name__}(kind={new.keywords['kind']!r})"
+        warnings.warn(f"{renamed}; the old name goes in version 0.3", DeprecationWarning, stacklevel=2)
         return new

@@ -167,14 +167,14 @@ class Transformer(Config):
                 return head
             case PretrainingHead(language=head) | DoubleHead(language=head) | LengthHead(language=head):
                 return head
-            case EmbeddingHead(language=beside):
-                return beside
+            case EmbeddingHead(language=language):
+                return language
             case _:
                 return None
 
     @property
     def output_layer(self) -> LanguageHead | None:
-        """The same, or the head that reads the two directions of a model apart."""
+        """The same, or the head that reads the two directions of a model separately."""
         return self.head.language if isinstance(self.head, BidirectionalHead) else self.language_head
 
     @property
@@ -199,7 +199,7 @@ def set_memory_length(config: Transformer, length: int) -> Transformer:
 
 def set_stack_memory(stack: Stack, length: int) -> Stack:
     """Return a stack with a memory of this length."""
-    assert stack.memory is not None, "asked of stacks with one"
+    assert stack.memory is not None, "called for stacks with one"
     old = stack.memory.length
 
     def change(node: Config) -> Config:

@@ -96,7 +96,7 @@ def fits_any_length(visibility: Visibility) -> bool:
 
 
 def fits_any_place(visibility: Visibility) -> bool:
-    """Say whether what two positions see of each other also stays when they stand further right in their row."""
+    """Say whether what two positions see of each other also stays when they are further right in their row."""
     counted = any(isinstance(term, BlockWindow | Columns)
                   or (isinstance(term, Global) and isinstance(term.otherwise, FirstTokens))
                   for term in list_terms(visibility))
@@ -180,7 +180,7 @@ def reads_pooled(config: Transformer) -> bool:
 
 
 def reads_padding(config: Transformer) -> bool:
-    """Say whether the head reads a row's last position, or all, even where padding stands there."""
+    """Say whether the head reads a row's last position, or all, even where they are padding."""
     return any(one.padding is None if isinstance(one, LastToken) else isinstance(one, PickVector)
                and one.kind in ("last", "mean_all", "chosen") for one in list_picks(config))
 

@@ -112,7 +112,8 @@ class AdaptiveHead(nn.Module):
         if not self.config.tied_maps or not self.config.maps(embedding.dim):
             return None
         clustered = isinstance(embedding.tokens, ClusterTables)
-        return (embedding.tokens.maps[number] if clustered else embedding.project).weight  # type: ignore[no-any-return]
+        shared = embedding.tokens.maps[number] if clustered else embedding.project
+        return shared.weight  # type: ignore[no-any-return]
 
     def first(self, hidden: Tensor, clusters: list[Cluster]) -> Tensor:
         """Scores of the first cluster's tokens and of the other clusters. Shapes: -> [..., tokens + C - 1]."""

@@ -69,7 +69,7 @@ def mix_by_rows(mix: Mix, heads: tuple[Tensor, Tensor, Tensor], scores: Scores, 
 
 
 def cut_row(scores: Scores, row: int, queries: int, keys: int) -> Scores:
-    """Return what belongs to one row of a packed batch, which holds so many real queries and keys."""
+    """Return what belongs to one row of a packed batch, which holds `queries` real queries and `keys` real keys."""
     mask, bias, allowed = scores.mask, scores.bias, scores.mask.allowed
     if allowed is not None:
         allowed = allowed[row if allowed.shape[0] > 1 else 0][None, :, :queries, :keys]
@@ -95,8 +95,8 @@ class SelfAttention(nn.Module):
         self.mixer = MIXERS[type(config.kernel)]
         setattr(self, self.mixer.name, self.mixer.weights and self.mixer.weights(config))
         self.reads_past = True
-        """A block's memory stands before the rows that it reads."""
-        self.apart = config.projection.heads if differs_by_head(config.visibility) else 1
+        """A block's memory comes before the rows that it reads."""
+        self.mask_heads = config.projection.heads if differs_by_head(config.visibility) else 1
         """Heads that see differently; 1 where all see alike."""
         self.draws = draws_blocks(config.visibility)
         self.tiled = takes_tiles(config)
@@ -144,7 +144,7 @@ class SelfAttention(nn.Module):
             if work is not None:
                 key, value = (repeat_heads(one, query.shape[1]) if work.by_head else one for one in (key, value))
                 return SparseAttention.apply(query, key, value, self.met(query, context), work)  # type: ignore[no-any-return, no-untyped-call]
-        mask = context.mask(self.config.visibility, draw, self.apart)
+        mask = context.mask(self.config.visibility, draw, self.mask_heads)
         bias = self.bias(query.shape[1], context) if self.biased else None
         if mask.times is not None:  # a key that counts n times is one whose score is larger by log n
             bias = mask.times.log() if bias is None else bias + mask.times.log()
@@ -179,7 +179,8 @@ class SelfAttention(nn.Module):
         if isinstance(self.positions, GlobalLocalPositions):
             return self.positions.met(query, self.scale)
         if isinstance(self.config.positions, c.T5Bias):
-            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)  # type: ignore[no-any-return]
+            assert context.shared is not None, "the stack gave its table"
+            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)
         return None
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
@@ -253,6 +254,7 @@ class CrossAttention(nn.Module):
             cache.cross[slot] = (key, value)
         return key, value
 
+
 def attend_globally(attention: SelfAttention, maps: Linear, mixed: Tensor, x: Tensor, context: Context) -> Tensor:
     """Give the global tokens what their own queries read of their own keys and values, made by `maps`.
 
@@ -265,7 +267,8 @@ def attend_globally(attention: SelfAttention, maps: Linear, mixed: Tensor, x: Te
     full = x if layout is None else layout.unpack(x)
     query, key, value = project_global(attention, maps, full, found)
     scores = Scores(mask_global_rows(attention.config, found, context), attention.scale, dropout=attention.dropout)
-    (row, place), record = found.pairs, list[Tensor]()
+    row, place = found.pairs
+    record: list[Tensor] = []
     read = attend(query, key, value, scores, record if context.want_weights else None)
     for weights in record:
         dense = context.attentions.pop().transpose(1, 2)

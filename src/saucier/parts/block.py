@@ -24,7 +24,7 @@ from saucier.parts.recurrent import Recurrent
 
 
 class SplitMaps(nn.Module):
-    """Queries and keys of one input, values of another; both stand side by side in what comes in."""
+    """Queries and keys of one input, values of another; both are side by side in what comes in."""
 
     def __init__(self, inputs: tuple[int, int], rows: tuple[int, int], *, bias: bool) -> None:
         """Build the two maps."""
@@ -82,7 +82,7 @@ SUBLAYERS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
 
 
 class Residual(nn.Module):
-    """`x + dropout(inner(x))`; those with norms say where these stand. Source: He et al. 2015, arXiv:1512.03385."""
+    """`x + dropout(inner(x))`; those with norms say where these are. Source: He et al. 2015, arXiv:1512.03385."""
 
     def __init__(self, config: c.Residual, dim: int) -> None:
         """Build the sublayer, and the norm where there is one."""

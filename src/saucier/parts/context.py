@@ -44,7 +44,7 @@ class Context:
     """Of how many layers the encoder's last states have been read."""
     final_states: list[tuple[Tensor, ...]] = field(default_factory=list)
     """[B, W] each, in which the recurrent layers of this pass ended."""
-    shared: Any = None
+    shared: Tensor | None = None
     """The table of the positions that the stack's layers share: T5's [N, H], or vectors of distances."""
     bias: Tensor | None = None
     """[1, H, Q, K], T5's bias of all pairs; None where every layer adds it tile by tile."""
@@ -54,9 +54,9 @@ class Context:
     """[B, K, D], what keys and values are made of, where they are not made of the same rows as queries."""
     layout_state: Any = None
     """What the stack's layout knows of the rows that run now, for positions that go with it."""
-    maps: Any = None
+    maps: nn.Module | None = None
     """The maps to queries, keys and values of the attention that runs now, for positions that share them."""
-    biases: Any = None
+    biases: RelativeBiases | None = None
     """The biases of Transformer-XL's positions, where the stack's layers share them."""
     mixtures: Mixtures | None = None
     """The map along the text, where the stack's layers share it."""
@@ -68,7 +68,7 @@ class Context:
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
     router_logits: list[Tensor] = field(default_factory=list)
-    """[B·L, E], the scores of each layer with experts, where they are wanted."""
+    """[B·L, E], the scores of each layer with experts, where they are recorded."""
     global_attentions: list[Tensor] = field(default_factory=list)
     """Weights of the global tokens of sliding windows, in their published form."""
     multiple: int = 1
@@ -117,7 +117,7 @@ class Context:
         return self.made[key]  # type: ignore[return-value]  # a key is always used with one type
 
     def next_slot(self, kind: str) -> int:
-        """Return the number of the sublayer that asks among those of its kind: its place in the cache."""
+        """Return the number of the sublayer that runs among those of its kind: its place in the cache."""
         number = self.slots.get(kind, 0)
         self.slots[kind] = number + 1
         return number

@@ -115,10 +115,13 @@ class Embedding(nn.Module):
         self.config, self.scale, self.first_position = config, config.scale, config.first_position
         narrow, width = config.widths(dim)
         self.dim = dim
-        clusters = config.projection if isinstance(config.projection, c.ProjectClusters) else None
-        self.tokens = ClusterTables(clusters, config.vocab, dim) if clusters else \
-            CharacterTokens(config.characters, config.vocab, narrow) if config.characters else \
-            Table(config.vocab, narrow)
+        self.tokens: ClusterTables | CharacterTokens | Table
+        if isinstance(config.projection, c.ProjectClusters):
+            self.tokens = ClusterTables(config.projection, config.vocab, dim)
+        elif config.characters:
+            self.tokens = CharacterTokens(config.characters, config.vocab, narrow)
+        else:
+            self.tokens = Table(config.vocab, narrow)
         self.positions = build_embedding_positions(config.positions, width)
         self.segments: Any = None
         if isinstance(config.segments, c.SegmentTable | c.FirstSegment):
@@ -163,7 +166,7 @@ class Embedding(nn.Module):
         return self.tokens.read(characters)
 
     def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
-        """Add what stands for the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
+        """Add the vectors of the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
         positions = self.config.positions
         if self.positions is not None and not isinstance(positions, c.NoPositions):
             rows: Tensor = self.positions(side.packed(side.rows(positions.places)))

@@ -118,7 +118,7 @@ class FeatureRows:
 def attend_by_features(query: Tensor, key: Tensor, value: Tensor, call: KernelCall) -> Tensor:
     """Mix values by features of queries and keys. Shapes: query [B, H, L, E], key and value [B, G, L, E] -> as query.
 
-    With a cache the sums over all earlier keys are its state. Padded keys add nothing; documents are kept apart.
+    With a cache the sums over all earlier keys are its state. Padded keys add nothing; documents are kept separate.
     Source: Choromanski et al. 2021, §2.2 and appendix B.1, arXiv:2009.14794.
     """
     attention, context, kernel, heads = call.config, call.context, call.kernel, query.shape[1]
@@ -206,7 +206,7 @@ def mix_by_weights(rows: FeatureRows, attention: c.SelfAttention, context: Conte
 
 
 def mix_in_documents(rows: FeatureRows, block: int, document: Tensor, *, causal: bool) -> Tensor:
-    """Mix within documents, in blocks as `in_order` does. Shapes: document [B, L] -> [B, H, L, E + 1]."""
+    """Mix within documents, in blocks as `mix_in_order` does. Shapes: document [B, L] -> [B, H, L, E + 1]."""
     length = document.shape[1]
     size = min(block, length)
     asking, keys, value = split_into_blocks(size, rows.asking(), rows.keys(), rows.value)

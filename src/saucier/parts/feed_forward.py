@@ -145,9 +145,9 @@ def number_sequences(context: Context, width: int) -> Tensor:
 
 def rank_in_expert(experts: Tensor, sequence: Tensor) -> Tensor:
     """Return how many earlier tokens of the same sequence want the same expert. Shapes: [T·K], [T·K] -> [T·K]."""
-    wanted = (sequence - sequence.min()) * (int(experts.max()) + 1) + experts
-    ordered, order = wanted.sort(stable=True)
-    found = torch.arange(len(wanted), device=wanted.device) - torch.searchsorted(ordered, ordered)
+    pairs = (sequence - sequence.min()) * (int(experts.max()) + 1) + experts
+    ordered, order = pairs.sort(stable=True)
+    found = torch.arange(len(pairs), device=pairs.device) - torch.searchsorted(ordered, ordered)
     return torch.empty_like(found).index_copy(0, order, found)
 
 

@@ -7,7 +7,7 @@ R distances.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,7 @@ from saucier.parts.positions import sine_vectors
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where rows of equal distance stand, and their segments."""
+    """The places of rows of equal distance, and their segments."""
 
     first: int
     """Place of the first row, which may be before the text."""
@@ -129,7 +129,8 @@ def run_funnel(stack: BlockRunner, x: Tensor, context: Context, record: list[Ten
 
     Source: Dai et al. 2020, §2.2-2.3, arXiv:2006.03236.
     """
-    layout: Any = stack.config.layers
+    layout = stack.config.layers
+    assert isinstance(layout, c.Funnel), "Stack calls it for no other"
     if context.span.query_documents is not None:
         raise InputError("a funnel pools neighbours, whatever document they are of", where="documents",
                          remedy="give one text a row")

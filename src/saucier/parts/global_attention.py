@@ -1,8 +1,7 @@
 """Global tokens: where they are and what they see, ETC's global input, and published weights of sliding windows.
 
 Letters: B batch, G global tokens, L length, H heads, E head width, D dim, N most global tokens of a row, W reach
-of a
-window to a side.
+of a window to a side.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from saucier.parts.visibility import allowed_pairs, find_global_tokens
 
 @dataclass(slots=True)
 class GlobalPositions:
-    """Where the real global tokens of each row stand; rows that have fewer than others are filled up."""
+    """Where the real global tokens of each row are; rows that have fewer than others are filled up."""
 
     index: Tensor
     """[B, N]."""
@@ -43,14 +42,12 @@ class GlobalPositions:
 
 
 def find_global_positions(visibility: c.Visibility, context: Context) -> GlobalPositions:
-    """Return where the global tokens of this pass stand, found once for all layers."""
+    """Return where the global tokens of this pass are, found once for all layers."""
     def find() -> GlobalPositions:
         span = replace(context.span, padding=context.real_keys())
         tokens = torch.stack(torch.broadcast_tensors(
             *(find_global_tokens(term.otherwise, span) for term in c.global_terms(visibility)))).any(0)
-        tokens = tokens.expand(context.rows, -1)
-        known = context.real_keys()
-        tokens = tokens if known is None else tokens & known
+        tokens = tokens.expand(context.rows, -1) if span.padding is None else tokens & span.padding
         counts = tokens.sum(1)
         index = tokens.long().argsort(dim=1, descending=True, stable=True)[:, :int(counts.max())]
         return GlobalPositions(index, torch.arange(index.shape[1], device=index.device) < counts[:, None])
@@ -82,7 +79,7 @@ def publish_weights(visibility: c.Visibility, context: Context) -> None:
     """Bring the last recorded weights into the form that a sliding window with global tokens is published in.
 
     Local weights become [B, H, L, N + 2W + 1]: first those on global keys, then those on the neighbours from W before
-    to W after, without the global ones; rows of global tokens are zero there, and stand in `global_attentions`,
+    to W after, without the global ones; rows of global tokens are zero there, and are found in `global_attentions`,
     [B, H, L, N], by key. L is then a multiple of the widest window, and a row that lacks a token has equal weights.
     Other visibilities keep [B, H, L, L].
     """

@@ -12,7 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -71,12 +70,12 @@ def mask_keys(queries: KeyPositions, keys: KeyPositions, *, causal: bool) -> Ten
 
 
 def chunk_offsets(chunks: c.Chunks, count: int) -> list[int]:
-    """Return how far the chunks stand that a chunk sees, on a ring of so many."""
+    """Return how far away the chunks are that a chunk sees, on a ring of `count` chunks."""
     return [step if abs(step) < count else 0 for step in range(-chunks.before, chunks.after + 1)]
 
 
 def gather_adjacent(x: Tensor, chunks: c.Chunks) -> Tensor:
-    """Put the chunks that each chunk sees behind each other, in a ring. Shapes: [B, H, N, C, ...] -> [B, H, N, W, ...].
+    """Join the chunks that each chunk sees, in a ring. Shapes: [B, H, N, C, ...] -> [B, H, N, W, ...].
 
     The published code leaves the ring where it would have to go around it: then a chunk sees itself once more.
     """
@@ -108,8 +107,8 @@ def attend_in_chunks(query: Tensor, key: Tensor, value: Tensor, call: KernelCall
         asking = known.each(lambda x: x[..., length - query.shape[2]:])
         allowed = mask_keys(asking, known, causal=causal)
         if length > chunks.length:  # from a cache: only the neighbourhood of the queries' chunks
-            apart = known.number[..., None, :] // chunks.length - asking.number[..., None] // chunks.length
-            allowed = intersect(allowed, (apart >= -chunks.before) & (apart <= chunks.after))
+            offset = known.number[..., None, :] // chunks.length - asking.number[..., None] // chunks.length
+            allowed = intersect(allowed, (offset >= -chunks.before) & (offset <= chunks.after))
         weights = visible_softmax(query @ key.transpose(-1, -2), allowed, context)
     else:
         whole = chunks.padded(length)
@@ -138,7 +137,7 @@ def draw_hash_directions(kernel: c.Hashing, shape: tuple[int, int, int], factors
 def hash_vectors(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Tensor:
     """Return the bucket of every position in every round.
 
-    A bucket is the direction, or its opposite, that a vector points to most; factors are hashed apart.
+    A bucket is the direction, or its opposite, that a vector points to most; factors are hashed separately.
     Shapes: vectors [B, H, L, E], ways as `directions` draws them -> [B, H, R, L].
     Source: Kitaev et al. 2020, §2, arXiv:2001.04451 (S eq 98).
     """
@@ -189,7 +188,8 @@ class HashedAttention(nn.Module):
         """Build one map for the vectors that are queries and keys, and for values, in this order of rows."""
         super().__init__()
         self.config = config
-        self.kernel: Any = config.kernel
+        assert isinstance(config.kernel, c.Hashing), "MIXERS calls it for no other"
+        self.kernel = config.kernel
         self.causal = isinstance(config.visibility, c.Causal)
         self.width, _, self.head_dim = config.projection.widths(dim)
         self.qkv = Linear(dim, 2 * self.width, bias=config.projection.bias)
@@ -273,7 +273,7 @@ class HashedAttention(nn.Module):
     def newest(self, vectors: Tensor, value: Tensor, context: Context) -> Tensor:
         """Attention of the last position to those before it. Shapes: vectors and value [B, H, K, E] -> [B, H, 1, E].
 
-        It is sorted among those that it knows, and sees the chunks that it then stands in; so what it sees can differ
+        It is sorted among those that it knows, and sees the chunks that it is then in; so what it sees can differ
         from what it sees in one pass over a longer text, as in the published code.
         """
         chunks, length = self.kernel.chunks, vectors.shape[2]
@@ -303,7 +303,7 @@ class HashedAttention(nn.Module):
 def count_meetings(chunk: Tensor, arranged: Callable[[Tensor], Tensor], chunks: c.Chunks) -> Tensor:
     """Return how often each query meets each key of its neighbourhood, over all rounds, at least once.
 
-    Shapes: chunk [B, H, R, L], in which chunk of the sorted row a position stands in each round -> [B, H, N, C, W].
+    Shapes: chunk [B, H, R, L], the chunk of the sorted row that a position is in, in each round -> [B, H, N, C, W].
     """
     own = [arranged(one) for one in chunk.unbind(2)]
     known = [gather_adjacent(one, chunks) for one in own]

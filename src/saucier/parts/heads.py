@@ -44,7 +44,7 @@ Tokens = nn.Embedding | ClusterTables | CharacterTokens
 
 
 class TokenwiseHead(nn.Module):
-    """A head whose `forward` gives what is asked of every token."""
+    """A head whose `forward` gives the logits of every token."""
 
     def answer(self, reading: Reading) -> dict[str, Tensor]:
         """Logits [B, L, ...]."""

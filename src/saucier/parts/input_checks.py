@@ -87,7 +87,7 @@ def check_inputs(tables: tuple[c.Embedding, c.Embedding], ids: Tensor | None, ma
     if torch.compiler.is_compiling():
         return
     given: dict[str, Any] = {"input_ids": ids, **inputs}
-    read, written = (0, 0) if front is None else positions_ahead(front, pair)
+    read, written = positions_ahead(front, pair)
     past = 0 if cache is None else cache.length
     if ids is not None:
         check_ids("input_ids", ids, tables[0].vocab, cache, read="inputs_embeds" not in given)
@@ -117,7 +117,7 @@ def check_inputs(tables: tuple[c.Embedding, c.Embedding], ids: Tensor | None, ma
 
 
 def positions_ahead(front: VirtualTokens | None, pair: bool) -> tuple[int, int]:
-    """Return how many places stand before what the first stack reads, and before what a second one writes."""
+    """Return how many places come before what the first stack reads, and before what a second one writes."""
     if front is None or not pair:
         return (0 if front is None else front.length), 0
     read, written = split_by_side(front)
@@ -163,9 +163,9 @@ def check_mask(mask: Any, other: str, like: Tensor, past: int, ahead: int) -> No
     """Refuse a mask that has not one number for each token, those that the cache holds included."""
     name = "decoder_attention_mask" if other == "decoder_input_ids" else "attention_mask"
     *rows, length = like.shape if other.endswith("ids") else like.shape[:2]
-    wanted = [[*rows, length + past], [*rows, length + past - ahead]]
-    if list(expect_tensor(name, mask).shape) not in wanted:
-        raise shape_error(name, mask, other, like, wanted[0])
+    expected = [[*rows, length + past], [*rows, length + past - ahead]]
+    if list(expect_tensor(name, mask).shape) not in expected:
+        raise shape_error(name, mask, other, like, expected[0])
 
 
 def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tuple[str, ...]) -> None:
@@ -181,9 +181,9 @@ def check_shape(name: str, value: Any, other: str, like: Tensor, dimensions: tup
         raise shape_error(name, value, other, like, ["..." if kind == ANY else sizes[kind][0] for kind in dimensions])
 
 
-def shape_error(name: str, value: Tensor, other: str, like: Tensor, wanted: Sequence[int | str]) -> InputError:
+def shape_error(name: str, value: Tensor, other: str, like: Tensor, expected: Sequence[int | str]) -> InputError:
     """Return the error that names both shapes."""
-    shape = ", ".join(map(str, wanted))
+    shape = ", ".join(map(str, expected))
     return InputError(f"shape {list(value.shape)} does not go with {other} of {list(like.shape)}", where=name,
                       remedy=f"give [{shape}]")
 

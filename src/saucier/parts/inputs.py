@@ -152,7 +152,7 @@ class Side:
         return self.cache.length if self.cache is not None else self.memory
 
     def span(self) -> Span:
-        """Say where queries and keys stand; packed rows have no padding left to mask."""
+        """Say where queries and keys are; packed rows have no padding left to mask."""
         length, hidden = self.ids.shape[1], self.inputs.get("perm_mask")
         padding = None if self.layout is not None else self.mask
         if self.memory:

@@ -7,7 +7,6 @@ S mixtures of all documents of a row.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +19,9 @@ from saucier.parts.masks import Mask, document_starts, positions_in_document
 from saucier.parts.norms import dropout
 
 STEPWISE_PAIRS = 1024 * 1024
-"""Up to so many query-key pairs, training on a CPU in bfloat16 goes step by step: the fused kernel's backward pass is
-two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 2.13, forward and backward together)."""
+"""Up to this number of query-key pairs, training on a CPU in bfloat16 goes step by step: the fused kernel's backward
+pass is two to six times slower there (seen at 18, 48, 128 and 256 positions with torch 2.13, forward and backward
+together)."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,8 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
 
 def build_mixtures(attention: c.SelfAttention) -> Mixtures | None:
     """Return the maps that an attention has of its own, if it has any."""
-    kernel: Any = attention.kernel
+    kernel = attention.kernel
+    assert isinstance(kernel, c.LowRank), "MIXERS calls it for no other"
     return Mixtures(kernel, kernel.maps) if kernel.maps else None
 
 

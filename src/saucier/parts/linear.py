@@ -113,7 +113,7 @@ def multiply(left: Tensor, right: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def multiply_widened(left: Tensor, right: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the product of bfloat16 tensors, made in float32. Shapes: as `product`."""
+    """Return the product of bfloat16 tensors, made in float32. Shapes: as `multiply`."""
     rows = left.float()
     mapped = left.new_empty(*left.shape[:-1], right.shape[0])
     step = max(1, WIDENED_AT_ONCE // right.shape[1])
@@ -131,7 +131,7 @@ def may_choose(x: Tensor, weight: Tensor) -> bool:
 
 
 def suits_multiply(x: Tensor, weight: Tensor) -> bool:
-    """Say whether `product` is to multiply these."""
+    """Say whether `multiply` is to multiply these."""
     if not may_choose(x, weight):
         return False
     if x.dtype == torch.float32:
@@ -224,7 +224,7 @@ class PartlyBiased(Linear):
 
 
 class Product(torch.autograd.Function):
-    """`linear` with its gradients, all three by `product`."""
+    """`linear` with its gradients, all three by `multiply`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -245,7 +245,7 @@ class Product(torch.autograd.Function):
 
 
 def count_flops(left: Sequence[int], right: Sequence[int], *rest: object, **options: object) -> int:
-    """Return the FLOPs of one `product`, for torch's own counter. Shapes: left [..., I], right [O, I]."""
+    """Return the FLOPs of one `multiply`, for torch's own counter. Shapes: left [..., I], right [O, I]."""
     return 2 * prod(left) * right[0]
 
 

@@ -30,7 +30,7 @@ class Ragged:
     lengths: list[int]
     """Real tokens in each row."""
     index: Tensor
-    """[T], where each real token stands in the flattened batch."""
+    """[T], the place of each real token in the flattened batch."""
     mask: Tensor
     """[B, L], True where a token is real."""
 
@@ -96,7 +96,7 @@ def document_starts(document: Tensor) -> Tensor:
 
 
 def positions_in_document(real: Tensor, document: Tensor | None) -> Tensor:
-    """Return how many real tokens of the same document stand before each. Shapes: [B, L] -> [B, L]."""
+    """Return how many real tokens of the same document are before each. Shapes: [B, L] -> [B, L]."""
     before = real.long().cumsum(1) - real.long()
     if document is None:
         return before
@@ -117,7 +117,7 @@ ANY_DOCUMENT = torch.iinfo(torch.int64).min
 
 @dataclass(slots=True)
 class Span:
-    """Where the queries and keys of one attention stand: what a mask is made from, apart from the visibility.
+    """The places of the queries and keys of one attention: what a mask is made from, besides the visibility.
 
     Queries are positions `start … start+queries-1` of the `keys` positions of the row.
     """
@@ -145,9 +145,9 @@ class Span:
     visible: Tensor | None = None
     """[B, L, L], False where the batch hides a key from a query."""
     targets: Tensor | None = None
-    """[B, P], the places that rows behind the queries ask about."""
+    """[B, P], the places that rows after the queries ask about."""
     heads: int = 1
-    """Heads of the attention that asks, where it tells them apart."""
+    """Heads of the attention that asks, where they see differently."""
     starts_real: bool = False
     """Known to have real tokens first in every row, so that padding leaves no query without a key."""
 
@@ -233,5 +233,5 @@ def mask_streams(allowed: Tensor | None, visible: Tensor | None, start: int, len
     if targets is None:
         return text
     rows = len(targets)
-    asked = allowed.expand(rows, -1, -1, -1).take_along_dim(targets[:, None, :, None], 2)
-    return torch.cat([text.expand(rows, -1, -1, -1), asked], dim=2)
+    of_targets = allowed.expand(rows, -1, -1, -1).take_along_dim(targets[:, None, :, None], 2)
+    return torch.cat([text.expand(rows, -1, -1, -1), of_targets], dim=2)

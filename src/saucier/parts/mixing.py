@@ -36,7 +36,7 @@ class FourierMixing(nn.Module):
 
 
 def shift_tokens(x: Tensor, by: int) -> Tensor:
-    """Return at each place what stands `by` places later, zeros beyond the ends. Shapes: [B, L, ...] -> the same."""
+    """Return at each place what is `by` places later, zeros beyond the ends. Shapes: [B, L, ...] -> the same."""
     length = x.shape[1]
     pad = (0, 0) * (x.dim() - 2)
     if by >= 0:

@@ -5,8 +5,6 @@ Letters: B batch, L length, H heads, E head width, T texts, N longest text, S la
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -35,7 +33,8 @@ class ValueFilter(nn.Module):
 
 def build_filter(attention: c.SelfAttention) -> ValueFilter | None:
     """Return the convolution of a kernel, if it has one."""
-    kernel: Any = attention.kernel
+    kernel = attention.kernel
+    assert isinstance(kernel, c.Nystrom), "MIXERS calls it for no other"
     return ValueFilter(attention.projection.heads, kernel.convolution) if kernel.convolution else None
 
 
@@ -79,7 +78,8 @@ def attend_by_landmarks(query: Tensor, key: Tensor, value: Tensor, call: KernelC
     texts = context.texts(SeparateTexts)
     if texts is not None:
         query, key, value = texts.split(query), texts.split(key), texts.split(value)
-    real, record = None if texts is None else texts.mask, list[Tensor]()
+    real = None if texts is None else texts.mask
+    record: list[Tensor] = []
     if kernel.is_exact(query.shape[2]):
         scores = Scores(Mask(allowed=None if real is None else real[:, None, None], device=query.device,
                              whole=real is None), call.scale)

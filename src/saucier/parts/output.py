@@ -45,9 +45,10 @@ class Cache:
     def empty(cls, widths: list[tuple[int, int]], *, batch: int, capacity: int, dtype: torch.dtype,
               device: torch.device) -> Cache:
         """Allocate for self-attentions of the given (key-value heads, head width)."""
-        keys, values = ([torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device)
-                         for heads, head in widths] for _ in range(2))
-        return cls(keys, values, capacity)
+        def allocate() -> list[Tensor]:
+            return [torch.zeros(batch, heads, capacity, head, dtype=dtype, device=device) for heads, head in widths]
+
+        return cls(allocate(), allocate(), capacity)
 
     def extend(self, slot: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Write new keys and values [B, K, L, E] after the filled ones; return views of all of them."""

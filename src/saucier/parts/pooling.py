@@ -5,7 +5,7 @@ Letters: B batch, L length, D dim, E width of the vector, J layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.parts.inputs import Inputs
-from saucier.parts.linear import ACTIVATIONS, Linear, identity
+from saucier.parts.linear import ACTIVATIONS, Linear
 from saucier.parts.norms import Dropout, build_norm
 
 
@@ -126,22 +126,21 @@ def pool_vectors(pooling: c.Pooling, reading: Reading) -> Tensor:
         case "mean":
             return weighted_mean(hidden, kept)
         case "mean_sqrt_len":
-            return weighted_mean(hidden, kept, torch.sqrt)
+            return (hidden * kept[..., None]).sum(1) / kept.sum(1, keepdim=True).clamp(min=1).sqrt()
         case "weighted_mean":  # by a token's place among the real ones, so that padding changes nothing
             return weighted_mean(hidden, kept * kept.cumsum(-1))
 
 
-def weighted_mean(hidden: Tensor, weights: Tensor, damped: Callable[[Tensor], Tensor] = identity) -> Tensor:
-    """The weighted sum, divided by the weights' sum, damped. Shapes: hidden [B, L, D], weights [B, L] -> [B, D]."""
-    total = weights.sum(1, keepdim=True).clamp(min=1)  # weights are whole numbers
-    return (hidden * weights[..., None]).sum(1) / damped(total)
+def weighted_mean(hidden: Tensor, weights: Tensor) -> Tensor:
+    """The mean by weights that are whole numbers. Shapes: hidden [B, L, D], weights [B, L] -> [B, D]."""
+    return (hidden * weights[..., None]).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
 
 
 class LayerMix(nn.Module):
     """`γ Σ_j s_j h_j`, s = softmax of trained weights. Source: Peters et al. 2018, §3.2, eq 1, arXiv:1802.05365."""
 
     def __init__(self, config: c.LayerMix, dim: int, layers: int) -> None:
-        """Build weights for so many layers, the embedding among them."""
+        """Build a weight for each layer, the embedding being one of them."""
         super().__init__()
         self.config = config
         self.weights, self.scale = nn.Parameter(torch.empty(layers)), nn.Parameter(torch.empty(1))

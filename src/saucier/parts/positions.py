@@ -72,7 +72,7 @@ class SinusoidalPositions(nn.Module):
 
 
 def check_positions(positions: Tensor, length: int, what: str) -> None:
-    """Raise `InputError` for a position beyond a table of so many rows."""
+    """Raise `InputError` for a position beyond a table of `length` rows."""
     if torch.compiler.is_compiling() or not positions.numel() or positions.device.type == "meta":
         return
     if int(positions.max()) >= length:
@@ -263,7 +263,7 @@ def ramp_yarn(scaling: c.Yarn, base: float, share: Tensor) -> Tensor:
     pairs = share.shape[0]
 
     def pair_with(rounds: float) -> float:
-        """The pair whose wave turns so many times in the trained length; pairs are counted by fractions."""
+        """The pair whose wave turns this number of times in the trained length; pairs are counted by fractions."""
         return pairs * math.log(scaling.length / (rounds * 2 * math.pi)) / math.log(base)
 
     first, last = pair_with(scaling.fast), pair_with(scaling.slow)

@@ -85,7 +85,7 @@ class PrefixCache:
 class PrefixKeys(nn.Module):
     """Keys and values before the text, for every self-attention of a stack.
 
-    They stand where a cache would have the keys of P tokens, so the text's places begin at P.
+    They are where a cache would have the keys of P tokens, so the text's places begin at P.
     """
 
     added = True
@@ -99,7 +99,7 @@ class PrefixKeys(nn.Module):
         """Whether attention depends on how far keys are from a query, padding counted."""
 
     def pairs(self, rows: int) -> list[KeyValuePair]:
-        """Return keys and values for so many rows, [B, K, P, E]."""
+        """Return keys and values for a number of rows, [B, K, P, E]."""
         sizes = [heads * width for heads, width in self.widths for _ in range(2)]
         parts = self.made().split(sizes, dim=1)
         shaped = [part.unflatten(1, self.widths[place // 2]).transpose(0, 1).expand(rows, -1, -1, -1)
@@ -107,7 +107,7 @@ class PrefixKeys(nn.Module):
         return list(zip(shaped[::2], shaped[1::2], strict=True))
 
     def before(self, rows: int) -> PrefixCache:
-        """Return the prefix for a pass over so many rows."""
+        """Return the prefix for a pass over a number of rows."""
         return PrefixCache(self.pairs(rows), self.length)
 
     def settle(self) -> None:
@@ -181,7 +181,7 @@ def prepend_to_sides(front: VirtualTokens, source: Side | None, target: Side, me
 
 
 def split_by_side(front: VirtualTokens) -> tuple[SoftPrompt | None, PrefixKeys | SoftPrompt | None]:
-    """Return what stands before the source of an encoder-decoder, and what before its target."""
+    """Return what comes before the source of an encoder-decoder, and what before its target."""
     match front:
         case PrefixKeys():
             return None, front

@@ -55,7 +55,7 @@ def same_format(x: Tensor) -> torch.autocast:
 def recompute_block(block: nn.Module, x: Tensor, context: Context) -> Tensor:
     """Apply a block of which only the input is kept for the backward pass. Shapes: x [B, L, D] -> [B, L, D]."""
     found = context.copied()
-    turns = iter([context])  # the pass itself, which counts and records; every turn after it is by itself
+    turns = iter([context])  # the pass itself, which counts and records; every turn after it has its own copy
 
     def turn(read: Tensor) -> Tensor:
         given: Tensor = block(read, next(turns, None) or found.copied())
@@ -89,7 +89,7 @@ def compute_change(sublayer: nn.Module, read: Tensor, context: Context) -> Tenso
 
 
 def compute_change_with_graph(sublayer: nn.Module, read: Tensor, context: Context) -> Tensor:
-    """Do as `changed` with a graph behind it: attention takes other ways without one. Shapes: as `changed`."""
+    """Do as `compute_change`, with a graph: attention takes other ways without one. Shapes: [B, L, D] -> [B, L, D]."""
     with torch.enable_grad():
         return compute_change(sublayer, read if read.requires_grad else read.detach().requires_grad_(), context)
 
@@ -119,8 +119,9 @@ class ReversibleRun:
 
     def learned(self, sublayers: Sequence[nn.Module]) -> list[Tensor]:
         """Return what else than `x` may get a gradient from sublayers: what the pass made before, and weights."""
-        weights = [weight for part in (*sublayers, *self.shared) for weight in part.parameters()]
-        return list_distinct([*read_tensors(self.context), *weights])
+        weights = (weight for part in (*sublayers, *self.shared) for weight in part.parameters())
+        causes = [one for one in (*read_tensors(self.context), *weights) if one is not None and one.requires_grad]
+        return list({id(one): one for one in causes}.values())  # each once
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply all of them. Shapes: [B, L, D] -> [B, L, 2D]."""
@@ -135,7 +136,7 @@ class ReversibleRun:
         return torch.cat(streams, dim=-1)
 
     def again(self, number: int, read: Tensor, stand_ins: dict[int, Tensor]) -> Tensor:
-        """Apply one of them as it was applied, with a graph behind it. Shapes: [B, L, D] -> [B, L, D]."""
+        """Apply one of them as it was applied, with a graph. Shapes: [B, L, D] -> [B, L, D]."""
         found, draws = self.turns[number]
         hidden, shared, bias = (None if one is None else stand_ins.get(id(one), one)
                                 for one in read_tensors(found))
@@ -148,7 +149,7 @@ class ReversibleRun:
 
 
 class ReversibleFunction(torch.autograd.Function):
-    """Applies a run, keeps what it gives, and computes from it what stood before."""
+    """Applies a run, keeps what it gives, and computes from it what was before."""
 
     @staticmethod
     def forward(ctx: Any, run: ReversibleRun, x: Tensor, *learned: Tensor) -> Tensor:
@@ -177,11 +178,6 @@ class ReversibleFunction(torch.autograd.Function):
 def read_tensors(context: Context) -> tuple[Tensor | None, ...]:
     """Return what sublayers read of a pass: the encoder's output, the positions' table and their bias."""
     return None if context.memory is None else context.memory.hidden, context.shared, context.bias
-
-
-def list_distinct(tensors: Sequence[Tensor | None]) -> list[Tensor]:
-    """Return those that a gradient may be asked for, each once."""
-    return list({id(one): one for one in tensors if one is not None and one.requires_grad}.values())
 
 
 class GradientSums:

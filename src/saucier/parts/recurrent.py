@@ -173,10 +173,10 @@ class Recurrent(nn.Module):
         if context.span.query_documents is not None:
             raise InputError("the decoder begins in what the encoder ended in, and a row holds several texts",
                              where="documents", remedy="give one text a row, or use start: {kind: zeros}")
-        began = self.begun(context)
-        return (*began, *zeros[len(began):])
+        given = self.given_states(context)
+        return (*given, *zeros[len(given):])
 
-    def begun(self, context: Context) -> State:
+    def given_states(self, context: Context) -> State:
         """Return the states that the encoder gives. Shapes: [B, W] each."""
         if self.config.start.kind == "mean":
             visible = visible_source(context)
@@ -194,8 +194,8 @@ class Recurrent(nn.Module):
     def mapped(self, vector: Tensor) -> State:
         """Return all states as maps of one vector. Shapes: [B, D] -> [B, W] each."""
         assert self.begin is not None, "built with the start"
-        begun: Tensor = torch.tanh(self.begin(vector))
-        return tuple(torch.split(begun, list(self.config.all_states(vector.shape[-1])), dim=-1))
+        states: Tensor = torch.tanh(self.begin(vector))
+        return tuple(torch.split(states, list(self.config.all_states(vector.shape[-1])), dim=-1))
 
 
 def split_by_layer(states: State, config: c.Recurrent) -> list[State]:

@@ -90,10 +90,10 @@ class Steps:
 
     def before(self, place: int, state: State, *, back: bool = False) -> State:
         """Return the state that a step begins from."""
-        anew = self.ends if back else self.begins
-        if anew is None:
+        restarts = self.ends if back else self.begins
+        if restarts is None:
             return state
-        keep = ~anew[:, place, None]
+        keep = ~restarts[:, place, None]
         return tuple(part * keep for part in state)
 
     def after(self, place: int, old: State, new: State) -> State:
@@ -129,7 +129,7 @@ class Layer(nn.Module):
     def __init__(self, config: c.Recurrent, dim: int, *, fed: int = 0) -> None:
         """`fed`: width of what enters in addition to the token."""
         super().__init__()
-        self.apart = config.direction.kind == "apart"
+        self.separate = config.direction.kind == "apart"
         cells = {way: Cell(config, dim, inputs=config.inputs(dim), fed=fed) for way in config.ways}
         self.ahead, self.back = cells.get("ahead"), cells.get("back")
         self.states = len(config.states(dim)) * len(cells)
@@ -138,7 +138,7 @@ class Layer(nn.Module):
     def forward(self, x: Tensor, states: State, steps: Steps) -> tuple[Tensor, State]:
         """Read a text. Shapes: x [B, L, D] -> the same, and the last states."""
         cells = [(cell, back) for cell, back in ((self.ahead, False), (self.back, True)) if cell is not None]
-        parts = x.chunk(2, dim=-1) if self.apart else [x] * len(cells)
+        parts = x.chunk(2, dim=-1) if self.separate else [x] * len(cells)
         each, outputs = self.states // len(cells), []
         ended: State = ()
         for number, (cell, back) in enumerate(cells):
@@ -265,7 +265,7 @@ class Alignment(nn.Module):
         self.centre = PredictedCentre(self.reach, dim) if isinstance(self.reach, c.LocalPredictive) else None
 
     def forward(self, query: Tensor, source: AlignedSource, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Mix the source for queries that stand at these places of their text.
+        """Mix the source for queries at these places of their text.
 
         Shapes: query [B, Q, D], places [B or 1, Q] -> context [B, Q, D], weights [B, Q, S].
         """
@@ -281,13 +281,11 @@ class Alignment(nn.Module):
     def near(self, query: Tensor, source: AlignedSource, places: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return which words are in reach, and the Gaussian that weights them. Shapes: -> [B, Q, S] twice."""
         order, count = source.places()
-        match self.reach:
-            case c.LocalPredictive(reach=reach) if self.centre is not None:
-                distance = order - count * self.centre(query).float()
-                return distance.abs() <= reach, torch.exp(-2 * (distance / reach).square())
-            case c.LocalMonotonic(reach=reach):
-                return (order - places[:, :, None]).abs() <= reach, None
-        return torch.ones_like(order, dtype=torch.bool), None
+        if isinstance(self.reach, c.LocalMonotonic):
+            return (order - places[:, :, None]).abs() <= self.reach.reach, None
+        assert isinstance(self.reach, c.LocalPredictive) and self.centre is not None, "a global reach leaves none out"
+        distance = order - count * self.centre(query).float()
+        return distance.abs() <= self.reach.reach, torch.exp(-2 * (distance / self.reach.reach).square())
 
 
 class PredictedCentre(nn.Module):

@@ -162,11 +162,11 @@ def label_pairs(config: c.GlobalLocal, queries: Tensor, keys: Tensor) -> Tensor:
     first, reach = config.globals, config.reach
     near = (keys - queries).clamp(-reach, reach) + reach
     distances = 2 * reach + 1
-    asks, asked = queries < first, keys < first
+    global_queries, global_keys = queries < first, keys < first
     to_global = 2 * distances + ((queries - first) // config.stretch != keys).long()
     to_local = 2 * distances + 2 + ((keys - first) // config.stretch != queries).long()
-    across = torch.where(asks, to_local, to_global)
-    return torch.where(asks == asked, near + asks.long() * distances, across)
+    across = torch.where(global_queries, to_local, to_global)
+    return torch.where(global_queries == global_keys, near + global_queries.long() * distances, across)
 
 
 class DistanceTable(nn.Module):
@@ -219,9 +219,10 @@ class DisentangledPositions(nn.Module):
 
         Shapes: [1, G or H, R, E] twice.
         """
-        table: Tensor = context.shared[met]
-        table = dropout(table, self.config.dropout) if self.training else table
+        assert context.shared is not None, "the stack gave its table"
+        table = dropout(context.shared[met], self.config.dropout) if self.training else context.shared[met]
         if isinstance(self.config.maps, c.SharedMaps):
+            assert context.maps is not None, "the attention gave its maps"
             query_width, key_width, _ = self.widths
             both = first_outputs(context.maps, table, query_width + key_width)
             query, key = both.split([query_width, key_width], dim=-1)
@@ -251,7 +252,7 @@ def find_table_rows(distances: c.ExactDistances | c.LogDistances, queries: int, 
 
 
 def table_rows(distances: c.ExactDistances | c.LogDistances, distance: Tensor) -> Tensor:
-    """Return the table row of each query-minus-key distance: the larger, the further behind. Shapes: any -> the same.
+    """Return the table row of each query-minus-key distance: the larger, the further back. Shapes: any -> the same.
     """
     half = distances.rows // 2
     if isinstance(distances, c.LogDistances):
@@ -291,6 +292,7 @@ class TransformerXLPositions(nn.Module):
     def forward(self, query: Tensor, key: Tensor, scale: float, context: Context) -> Tensor:
         """Shapes: query [B, H, Q, E], key [B, G, K, E] -> [B, H, Q, K]."""
         biases = self.biases or context.biases
+        assert biases is not None, "the stack puts shared biases into the context"
         query, keys = query * scale, key.shape[2]  # scaled where there is less of it
         content = torch.einsum("he,bhke->bhk", biases.content * scale, repeat_heads(key, query.shape[1]))[:, :, None]
         asking = query + (biases.place * scale)[:, None]
@@ -316,13 +318,13 @@ class TransformerXLPositions(nn.Module):
 
     def anywhere(self, query: Tensor, places: Tensor, keys: int, context: Context) -> Tensor:
         """Score every query with every distance once, then pick. Shapes: places [B or 1, Q] -> [B, H, Q, K]."""
-        far = keys  # no query and key of one pass are further apart
-        apart = places[:, None, :, None] - torch.arange(keys, device=query.device)
+        far = keys  # the largest distance between a query and a key of one pass
+        distance = places[:, None, :, None] - torch.arange(keys, device=query.device)
         if self.config.mirrored:
             backwards = torch.arange(len(query), device=query.device) >= len(query) // 2
-            apart = torch.where(backwards[:, None, None, None], -apart, apart)
+            distance = torch.where(backwards[:, None, None, None], -distance, distance)
         scores = query @ self.table(far, -far, query, context)
-        return scores.gather(-1, (far - apart).expand(*scores.shape[:3], keys))
+        return scores.gather(-1, (far - distance).expand(*scores.shape[:3], keys))
 
     def table(self, first: int, last: int, query: Tensor, context: Context) -> Tensor:
         """Map the vectors of the distances `first`, one less, … `last` for each head. Shapes: -> [H, E, N]."""
@@ -341,7 +343,7 @@ class TransformerXLPositions(nn.Module):
 
     def score_segments(self, query: Tensor, segments: Tensor, scale: float, keys: int, context: Context) -> Tensor:
         """Score scaled queries by their segment and the key's; the memory is of segment 0. Shapes: -> [B, H, Q, K]."""
-        assert self.segments is not None and self.segment_bias is not None, "asked where they are"
+        assert self.segments is not None and self.segment_bias is not None, "called where segments are scored"
         of_keys = F.pad(segments, (keys - segments.shape[1], 0))
         targets = context.span.targets
         of_queries = segments if targets is None else torch.cat([segments, segments.gather(1, targets)], dim=1)

@@ -29,7 +29,7 @@ class Segment:
     """[B, M, D] for each block: the memory of earlier segments."""
     remembered: list[Tensor] | None
     """[M, B, D] for each block: what the next segment is to remember; None where nobody asks."""
-    asked: Tensor | None
+    query_places: Tensor | None
     """[B, P], the places that the second stream asks about."""
     wide: bool
     """Whether the second stream asks about every place, so that there are weights of all: attention is recorded."""
@@ -37,7 +37,7 @@ class Segment:
     """[B, M, D], the memory of the block that runs."""
 
     def copied(self) -> Segment:
-        """Return the same, to remember apart."""
+        """Return the same, which remembers separately."""
         return replace(self, remembered=None if self.remembered is None else [])
 
     @property
@@ -46,19 +46,19 @@ class Segment:
         return 0 if not self.recalled else self.recalled[0].shape[1]
 
     @property
-    def asking(self) -> int:
+    def query_count(self) -> int:
         """Rows of the second stream, which come after the text."""
-        return 0 if self.asked is None else self.asked.shape[1]
+        return 0 if self.query_places is None else self.query_places.shape[1]
 
     def targets(self, length: int) -> Tensor | None:
         """Return the places that masks and positions of the second stream are made for. Shapes: -> [B, P or L]."""
-        if self.asked is None or not self.wide:
-            return self.asked
-        return torch.arange(length, device=self.asked.device).expand(len(self.asked), -1)
+        if self.query_places is None or not self.wide:
+            return self.query_places
+        return torch.arange(length, device=self.query_places.device).expand(len(self.query_places), -1)
 
     def streams(self, x: Tensor) -> list[Tensor]:
         """Return the rows of the text, and those of a second stream. Shapes: x [B, L + P, D]."""
-        return list(x.split([x.shape[1] - self.asking, self.asking], dim=1)) if self.asking else [x]
+        return list(x.split([x.shape[1] - self.query_count, self.query_count], dim=1)) if self.query_count else [x]
 
     def enter(self, number: int, x: Tensor) -> None:
         """Set what a block remembers, and keep what it reads for the next segment. Shapes: x [B, L + P, D]."""
@@ -81,20 +81,20 @@ class Segment:
         Shapes: each [B, H, M + L + P, E] -> queries [B, H, L + P, E], keys and values [B, G, M + L, E].
         """
         past = 0 if self.past is None else self.past.shape[1]
-        rows, end = query.shape[2] - self.asking, key.shape[2] - self.asking
+        rows, end = query.shape[2] - self.query_count, key.shape[2] - self.query_count
         query, key, value = query[:, :, past:], key[:, :, :end], value[:, :, :end]
-        if self.asked is None or not self.wide:
+        if self.query_places is None or not self.wide:
             return query, key, value
-        text, asking = query.split([rows - past, self.asking], dim=2)
-        at = self.asked[:, None, :, None].expand_as(asking)
-        return torch.cat([text, torch.zeros_like(text).scatter(2, at, asking)], dim=2), key, value
+        text, queries = query.split([rows - past, self.query_count], dim=2)
+        at = self.query_places[:, None, :, None].expand_as(queries)
+        return torch.cat([text, torch.zeros_like(text).scatter(2, at, queries)], dim=2), key, value
 
     def rejoin(self, mixed: Tensor) -> Tensor:
         """Undo the widening of `split`, made for weights of every place. Shapes: [B, H, 2·L, E] -> [B, H, L + P, E]."""
-        if self.asked is None or not self.wide:
+        if self.query_places is None or not self.wide:
             return mixed
         text, places = mixed.chunk(2, dim=2)
-        return torch.cat([text, places.take_along_dim(self.asked[:, None, :, None], 2)], dim=2)
+        return torch.cat([text, places.take_along_dim(self.query_places[:, None, :, None], 2)], dim=2)
 
 
 def begin_segment(stack: c.Stack, inputs: Mapping[str, Any], like: Tensor, *, cached: bool, training: bool,

@@ -104,8 +104,8 @@ class Stack(nn.Module):
             context.bias = self.shared.of_pairs(context)
         context.biases, context.mixtures = self.biases, self.mixtures
         x = self.zeroed(x, context) if self.zero_padding else x
-        if self.queries is not None and context.segment is not None and context.segment.asking:
-            x = self.queries(x, context.segment.asking)
+        if self.queries is not None and context.segment is not None and context.segment.query_count:
+            x = self.queries(x, context.segment.query_count)
         x = (run_changes if self.reversible else LAYOUTS[type(self.config.layers)])(self, x, context, record)
         x = x if self.final_norm is None else self.final_norm(x)
         x = self.dropout(x if self.narrow is None else self.narrow(x))

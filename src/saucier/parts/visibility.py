@@ -65,7 +65,7 @@ def draw_counts(config: c.RandomBlocks, blocks: int, draw: Draw) -> numpy.ndarra
 
 
 def near_candidates(size: int, blocks: int, block: int) -> numpy.ndarray:
-    """Return the blocks to draw from at a published length: the near ones without the window, ends apart.
+    """Return the blocks to draw from at a published length: the near ones without the window, and without both ends.
 
     The published code lets the last blocks of the longest input draw what their window shows them too.
     """
@@ -122,7 +122,7 @@ def find_first_tokens(span: Span, count: int) -> Tensor:
 
 
 def find_first_separator(span: Span, token: int) -> Tensor:
-    """Where the first separator of each row stands. Shapes: -> [B, 1]."""
+    """The place of the first separator of each row. Shapes: -> [B, 1]."""
     if span.ids is None or span.ids.shape[1] != span.keys:
         raise InputError("global tokens are found by the separators, and the tokens are not known",
                          where="global_attention_mask", remedy="give it")
@@ -157,7 +157,7 @@ def build_mask(visibility: c.Visibility, span: Span) -> Mask:
 
 
 def resolve_length(visibility: c.Visibility, keys: int) -> c.Visibility:
-    """Return what a visibility that depends on the input's length is for so many keys."""
+    """Return what a visibility that depends on the input's length is for this number of keys."""
     while isinstance(visibility, c.Beyond):
         visibility = visibility.inner if keys > visibility.length else c.Full()
     return visibility
@@ -263,8 +263,8 @@ def placed_pairs(visibility: c.Visibility, queries: Tensor, keys: Tensor, span: 
         case c.Window(size=size):
             return (queries - keys).abs() < size
         case c.Dilated(size=size, dilation=step):
-            apart = (queries - keys).abs()
-            return (apart % step == 0) & (apart < size * step)
+            distance = (queries - keys).abs()
+            return (distance % step == 0) & (distance < size * step)
         case c.Strided(stride=step):
             return (queries - keys) % step == 0
         case c.Columns(stride=step, count=count):

@@ -96,7 +96,7 @@ def check_tied(encoder: Stack | None, decoder: Stack) -> None:
 
 
 def describe_layout(stack: Stack) -> dict[str, object]:
-    """Return how the blocks of a stack stand, without what is in them."""
+    """Return how the blocks of a stack are laid out, without what is in them."""
     plain: dict[str, object] = stack.layers.model_dump(exclude={"block", "blocks"})
     return plain | {"turn": len(stack.blocks())}
 
@@ -235,7 +235,7 @@ def check_ties(head: AdaptiveHead, embed: Embedding, dim: int) -> None:
 
 
 def check_whole_text(config: Transformer) -> None:
-    """Raise `InputError` where a head that writes whole texts knows no length, or stands on another body."""
+    """Raise `InputError` where a head that writes whole texts knows no length, or is on another body."""
     language = config.language_head
     whole = language is not None and isinstance(language.predicts, WholeText)
     if whole != isinstance(config.head, LengthHead):

@@ -169,13 +169,13 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
 
 
 def check_parallel(where: str, block: Block, *, remembers: bool) -> None:
-    """A parallel sublayer stands beside a pre-norm one, whose input is known without a memory or an encoder."""
+    """A parallel sublayer follows a pre-norm one, whose input is known without a memory or an encoder."""
     for before, residual in zip([None, *block.sublayers], block.sublayers, strict=False):
         if isinstance(residual, Parallel) and not isinstance(before, PreNorm | Parallel):
             raise InputError("a parallel sublayer stands beside a pre-norm one", where=where,
                              remedy="put a sublayer of kind: pre before it")
-        beside = [one for one in (before, residual) if one] if isinstance(residual, Parallel) else []
-        if any(isinstance(one.inner, CrossAttention) for one in beside):
+        parallel = [one for one in (before, residual) if one] if isinstance(residual, Parallel) else []
+        if any(isinstance(one.inner, CrossAttention) for one in parallel):
             raise InputError("cross-attention does not stand beside another sublayer", where=where,
                              remedy="use kind: pre for it and for what follows")
         if isinstance(residual, Parallel | FromNorm) and remembers:
@@ -299,10 +299,9 @@ def check_recurrent(path: str, stack: str, part: Recurrent, dim: int, encoder: S
 def check_initial_states(parts: list[Recurrent], config: Transformer) -> None:
     """States that are copied have the same shape on both sides, layer by layer."""
     given = [shape for part in list_recurrent_parts(config.encoder) for shape in layer_states(part, config.dim)]
-    wanted = [shape for part in parts if part.start.kind == "final"
-              for shape in layer_states(part, config.dim)]
-    if given != wanted:
-        raise InputError(f"the encoder ends in states of {given}, and the decoder begins in {wanted}",
+    expected = [shape for part in parts if part.start.kind == "final" for shape in layer_states(part, config.dim)]
+    if given != expected:
+        raise InputError(f"the encoder ends in states of {given}, and the decoder begins in {expected}",
                          where="decoder.layers", remedy="give both the same cell and number of layers, or use "
                          "start: {kind: last_layer}")
 

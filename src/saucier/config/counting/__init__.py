@@ -15,7 +15,7 @@ from saucier.config.norms import LayerNorm, Norm, PlainLayerNorm, RMSNorm, Unnor
 class Node:
     """One part of a model: its own figures where it is a leaf, the sum of its children otherwise.
 
-    `times` parts like this one stand in a row; `parameters` and `flops` are those of all of them together.
+    `times` parts like this one follow each other; `parameters` and `flops` are those of all of them together.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Node:
 def group_nodes(
     name: str, kind: str, children: list[Node], *, detail: str = "", times: int = 1, stored: int | None = None
 ) -> Node:
-    """Sum children into a node that stands `times` times, with weights stored `stored` times (None: as often)."""
+    """Sum children into a node that is repeated `times` times, with weights stored `stored` times (None: as often)."""
     copies = times if stored is None else stored
     return Node(name, kind, detail, parameters=copies * sum(child.parameters for child in children),
                 flops=times * sum(child.flops for child in children), times=times, children=tuple(children))

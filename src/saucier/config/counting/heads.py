@@ -100,8 +100,8 @@ def embedding_nodes(head: EmbeddingHead, dim: int, vocab: int) -> list[Node]:
     if head.norm:
         nodes.append(norm_node("norm", head.norm, widths[-1]))
     if head.language:
-        beside = [replace(node, flops=0.0) for node in language_nodes(head.language, dim, vocab)]
-        nodes.append(group_nodes("language", head.language.kind, beside))
+        language = [replace(node, flops=0.0) for node in language_nodes(head.language, dim, vocab)]
+        nodes.append(group_nodes("language", head.language.kind, language))
     return nodes
 
 

@@ -62,7 +62,7 @@ def list_conjunctions(visibility: c.Visibility, keys: int) -> list[Conjunction]:
 
 
 def select_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility:
-    """Return what one of so many heads sees."""
+    """Return what one of a number of heads sees."""
     match visibility:
         case c.Combined(kind="by_head"):
             return select_head(visibility.of_head(head, heads), head, heads)
@@ -76,7 +76,7 @@ def select_head(visibility: c.Visibility, head: int, heads: int) -> c.Visibility
 
 @dataclass(frozen=True, slots=True)
 class StepGroup:
-    """Alternatives whose queries and keys stand a multiple of `step` apart."""
+    """Alternatives whose queries and keys have a multiple of `step` between them."""
 
     step: int
     alternatives: tuple[Conjunction, ...]
@@ -88,7 +88,7 @@ class StepGroup:
 
 
 def find_step(terms: Conjunction) -> int:
-    """Return how far apart at least what is seen stands; tokens named global, or drawn, may stand anywhere."""
+    """Return the least distance between what is seen; tokens named global, or drawn, may be anywhere."""
     if any(isinstance(term, c.Global | c.RandomBlocks) for term in terms):
         return 1
     return math.lcm(*(term.dilation if isinstance(term, c.Dilated) else term.stride for term in terms

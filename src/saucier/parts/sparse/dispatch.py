@@ -1,6 +1,6 @@
 """Where attention is computed by a plan, and the plan of a pass: made once for all layers that see alike.
 
-Dense attention stays where it is faster, where weights are wanted, and where scores depend on vectors of distances.
+Dense attention stays where it is faster, where weights are returned, and where scores depend on vectors of distances.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def is_worth_planning(visibility: c.Visibility, context: Context, draw: bool) ->
     unknown = span.prefix is None and any(isinstance(term, c.Prefix) for term in terms)
     several = span.named is None and len(set(c.global_terms(visibility))) > 1
     drawn = {term for term in terms if isinstance(term, c.RandomBlocks)} if draw else ()
-    gaps, apart = any(isinstance(term, c.Dilated | c.Strided) for term in terms), differs_by_head(visibility)
-    return not (unknown or several or len(drawn) > 1 or (draw and (apart or gaps))
+    gaps = any(isinstance(term, c.Dilated | c.Strided) for term in terms)
+    return not (unknown or several or len(drawn) > 1 or (draw and (gaps or differs_by_head(visibility)))
                 or (gaps and counts_repeats(visibility)))
 
 

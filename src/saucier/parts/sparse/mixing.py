@@ -144,7 +144,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class SparseWork:
-    """All that is to be done, apart from the numbers."""
+    """All that is to be done, without the numbers."""
 
     stretches: list[Stretch]
     scale: float

@@ -58,13 +58,12 @@ class KeyRun:
     """[H, W], False where another run has the place already; None where all are this run's own."""
 
 
-
 @dataclass(slots=True)
 class RowFacts:
     """What only tensors tell of a row."""
 
     real: Tensor | None = None
-    """[K], False where padding stands among real keys; None where there is none."""
+    """[K], False where padding is among real keys; None without such padding."""
     query_documents: Tensor | None = None
     """[Q]."""
     key_documents: Tensor | None = None
@@ -120,7 +119,7 @@ class Planner:
                     yield from self.gapped(number, range(first + residue, end, group.step))
 
     def gapped(self, number: int, places: range) -> Iterator[Tile]:
-        """Yield the tiles of a group's queries that stand a step apart, and see keys that do so too."""
+        """Yield the tiles of a group's queries, one in each step, which see keys one in each step."""
         group, step = self.groups[number], self.groups[number].step
         for begin in range(0, len(places), TILE):
             asking = places[begin:begin + TILE]
@@ -184,7 +183,7 @@ class Planner:
             fresh = False
 
     def rest(self, among: list[int], keys: list[KeyRun]) -> Iterator[Tile]:
-        """Yield what global queries read beyond the tile that they stand in."""
+        """Yield what global queries read beyond the tile that they are in."""
         asking = torch.tensor(among, device=self.device)
         covered = self.covered(keys)
         for interval in split_interval((self.row.first, self.row.end)):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saucier.errors import InputError
@@ -41,15 +40,10 @@ class BidirectionalCorruption(RowCorruption):
         same = rows.mask[:, 1:] & (rows.documents[:, 1:] == rows.documents[:, :-1])
         predicted = np.arange(rows.tokens.shape[1]) >= rows.context[:, None]
         after, before = np.full_like(rows.tokens, IGNORED), np.full_like(rows.tokens, IGNORED)
-        after[:, :-1] = keep_labels(rows.tokens[:, 1:], same & predicted[:, 1:])
-        before[:, 1:] = keep_labels(rows.tokens[:, :-1], same & predicted[:, :-1])
+        after[:, :-1] = np.where(same & predicted[:, 1:], rows.tokens[:, 1:], IGNORED)
+        before[:, 1:] = np.where(same & predicted[:, :-1], rows.tokens[:, :-1], IGNORED)
         return add_row_inputs(rows, {"input_ids": to_int_tensor(rows.tokens), "labels": to_int_tensor(after),
                                      "previous": to_int_tensor(before)})
-
-
-def keep_labels(tokens: NDArray[np.int64], predicted: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the tokens that are predicted, and no label elsewhere."""
-    return np.where(predicted, tokens, IGNORED)
 
 
 @dataclass(frozen=True, slots=True)

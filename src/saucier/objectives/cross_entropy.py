@@ -115,12 +115,11 @@ class ChunkSweep:
     @classmethod
     def over(cls, features: Tensor, weight: Tensor, bias: Tensor | None, smoothing: float) -> ChunkSweep:
         """Begin with empty sums."""
-        def zeros(like: Tensor) -> Tensor:
-            return torch.zeros_like(like, dtype=torch.float32)
-
         total = torch.zeros((), dtype=torch.float64, device=features.device)
-        return cls(features, weight, bias, smoothing, torch.empty_like(features), zeros(weight),
-                   None if bias is None else zeros(bias), total, total.clone())
+        return cls(features, weight, bias, smoothing, features_gradient=torch.empty_like(features),
+                   weight_gradient=torch.zeros_like(weight, dtype=torch.float32),
+                   bias_gradient=None if bias is None else torch.zeros_like(bias, dtype=torch.float32),
+                   loss=total, nll=total.clone())
 
     def chunk(self, rows: slice, targets: Tensor) -> None:
         """Add one chunk of n targets: logits, probabilities, and in their place the gradient, each [n, V]."""

@@ -185,13 +185,9 @@ class RunPlacement:
     def room(self, place: int, stop: int) -> int:
         """Return how far a run may go from a place before it meets a border or another run."""
         stop = min(stop, self.limit[place])
-        while stop > place and self.is_blocked(place, stop):
+        while stop > place and 1 in self.taken[max(0, place - self.gap):stop + self.gap]:  # a run, or too near to one
             stop -= 1
         return stop
-
-    def is_blocked(self, place: int, stop: int) -> bool:
-        """Whether another run is in the way, or too near."""
-        return 1 in self.taken[max(0, place - self.gap):stop + self.gap]
 
 
 def select_runs(units: MaskingUnits, runs: list[tuple[int, int]]) -> SelectedTokens:

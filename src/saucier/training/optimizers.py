@@ -135,11 +135,6 @@ class FusedPart:
     view: nn.Parameter
     start: int
 
-    def lend_gradient(self) -> None:
-        """Let the view see its rows of the gradient."""
-        gradient = self.whole.grad
-        self.view.grad = None if gradient is None else gradient[self.start:self.start + len(self.view)]
-
 
 class Optimizer:
     """One or two torch optimizers that step together. The rate of each follows one schedule factor."""
@@ -152,7 +147,8 @@ class Optimizer:
     def step(self, factor: float) -> None:
         """Update the weights at `factor` times the highest rates."""
         for piece in self.pieces:
-            piece.lend_gradient()
+            gradient = piece.whole.grad
+            piece.view.grad = None if gradient is None else gradient[piece.start:piece.start + len(piece.view)]
         for part, rates in zip(self.parts, self.highest, strict=True):
             for group, rate in zip(part.param_groups, rates, strict=True):
                 group["lr"] = rate * factor

@@ -158,7 +158,10 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     takes them to its own width, and the words are told by the table too. Source: Clark et al. 2020, §3.2 and table 6.
     """
     size = objective.generator
-    refuse_other_size(objective)
+    alike = isinstance(size.sharing, SharedAll) or isinstance(objective.stages, TwoStages)  # it has all weights
+    if alike and (size.width, size.depth) != (1, 1):
+        raise InputError("a generator with all the model's weights is as large as the model",
+                         where="objective.generator", remedy="use width: 1 and depth: 1")
     if body.encoder is None or body.decoder is not None:
         raise InputError("only an encoder has a generator beside it", where="objective.kind",
                          remedy="use the model's encoder alone")
@@ -177,16 +180,6 @@ def derive_generator(body: c.Transformer, objective: Replaced) -> c.Transformer:
     found = found.model_copy(update={"head": c.LanguageHead(bias=True, transform=table)})
     c.check(found)
     return found
-
-
-def refuse_other_size(objective: Replaced) -> None:
-    """Raise `InputError` where a smaller generator cannot have what it should: the model's own weights."""
-    size = objective.generator
-    whole = isinstance(size.sharing, SharedAll) or isinstance(objective.stages, TwoStages)
-    if whole and (size.width, size.depth) != (1, 1):
-        where = "objective.generator"
-        raise InputError("a generator with all the model's weights is as large as the model", where=where,
-                         remedy="use width: 1 and depth: 1")
 
 
 def scale_count(count: int, share: float) -> int:

@@ -257,7 +257,7 @@ def write_part_store(recipe: Recipe, corpus: Corpus, part: Part, path: Path, tok
 
     match corpus:
         case PairCorpus():
-            fields = ("source", "target", *(("way",) if corpus.data.languages else ()))
+            fields = ("source", "target", *(("direction",) if corpus.data.languages else ()))
             write_pairs(path, add_to_digest(digest.update, corpus.part(part), *fields), tokenizer)
         case LanguageCorpus():
             write_language_store(path, corpus, of_text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
@@ -17,7 +17,6 @@ from torch import Tensor
 
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
-from saucier.generation.chains import Chains, walk
 from saucier.generation.decoding import Beams, Greedy, Strategy
 from saucier.generation.generate import generate
 from saucier.generation.search import Listener, TextStream
@@ -28,6 +27,9 @@ from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single,
 from saucier.opened import OpenModel, room
 from saucier.tasks.written.task import pad_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.generation.chains import Chains
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,8 @@ def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[in
 
 def fill_masks(opened: OpenModel, prompt: str, masks: int, options: Mapping[str, Any]) -> tuple[list[str], Chains]:
     """Let an opened model write where the prompt has mask tokens, and say how the chains went. Raises `InputError`."""
+    from saucier.generation.chains import walk  # few texts are filled in
+
     tokenizer = opened.tokenizer
     ids = torch.tensor([encode_masked_text(prompt, masks, tokenizer)], device=opened.device)
     done = walk(opened.model, ids, torch.ones_like(ids), suppress_tokens=tuple(tokenizer.special_ids), **options)

@@ -104,7 +104,7 @@ def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], 
     from saucier.jobs.run.console import Console
 
     found = work(Path(run), optional_path(out), quiet=quiet)
-    Console(silent=quiet).say("", *found.summary())
+    Console(silent=quiet).show("\n" + found.view())
     return found
 
 
@@ -170,6 +170,7 @@ def compare(
     """
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
+    from saucier.jobs.run.console import Console
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
@@ -181,4 +182,5 @@ def compare(
         from saucier.jobs.comparison.report import write_comparison_page
 
         write_comparison_page(found, Path(page))
+    Console(silent=quiet).show(found.view())
     return found

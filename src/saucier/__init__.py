@@ -13,6 +13,7 @@ from saucier.plain import HANDED_IN, VERSION
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from saucier.config.registry import register as register
     from saucier.errors import InputError as InputError
     from saucier.folders.load import load as load
     from saucier.generation.generate import generate as generate
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 __version__ = VERSION
 PUBLIC = {"InputError": "saucier.errors", "build": "saucier.model", "embed": "saucier.retrieval.embed",
           "generate": "saucier.generation.generate", "load": "saucier.folders.load",
-          "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue"}
+          "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
+          "register": "saucier.config.registry"}
 """Public name -> its module."""
-__all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
+__all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe", "register"]
 
 
 def save_model(model: Transformer, folder: str | Path) -> str:

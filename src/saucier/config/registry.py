@@ -134,6 +134,18 @@ def name_packages(values: object) -> dict[str, Any]:
     return {PACKAGES: {kind: describe_package(kind.partition(MARK)[0]) for kind in kinds}} if kinds else {}
 
 
+def list_versions(values: object) -> dict[str, str]:
+    """Return the packages that provide the kinds in plain values, with their versions."""
+    found = [describe_package(kind.partition(MARK)[0]) for kind in list_outside_kinds(values)]
+    return {one["package"]: one["version"] for one in found if one["package"]}
+
+
+def list_local_kinds(values: object) -> list[str]:
+    """Return the kinds in plain values that this program registered itself, so that no other process knows them."""
+    kinds = sorted({*list_outside_kinds(values)})
+    return [kind for kind in kinds if not describe_package(kind.partition(MARK)[0])["package"]]
+
+
 def require_packages(document: Mapping[str, Any], where: str) -> None:
     """Raise `InputError` where a document needs a kind whose package is missing; warn where it has another version."""
     needed = document.get(PACKAGES)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.config.base import Config
 from saucier.devices import move_batch
-from saucier.errors import InputError, expect
+from saucier.errors import InputError
 from saucier.files import read_object, refuse_unwritable, write_json
 from saucier.jobs.finetuning.results import draw_loss
 from saucier.jobs.run.console import Console
@@ -28,17 +28,18 @@ from saucier.jobs.run.passport import start_passport
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, Objective, RowCorruption
 from saucier.opened import PASSPORT_FILE
-from saucier.plain import json_value
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.report.page import REPORT_FILE, write_page
 from saucier.report.results import read_metrics
+from saucier.result import Result
+from saucier.table import Table
 from saucier.text.rows.batch import Batches, Ints, take_share
 from saucier.training.evaluation import evaluation_mode
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
-from saucier.training.progress import EVENTS, METRICS, check_reporters
+from saucier.training.progress import EVENTS, METRICS, check_reporters, flatten_values
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import Evaluate, TrainingData
 
@@ -88,7 +89,7 @@ FIT = JobKind(settings=SETTINGS_FILE, last=RESULT_FILE,
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class Fitted(Result):
     """How a fit ended; the model that was given has its best weights."""
 
     folder: str
@@ -106,10 +107,11 @@ class Fitted:
     dtype: str = ""
     """Number format of the multiplications."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as in `fitted.json`."""
-        found: dict[str, Any] = json_value(asdict(self))
-        return found
+    def view(self) -> Table:
+        """Show every figure."""
+        rows = [(name.replace("_", " "), f"{value:.6g}" if isinstance(value, float) else str(value))
+                for name, value in flatten_values(self.to_dict())]
+        return Table(("", ""), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,6 @@ def fit(model: Transformer, batches: Supply, loss: LossFunction, *,
     a loss, or several figures with one called `loss`. At the end the model has the weights of the best evaluation, or
     the last ones. Raises `InputError` before the first step for what cannot be trained; `WorkError` as all training.
     """
-    expect(model, Transformer, "model", "give what saucier.build or saucier.load returns")
     settings, objective = prepare_fit(model, batches, loss, training, Path(out))
     measured = make_evaluate(evaluate, objective)
     folder = Path(out)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from saucier.adaptation.rewrite import rewrite_and_report
 from saucier.checkpoints.steps import FOLDER, usable_checkpoint
 from saucier.config import parameters
+from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype, choose_device
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
@@ -81,6 +82,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
         start = open_start(settings)
         run = Job(out, FINETUNING, console, processes,
                   start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
+        run.passport = run.passport.in_environment(**list_versions(settings.as_dict()))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
             read_data(job)

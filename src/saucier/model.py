@@ -299,7 +299,10 @@ class Transformer(nn.Module):
             if options.last_only:
                 reading.hidden = reading.hidden[:, -1:]
             for name, value in self.head.answer(reading).items():  # type: ignore[operator]  # every head has it
-                setattr(output, name, value)
+                if name in Output.__dataclass_fields__:
+                    setattr(output, name, value)
+                else:
+                    output.more[name] = value
         return output
 
     def pooled(self, hidden: Tensor | None) -> Tensor | None:
@@ -351,6 +354,9 @@ def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.d
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
+    if buffers := [name for name, _ in model.named_buffers()]:
+        raise InputError(f"the part {buffers[0].rpartition('.')[0]} has a buffer, which no checkpoint holds",
+                         where="model", remedy="make it when the part is called, on the device of what it reads")
     retie_head(model)
     return model
 

@@ -71,7 +71,7 @@ class Interrupt:
 
 
 FAILURES = "failures"
-HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activations")
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "activations")
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
@@ -156,7 +156,7 @@ class Run:
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
-        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first)
+        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first, settings=recipe)
         for text in notes:
             reporter.note(text)
         updater = Updater(model, study, processes, cast(AutocastDtype, state.dtype), seed=training.seed,

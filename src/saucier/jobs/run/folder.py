@@ -30,7 +30,7 @@ from saucier.training.progress import Reporter, choose_screen
 
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
-HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
+HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "compile")
 """Keys of `training` that do not, either."""
 Settings = TypeVar("Settings", bound="JobSettings")
 RunState = Literal["new", "resumed", "finished"]

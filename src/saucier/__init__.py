@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from saucier.generation.generate import generate as generate
     from saucier.model import Transformer
     from saucier.model import build as build
+    from saucier.parts.provenance import Saved
     from saucier.recipes.catalogue import recipe as recipe
     from saucier.retrieval.embed import embed as embed
     from saucier.text.tokenizer.tokenizer import load_tokenizer as load_tokenizer
@@ -30,15 +31,22 @@ PUBLIC = {"InputError": "saucier.errors", "build": "saucier.model", "embed": "sa
 __all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
 
 
-def save_model(model: Transformer, folder: str | Path) -> str:
+def save_model(model: Transformer, folder: str | Path, **options: Any) -> Saved:
     """Write a model folder, for `Transformer.save`: the model imports nothing above itself."""
     from saucier.folders.save import save
 
-    return save(model, folder)
+    return save(model, folder, **options)
+
+
+def restore_stored(model: Transformer) -> None:
+    """Take the numbers back that loading rounded, for `Transformer.restore_stored`."""
+    from saucier.folders import stored
+
+    stored.restore_stored(model)
 
 
 moved.install()
-HANDED_IN["save"] = save_model
+HANDED_IN |= {"save": save_model, "restore_stored": restore_stored}
 
 
 def __getattr__(name: str) -> Any:

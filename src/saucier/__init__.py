@@ -11,6 +11,7 @@ from saucier import moved
 from saucier.plain import HANDED_IN, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from saucier.errors import InputError as InputError
@@ -45,8 +46,17 @@ def restore_stored(model: Transformer) -> None:
     stored.restore_stored(model)
 
 
+def choose_task_head(task: object, labels: object) -> Callable[[Transformer, str | Path], Transformer]:
+    """Return what puts the head of a task on a model from a place, for `load`: what a task is stands above folders."""
+    from functools import partial
+
+    from saucier.jobs.finetuning.fresh_head import put_task_head, read_task_request
+
+    return partial(put_task_head, task=read_task_request(task, labels))
+
+
 moved.install()
-HANDED_IN |= {"save": save_model, "restore_stored": restore_stored}
+HANDED_IN |= {"save": save_model, "restore_stored": restore_stored, "task head": choose_task_head}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ the two separate. Each in the number format and on the device that suit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
@@ -24,12 +24,14 @@ from saucier.checkpoints.adapter_folder import (
     read_adapter,
 )
 from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.layout import NO_HEAD
 from saucier.checkpoints.own_folder import read_own_model
 from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
 from saucier.checkpoints.weight_files import Weights
+from saucier.config.questions import reads_padding
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
-from saucier.errors import InputError, expect
+from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import (
     AdapterFolder,
     FolderKind,
@@ -45,6 +47,7 @@ from saucier.folders.kinds import (
 from saucier.model import Transformer
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.provenance import FolderState, Origin, StoredWeights, mark_parameters
+from saucier.plain import HANDED_IN
 from saucier.text.tokenizer.model_inputs import spell_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -79,7 +82,8 @@ MERGEABLE = {"lora", "qlora", "freeze", "bias"}
 
 
 def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto",
-         device: str | torch.device = "auto", *, base: str | None = None) -> Transformer:
+         device: str | torch.device = "auto", *, base: str | None = None, task: str | None = None,
+         labels: Sequence[str] = ()) -> Transformer:
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
@@ -89,10 +93,15 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     the folder's weights. What is saved, changed or trained begins with the stored numbers either way. `device` "auto"
     is CUDA, then MPS, then CPU. `head` "auto" keeps what was saved; a published class name takes a folder of its family
     as that class, and so does the kind of one of our heads (`language`, `span`, ..., or `none` for the body alone).
-    Raises `InputError` for a folder that cannot be read, for an unknown dtype, device or head, and for a `base` where
-    there is no adapter.
+    `task` puts a new head on the body, as `saucier finetune` begins (`classification`, `tagging`, ...); `labels` are
+    the names of its outputs, in order. A head that knows the same labels is kept. Such a model is to be trained: it has
+    the stored format, float32 at least, where `dtype` is "auto".
+    Raises `InputError` for a folder that cannot be read, for an unknown dtype, device, head or task, for wrong labels,
+    and for a `base` where there is no adapter.
     """
     check_options(head, base)
+    if task is not None or labels not in ((), []):
+        return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     number_format = choose_number_format(dtype, kind, place)
     model = merge_if_possible(open_folder(kind, head, number_format, place))
@@ -106,16 +115,27 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     return model.eval()
 
 
+def load_for_task(path: str | Path, head: str, dtype: str | torch.dtype, device: str | torch.device, *,
+                  base: str | None, put_head: Callable[[Transformer, str | Path], Transformer]) -> Transformer:
+    """Load a model and put the head of a task on it, as `load` says."""
+    if head != "auto":
+        raise InputError("a task has a head of its own", where="head", remedy="leave it out, or leave out the task")
+    place = choose_real_device(device)
+    wanted = None if dtype in ("auto", "stored") else choose_number_format(dtype, None, place)
+    model = put_head(load(path, dtype="stored", device="cpu", base=base), path)
+    return model.to(device=place, dtype=wanted or torch.promote_types(model.dtype, torch.float32)).eval()
+
+
 def check_options(head: str, base: str | None) -> None:
     """Raise `InputError` for a head or a base of another type."""
     expect(head, str, "head", "give auto, or the name of a head")
     expect(base, (str, NoneType), "base", "give a folder or a hub id")
 
 
-def choose_number_format(dtype: str | torch.dtype, kind: FolderKind, device: torch.device) -> torch.dtype:
+def choose_number_format(dtype: str | torch.dtype, kind: FolderKind | None, device: torch.device) -> torch.dtype:
     """Return the number format in which a folder's model is opened. Raises `InputError` for an unknown name."""
     expect(dtype, (str, torch.dtype), "dtype", "give auto, float32, bfloat16 or float16")
-    if dtype == "stored":
+    if dtype == "stored" and kind is not None:
         return stored_dtype(kind)
     return choose_dtype("fastest" if dtype == "auto" else dtype, device, ("auto", "stored", "fastest"))
 
@@ -140,10 +160,7 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
     published = None if head == "auto" else head
     match kind:
         case OwnFolder():
-            if published is not None:
-                raise InputError(f"unknown head {head!r}", where="head",
-                                 remedy="this folder is in our own layout: use auto")
-            return read_own_model(kind.path, dtype=dtype, device=device)
+            return keep_head(read_own_model(kind.path, dtype=dtype, device=device), head)
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
         case SentenceFolder(body=body):
@@ -157,6 +174,19 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
+
+
+def keep_head(model: Transformer, head: str) -> Transformer:
+    """Return a model of our own layout with the head that it has, or with none. Raises `InputError` for another one."""
+    kind = NO_HEAD if model.config.head is None else model.config.head.kind
+    if head == NO_HEAD:
+        model.config, model.head = model.config.model_copy(update={"head": None}), None
+        model.packs = not reads_padding(model.config)
+    elif head not in ("auto", kind):
+        raise InputError(f"the folder has no head {head!r}", where="head",
+                         remedy=f"{suggest_name(head, list(dict.fromkeys(['auto', kind, NO_HEAD])))}; "
+                                "a new head is put on with task=...")
+    return model
 
 
 def merge_if_possible(model: Transformer) -> Transformer:

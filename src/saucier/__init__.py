@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from saucier.generation.generate import generate as generate
     from saucier.model import Transformer
     from saucier.model import build as build
-    from saucier.parts.provenance import Saved
     from saucier.recipes.catalogue import recipe as recipe
     from saucier.retrieval.embed import embed as embed
     from saucier.text.tokenizer.tokenizer import load_tokenizer as load_tokenizer
@@ -32,22 +31,8 @@ PUBLIC = {"InputError": "saucier.errors", "build": "saucier.model", "embed": "sa
 __all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
 
 
-def save_model(model: Transformer, folder: str | Path, **options: Any) -> Saved:
-    """Write a model folder, for `Transformer.save`: the model imports nothing above itself."""
-    from saucier.folders.save import save
-
-    return save(model, folder, **options)
-
-
-def restore_stored(model: Transformer) -> None:
-    """Take the numbers back that loading rounded, for `Transformer.restore_stored`."""
-    from saucier.folders import stored
-
-    stored.restore_stored(model)
-
-
 def choose_task_head(task: object, labels: object) -> Callable[[Transformer, str | Path], Transformer]:
-    """Return what puts the head of a task on a model from a place, for `load`: what a task is stands above folders."""
+    """Return what puts the head of a task on a model from a place, for `load`."""
     from functools import partial
 
     from saucier.jobs.finetuning.fresh_head import put_task_head, read_task_request
@@ -55,8 +40,25 @@ def choose_task_head(task: object, labels: object) -> Callable[[Transformer, str
     return partial(put_task_head, task=read_task_request(task, labels))
 
 
+def hand_in(module: str, name: str) -> Callable[..., Any]:
+    """Return what imports a function when it is called: a low module must not import a higher one."""
+    def call(*values: Any, **options: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)(*values, **options)
+
+    return call
+
+
 moved.install()
-HANDED_IN |= {"save": save_model, "restore_stored": restore_stored, "task head": choose_task_head}
+HANDED_IN |= {
+    "save": hand_in("saucier.folders.save", "save"),
+    "restore_stored": hand_in("saucier.folders.stored", "restore_stored"),
+    "task head": choose_task_head,
+    "config fault": hand_in("saucier.recipes.validation", "describe_config_fault"),
+    "draw config": hand_in("saucier.lens.tree", "draw_config"),
+    "draw model": hand_in("saucier.lens.tree", "draw_model"),
+}
 
 
 def __getattr__(name: str) -> Any:

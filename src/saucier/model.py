@@ -115,6 +115,14 @@ class Transformer(nn.Module):
         if isinstance(self.head, AdaptiveHead):
             self.head.tie(output_embed)
 
+    def __repr__(self) -> str:
+        """Show what the model is, and the tree of its parts, with their sizes."""
+        return str(HANDED_IN["draw model"](self))
+
+    def _repr_html_(self) -> str:
+        """Return the tree for a notebook."""
+        return str(HANDED_IN["draw model"](self, html=True))
+
     @property
     def generation(self) -> Mapping[str, Any]:
         """Defaults of `saucier.generate` for this model; set as a whole, for it cannot be changed in place."""

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
@@ -21,6 +20,7 @@ from saucier.checkpoints.adapter_folder import PREFIX, VECTORS, Adapter, base_er
 from saucier.checkpoints.layout import model_error
 from saucier.checkpoints.published_folder import BASE, PublishedNames
 from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Same, Transpose
+from saucier.config.base import ConfigError
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.prefix import PrefixKeys, SoftPrompt
@@ -124,8 +124,8 @@ def read_lora_settings(adapter: Adapter, module: str) -> a.Lora:
     try:
         return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
                       dropout=adapter.options.get("lora_dropout") or 0.0)
-    except ValidationError as error:
-        raise model_error(error, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
+    except ConfigError as error:
+        raise model_error(error.cause, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
 
 
 def fill_pair(model: nn.Module, place: TargetMap, one: PublishedMap, down: Tensor, up: Tensor) -> None:

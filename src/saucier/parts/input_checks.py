@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.base import validate_again
 from saucier.devices import choose_device, refuse_narrow
 from saucier.errors import InputError, expect
 from saucier.parts.inputs import Inputs
@@ -37,6 +38,8 @@ ID_FORMATS = (torch.int64, torch.int32)
 def check_build(config: object, seed: object, dtype: object, device: str | torch.device | None) -> torch.device:
     """Return where a model is to be built. Raises `InputError` for what makes none."""
     expect(config, c.Transformer, "config", "give a saucier.config.Transformer, such as recipe(...).model")
+    if isinstance(config, c.Transformer):
+        validate_again(config)
     expect(seed, int, "seed", "give a whole number from 0")
     if not isinstance(seed, int) or not 0 <= seed < 2**63:
         raise InputError(f"is {str(seed)[:40]}", where="seed", remedy="give a whole number from 0")

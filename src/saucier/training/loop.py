@@ -97,6 +97,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
           recipe: Mapping[str, Any] | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
+    Weights that were rounded in loading are the stored ones first, in float32 at most.
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
     is whatever must be equal for the run to be resumed, as JSON; by default model and training.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
@@ -132,6 +133,7 @@ class Run:
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
                        processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
+        model.restore_stored()
         model.train()
         notes: list[str] = []
         modules = study.objective.modules

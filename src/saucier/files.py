@@ -81,7 +81,7 @@ def path_exists(path: str | Path) -> bool:
     """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
     try:
         return Path(path).exists()
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return False
 
 

@@ -1,6 +1,7 @@
 """The public Python functions, called with bad values: wrong types, shapes, numbers, texts, none at all.
 
-Each case takes a call that works and puts bad values in the place of one or two of its arguments.
+Each case takes a call that works and puts bad values in the place of one or two of its arguments, or gives them to
+other parameters of its signature. A value that a parameter's type excludes must be refused.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import hostile, told
+from tools.fuzzing.signatures import fits, parameters
 
 TEXT = "the cook stirs the sauce and a guest tastes some soup"
 SMALL = {"layers": 1, "dim": 16, "heads": 2}
@@ -70,7 +72,10 @@ def objects() -> tuple[Any, ...]:
     return (object(), object, len, b"bytes", bytearray(b"x"), Path("nowhere"), Path(), set(), frozenset({1}), 1j,
             range(3),
             iter([1]), {1: 2}, {("a",): 1}, ["a", 1], [["a"]], ("a", "b"), [b"a"], ..., NotImplemented, ValueError("x"),
-            torch.zeros(0), torch.zeros(2, 2), torch.tensor(float("nan")), torch.zeros(1, dtype=torch.int64),
+            torch.zeros(0), torch.zeros(2, 2), torch.zeros(1, 3), torch.full((1, 3), float("nan")),
+            torch.full((1, 3), 99_999), torch.full((1, 3), -1), torch.ones(1, 3, 16), torch.zeros(1, 0, dtype=torch.int64),
+            torch.full((1,), -3), torch.ones(1, 3, dtype=torch.complex64), torch.ones(1, 3, dtype=torch.bool), [[3, 4]],
+            [torch.ones(1)], [(torch.ones(1, 16),)], torch.tensor(float("nan")), torch.zeros(1, dtype=torch.int64),
             torch.float16, torch.int8, torch.complex64, torch.device("meta"), torch.device("cpu"), "cuda:99", "meta",
             "mps", "cpu:x",
             "bfloat16", "int8", "complex64", "float64", "a" * 100_000, "é" * 5000, "\ud800\ud800", "a\x00b",
@@ -89,7 +94,7 @@ def tokenizer() -> Tokenizer:
 @cache
 def model(family: str = "gpt2") -> Transformer:
     """Return a small model."""
-    more = {"length": 32} if family in ("gpt2", "bert") else {"head_dim": 8, "hidden": 20}
+    more = {"gpt2": {"length": 32}, "bert": {"length": 32}, "t5": {"head_dim": 8, "hidden": 20}}.get(family, {})
     return saucier.build(FAMILIES[family](**SMALL, **more, vocab=tokenizer().vocab_size), seed=1).eval()
 
 
@@ -129,13 +134,18 @@ def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
         "load_tokenizer": (saucier.load_tokenizer, {"folder": folder}),
         "build": (saucier.build, {"config": model().config, "seed": 0, "dtype": None, "device": None}),
         "recipe": (saucier.recipe, {"name_or_file": "gpt-nano", "overrides": ["training.steps=3"]}),
-        "generate": (partial(generated, input_ids=ids), dict(options)),
+        "generate": (partial(generated, model(), input_ids=ids), dict(options)),
         "generate-t5": (partial(generated, model("t5"), input_ids=ids), {**options, "num_beams": 1}),
-        "generate-ids": (generated, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 2}),
+        "generate-any": (saucier.generate, {"model": model(), "input_ids": ids, "max_new_tokens": 2}),
+        "generate-bert": (partial(generated, model("bert")), {"input_ids": ids, "max_new_tokens": 2}),
+        "generate-ids": (partial(generated, model()), {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 2}),
         "embed": (saucier.embed, {"model": embedder(), "texts": [TEXT, "milk"], "tokenizer": spoken, "batch": 2}),
         "forward": (model().forward, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "last_only": False,
                                       "output_hidden_states": False, "output_attentions": False, "compute_logits": True,
                                       "position_ids": None, "token_type_ids": None, "inputs_embeds": None}),
+        "forward-bert": (model("bert").forward, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}),
+        "forward-t5": (model("t5").forward, {"input_ids": ids, "decoder_input_ids": ids}),
+        "forward-xlnet": (model("xlnet").forward, {"input_ids": ids}),
         "encode": (spoken.encode, {"text": TEXT, "add_special_tokens": True, "pair": None}),
         "encode_batch": (spoken.encode_batch, {"texts": [TEXT, "milk"], "add_special_tokens": True}),
         "decode": (spoken.decode, {"ids": [3, 4], "skip_special_tokens": True}),
@@ -154,9 +164,9 @@ def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
     }
 
 
-def generated(chosen: Transformer | None = None, **options: Any) -> Tensor:
+def generated(chosen: Transformer, /, **options: Any) -> Tensor:
     """Write with a small model."""
-    return saucier.generate(chosen or model(), **options)
+    return saucier.generate(chosen, **options)
 
 
 def draw(drawn: Random, stock: Path, place: Path) -> Case:
@@ -169,22 +179,30 @@ def draw(drawn: Random, stock: Path, place: Path) -> Case:
         template = drawn.choice(TEMPLATES)
         return Case(f"chat template {told(template)}",
                     (lambda: function(**{**good, "template": "{{ '' }}" + template}),))
-    bad = {key: value(drawn) for key in drawn.sample([*good], k=min(len(good), drawn.choice([1, 1, 1, 2])))}
+    hints = parameters(function)
+    names = [*{**good, **hints}]
+    bad = {key: value(drawn) for key in drawn.sample(names, k=min(len(names), drawn.choice([1, 1, 1, 2])))}
     given = {**good, **bad}
+    wrong = next((key for key, one in bad.items() if key in hints and not fits(one, hints[key])), None)
     if name.startswith("generate") and drawn.random() < 0.1:
         given |= {drawn.choice(["nothing", "", "modell", "_", "kind"]): 1}
     words = ", ".join(f"{key}={told(one)}" for key, one in bad.items())
-    return Case(f"{name}({words})", (partial(sound, function, given),), size_of(folder))
+    return Case(f"{name}({words})", (partial(sound, function, given, wrong),), size_of(folder))
 
 
 def value(drawn: Random) -> Any:
     """Return a bad value."""
-    return hostile(drawn) if drawn.random() < 0.6 else drawn.choice(objects())
+    return hostile(drawn) if drawn.random() < 0.5 else drawn.choice(objects())
 
 
-def sound(function: Callable[..., Any], given: Good) -> None:
-    """Call a function. Raises `UnsoundError` for a result that is not finite."""
+def sound(function: Callable[..., Any], given: Good, wrong: str | None = None) -> None:
+    """Call a function. Raises `UnsoundError` for a result that is not finite, or that it should have refused.
+
+    `wrong`: an argument whose value is not of the type that the function says.
+    """
     result = function(**given)
+    if wrong is not None:
+        raise UnsoundError(f"{wrong} was taken, which its type excludes")
     if not all(math.isfinite(one) for one in numbers(result)):
         raise UnsoundError(f"numbers that are not finite in {type(result).__name__}")
 

@@ -25,7 +25,7 @@ def parameters(function: Callable[..., Any]) -> dict[str, Any]:
     filled = len(getattr(function, "args", ())) + ("self" in inspect.signature(plain).parameters)
     for name, one in [*inspect.signature(plain).parameters.items()][filled:]:
         if one.kind is one.VAR_KEYWORD:
-            more = (typing.get_type_hints(Inputs) if name == "inputs" else
+            more: dict[str, Any] = (typing.get_type_hints(Inputs) if name == "inputs" else
                     {key: field.annotation for key, field in GenerationOptions.model_fields.items()}
                     if name == "options" else {})
             found |= {key: hint | None for key, hint in more.items()}  # None leaves each of them out

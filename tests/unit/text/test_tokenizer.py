@@ -187,7 +187,8 @@ def test_what_a_tokenizer_says_of_itself() -> None:
     assert repr(tokenizer) == "Tokenizer(byte-level BPE, vocab_size=300, special={'eos': '<|endoftext|>'})"
     assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.get_vocab()) == 300
     assert [*tokenizer.get_vocab()][:2] == ["<|endoftext|>", tokenizer.id_to_token(1)]
-    assert repr(trained(WordPiece(vocab=58))).startswith("Tokenizer(WordPiece, vocab_size=58, special={'pad': '[PAD]', ")
+    said = repr(trained(WordPiece(vocab=58)))
+    assert said.startswith("Tokenizer(WordPiece, vocab_size=58, special={'pad': '[PAD]', ")
 
 
 def test_parts_of_a_character_are_shown_as_bytes() -> None:

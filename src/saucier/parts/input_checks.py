@@ -27,13 +27,13 @@ from saucier.parts.prefix import VirtualTokens, split_by_side
 
 ROWS, LENGTH, ANY, ONE = "rows", "length", "any", "rows or one"
 TEXT, PLACES, VECTORS = (ROWS, LENGTH), (ONE, LENGTH), (ROWS, LENGTH, ANY)
-Values = Literal["whole", "mask", "vectors"]
-"""What a tensor holds: whole numbers, zeros and ones of any type, or finite fractions."""
+Values = Literal["whole", "mask", "vectors", "any"]
+"""What a tensor holds: whole numbers, zeros and ones of any type, finite fractions, or what its part looks at."""
 Rule = tuple[tuple[str, ...], Values]
 FIRST_INPUTS: Mapping[str, Rule] = {
     "token_type_ids": (TEXT, "whole"), "position_ids": (PLACES, "whole"), "places": (PLACES, "whole"),
     "documents": (TEXT, "whole"), "langs": (TEXT, "whole"), "lengths": ((ROWS,), "whole"),
-    "prefix_length": ((ROWS,), "whole"), "characters": (VECTORS, "whole"), "global_input_ids": ((ROWS, ANY), "whole"),
+    "prefix_length": ((ROWS,), "whole"), "characters": (VECTORS, "any"), "global_input_ids": ((ROWS, ANY), "whole"),
     "input_mask": (TEXT, "mask"), "global_attention_mask": (PLACES, "mask"),
     "perm_mask": ((ROWS, LENGTH, LENGTH), "mask"), "target_mapping": ((ROWS, ANY, LENGTH), "mask"),
     "inputs_embeds": (VECTORS, "vectors"), "encoder_hidden_states": ((ROWS, ANY, ANY), "vectors")}
@@ -254,6 +254,8 @@ def holds_values(value: Tensor) -> bool:
 
 def check_values(name: str, value: Tensor, values: Values) -> None:
     """Refuse a tensor that does not hold what it should: by its type everywhere, by its numbers on a CPU."""
+    if values == "any":
+        return
     found = value.dtype
     right = {"whole": not (found.is_floating_point or found.is_complex or found == torch.bool),
              "mask": not found.is_complex, "vectors": found.is_floating_point}[values]

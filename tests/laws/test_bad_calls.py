@@ -6,6 +6,7 @@ every parameter of the signatures. A value that a parameter's type excludes must
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from random import Random
 
@@ -32,8 +33,9 @@ def judge(drawn: Random, place: Path) -> None:
     remove(work)  # hypothesis may have ended the last one while it was drawn
     stock.mkdir(exist_ok=True)
     work.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, open(os.devnull) as nothing:
         patch.chdir(work)
+        patch.setattr("sys.stdin", nothing)  # what `-` reads
         verdict = cases.tried(calls.draw, drawn, 0, stock, work)
     faults = [one for one in verdict.faults if not one.startswith("memory: ")]  # libraries that are loaded late
     assert not faults, f"{verdict.told}: {'; '.join(faults)}"

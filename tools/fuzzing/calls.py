@@ -23,7 +23,6 @@ from saucier.adaptation.rewrite import rewrite
 from saucier.families import FAMILIES
 from saucier.folders.load import open_adapter
 from saucier.folders.save import save, save_adapter
-from saucier.jobs.convert import convert
 from saucier.model import Transformer
 from saucier.parts.output import Output
 from saucier.text.config import ByteBPE
@@ -31,7 +30,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import hostile, told
-from tools.fuzzing.signatures import fits, parameters
+from tools.fuzzing.signatures import fits, parameters, required
 
 TEXT = "the cook stirs the sauce and a guest tastes some soup"
 SMALL = {"layers": 1, "dim": 16, "heads": 2}
@@ -64,6 +63,8 @@ TEMPLATES = (
     "{% set b = 'x' * 4000000 %}{% filter upper %}{% for i in range(9999) %}{{ b }}{% endfor %}{% endfilter %}",
 )
 """Hostile chat templates."""
+SETTINGS = ("clean", "compare", "cook", "finetune", "plan", "show", "train")
+"""Functions that take settings, of which an error names each that is wrong in a line."""
 Good = dict[str, Any]
 
 
@@ -109,6 +110,9 @@ def embedder() -> Transformer:
 def whole(stock: Path) -> Path:
     """Return the folder of a small model with its tokenizer and an adapter, made when it is first asked for."""
     if not (stock / "model").is_dir():
+        (stock / "text.txt").write_text(f"{TEXT}\n" * 40)
+        (stock / "scored.jsonl").write_text('{"id": 1, "prediction": "a", "gold": "a"}\n{"id": 2, "prediction": "b", '
+                                            '"gold": "a"}\n')
         save(model(), stock / "model")
         tokenizer().save(stock / "model")
         save_adapter(rewrite(saucier.load(stock / "model", dtype="float32"), by=a.Lora(rank=2)), stock / "adapter")
@@ -158,12 +162,41 @@ def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
                  {"messages": rows, "add_generation_prompt": True, "tools": None, "template": CHAT}),
         "save": (model().save, {"folder": place / "saved"}),
         "save-layout": (partial(save, model()), {"folder": place / "saved", "layout": "auto"}),
-        "convert": (convert, {"source": folder, "target": place / "converted", "layout": "auto", "dtype": "stored",
-                              "head": "auto"}),
         "open_adapter": (open_adapter, {"folder": folder.parent / "adapter", "base": None, "head": "auto",
                                         "dtype": "float32",
                                         "device": "cpu"}),
     }
+
+
+def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good]]:
+    """Return calls of the functions of `saucier.api`: those that train lack something, so that none begins to.
+
+    A function that is not known here is called with the small model, a new place, and files that are missing.
+    """
+    text, missing = folder.parent / "text.txt", place / "missing.jsonl"
+    good: dict[str, Good] = {
+        "write": {"model": folder, "prompt": TEXT, "tokens": 3}, "show": {"model": folder},
+        "backtranslate": {"model": folder, "files": [text], "out": place / "pairs.tsv"},
+        "prompt": {"task": missing, "model": folder}, "diff": {"left": folder, "right": "gpt-nano"},
+        "diagnose": {"model": folder, "text": text}, "score": {"predictions": folder.parent / "scored.jsonl"},
+        "attention_map": {"run": folder, "source": TEXT}, "merge": {"adapter": folder.parent / "adapter",
+                                                                    "out": place / "merged", "text": text},
+        "convert": {"source": folder, "target": place / "converted"}, "number_formats": {"values": ["0.1"]},
+        "clean": {"raw": [text], "out": place / "clean", "quiet": True}, "list_families": {"model_type": "gpt2"},
+        "train_tokenizer": {"files": [text], "out": place / "tokenizer", "vocab": 280},
+        "inspect_tokenizer": {"folder": folder, "text": TEXT}, "rerun": {"run": folder, "quiet": True},
+        "plan": {"recipe": "gpt-nano", "data": text, "calibrate": False},
+        "finetune": {"task": "classification", "model": folder, "data": missing, "quiet": True},
+        **{name: {"recipe": "no-such-recipe", "quiet": True} for name in ("cook", "train")},
+        "compare": {"recipes": ["no-such-recipe", "gpt-nano"], "quiet": True}}
+    names = {"model": folder, "run": folder, "source": folder, "folder": folder, "out": place / "out",
+             "target": place / "out"}
+    found = {}
+    for name, module in saucier.PUBLIC.items():
+        if module.startswith("saucier.api"):
+            function = getattr(saucier, name)
+            found[name] = function, good.get(name) or {key: names.get(key, missing) for key in required(function)}
+    return found
 
 
 def generated(chosen: Transformer, /, **options: Any) -> Tensor:
@@ -174,7 +207,7 @@ def generated(chosen: Transformer, /, **options: Any) -> Tensor:
 def draw(drawn: Random, stock: Path, place: Path) -> Case:
     """Call a function with one or two bad arguments."""
     folder = whole(stock)
-    known = calls(folder, place)
+    known = {**calls(folder, place), **doors(folder, place)}
     name = drawn.choice([*known, "generate", "generate", "chat", "tokenizer"])
     function, good = known[name]
     if name == "chat" and drawn.random() < 0.6:
@@ -189,7 +222,8 @@ def draw(drawn: Random, stock: Path, place: Path) -> Case:
     if name.startswith("generate") and drawn.random() < 0.1:
         given |= {drawn.choice(["nothing", "", "modell", "_", "kind"]): 1}
     words = ", ".join(f"{key}={told(one)}" for key, one in bad.items())
-    return Case(f"{name}({words})", (partial(sound, function, given, wrong),), size_of(folder))
+    return Case(f"{name}({words})", (partial(sound, function, given, wrong),), size_of(folder),
+                many_lines=name in SETTINGS)
 
 
 def value(drawn: Random) -> Any:

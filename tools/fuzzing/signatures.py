@@ -39,7 +39,13 @@ def get_hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError:
-        return {}
+        found = inspect.signature(function).parameters
+        return {name: one.annotation for name, one in found.items() if not isinstance(one.annotation, str)}
+
+
+def required(function: Callable[..., Any]) -> list[str]:
+    """Return the parameters without a default."""
+    return [name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty]
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -75,7 +81,7 @@ def fits_container(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
 
 def fits_class(value: Any, hint: type) -> bool:
     """Say it of a class: a whole number is a fraction too, a text a path, and anything may follow a protocol."""
-    if getattr(hint, "_is_protocol", False) and hint is not PathLike:
+    if getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False):
         return True
     if hint is bool and type(value) in (int, float):
         return value in (0, 1)

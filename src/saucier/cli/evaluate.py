@@ -1,38 +1,43 @@
-"""`saucier evaluate`: how well a run's model predicts a text, or translates one."""
+"""`saucier evaluate`: how good a model is on a file."""
 
 from typing import Annotated
 
 import typer
 
-from saucier.cli.arguments import AsJson, Base, Run, print_found
+from saucier.cli.arguments import AsJson, Base, print_found
 
 
 def evaluate(
-    run: Run,
+    model: Annotated[str, typer.Argument(
+        metavar="MODEL", help="A run, a fine-tuning, a model folder in any layout, an adapter, or a hub id.")],
     files: Annotated[list[str] | None, typer.Argument(
-        metavar="[FILE]...", help="Text, or pairs for a translator; the run's own held-out text without it.")] = None,
+        metavar="[FILE]... [key.sub=value]...", help="Text for a language model, labelled rows for a task, pairs for a "
+        "translator; what a run or a fine-tuning holds out without it. data.column=COLUMN and task.label=COLUMN say "
+        "how they are read.")] = None,
     *,
     baselines: Annotated[bool, typer.Option(
-        "--baselines", help="Compare a language model with a unigram model, a 5-gram model and xz.")] = False,
-    beams: Annotated[int | None, typer.Option(min=1, help="Beams of a translator; the recipe's by default.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Translate so many pairs only.")] = None,
+        "--baselines", help="Measure simple methods, too: n-grams and xz for a language model, those of a "
+        "fine-tuning's task.")] = False,
+    beams: Annotated[int | None, typer.Option(min=1, help="Beams of a model that writes.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="The first documents, pairs or rows only.")] = None,
     stride: Annotated[int | None, typer.Option(
-        min=1, help="Let rows overlap: each begins so many tokens after the last.")] = None,
-    batch: Annotated[int | None, typer.Option(
-        "--batch", min=1, help="Rows in one pass; the recipe's by default.")] = None,
+        min=1, help="Let windows overlap: each begins so many tokens after the last. Of a masked model: hide every "
+        "so-manieth token at a time.")] = None,
+    length: Annotated[int | None, typer.Option(
+        min=2, help="Tokens of a window; as many as the model reads by default.")] = None,
+    batch: Annotated[int | None, typer.Option("--batch", min=1, help="Rows in one pass.")] = None,
     memory: Annotated[int | None, typer.Option(
         min=1, help="Tokens that a model with a memory remembers; as in training by default.")] = None,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
     base: Base = None, as_json: AsJson = False,
 ) -> None:
-    """Measure a run: loss, perplexity and bits per byte of text; BLEU and chrF of translations."""
-    from saucier.jobs.pretraining.held_out import describe_measurements, evaluate_again
-    from saucier.plain import format_quantity
-    from saucier.tasks.language_baselines import KINDS
+    """Measure a model on a file: perplexity and bits per byte of text, scores of answers, each with an interval."""
+    from saucier.jobs.evaluation.evaluate import evaluate as work
+    from saucier.jobs.evaluation.measurement import EvaluationOptions
+    from saucier.recipes.source import is_override
 
-    changes = {"baselines": KINDS if baselines else None, "beams": beams, "limit": limit, "stride": stride,
-               "batch": batch}
-    found = evaluate_again(run, tuple(files or ()), changes=changes, dtype=dtype, memory=memory, base=base)
-    print_found(found.as_json, as_json=as_json, shown=lambda: "\n".join(
-        [*describe_measurements(found.held_out, found.baselines, found.scores),
-         f"{format_quantity(found.tokens_per_second)} tokens/s"]))
+    words = files or []
+    found = work(model, [word for word in words if not is_override(word)], EvaluationOptions(
+        changes=[word for word in words if is_override(word)], baselines=baselines, beams=beams, limit=limit,
+        stride=stride, length=length, batch=batch, memory=memory, dtype=dtype, base=base))
+    print_found(found.to_dict, found.view, as_json=as_json)

@@ -14,22 +14,25 @@ from saucier.cli.arguments import (
     Sides,
     SourceEncoder,
     Start,
+    Steps,
     SyntheticFiles,
     Words,
 )
 
 
 def cook(what: MaybeWhat = None, words: Words = None, *, data: DataFiles = None, held_out: HeldOutFiles = None,
-         out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
+         steps: Steps = None, out: Out = None, start: Start = None, encoder: EncoderFrom = None, decoder: DecoderFrom = None,
          shared: Shared = False, synthetic: SyntheticFiles = None,
          source_encoder: SourceEncoder = None, no_calibrate: NoCalibrate = False) -> None:
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
-    With --from it goes on from a model that is there; a recipe for that is made where none is given.
+    With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
+    for that is made where none is given.
     """
     from saucier.cli.arguments import read_recipe_words, synthetic_override
 
-    recipe, given = read_recipe_words(what, [*(words or ()), *synthetic_override(synthetic)], data, held_out,
+    words = [*(words or ()), *([] if steps is None else [f"training.steps={steps}"])]
+    recipe, given = read_recipe_words(what, [*words, *synthetic_override(synthetic)], data, held_out,
                                       start=start, sides=Sides(encoder, decoder, shared), source_layers=source_encoder)
     from saucier.jobs.pretraining.cook import JobOptions
     from saucier.jobs.pretraining.cook import cook as work

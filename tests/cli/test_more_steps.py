@@ -25,7 +25,8 @@ def steady(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> Path:
 
     out = tmp_path_factory.mktemp("steady") / "run"
     assert main(["cook", "gpt-nano", "--data", str(text_file), "--out", str(out), "--no-calibrate", *TINY,
-                 "training.schedule.kind=constant", "training.keep=1", "data.document=line", "tokenizer.vocab=280"]) == 0
+                 "training.schedule.kind=constant", "training.keep=1", "data.document=line",
+                 "tokenizer.vocab=280"]) == 0
     return out
 
 

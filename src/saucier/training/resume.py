@@ -129,7 +129,7 @@ def refuse_other_recipe(then: Json, now: Json, where: Path, may_differ: Collecti
 
     `may_differ`: paths such as `training.steps` that need not be equal.
     """
-    found = first_difference(*(without_paths(one, may_differ) for one in (then, now)))
+    found = first_difference(without_paths(then, may_differ), without_paths(now, may_differ))
     if found is not None:
         key, old, new = found
         raise InputError(f"this run was begun with another recipe: {key} was {old!r} and is now {new!r}",

@@ -49,8 +49,6 @@ MaybeWhat = Annotated[str | None, typer.Argument(metavar="[RECIPE]",
 Start = Annotated[Path | None,
                   typer.Option("--from", metavar="MODEL",
                                help="Begin with the weights and the tokenizer of this model or run.")]
-Steps = Annotated[int | None,
-                  typer.Option("--steps", min=1, help="Updates of the weights, in all; of a run that has ended, more.")]
 EncoderFrom = Annotated[Path | None,
                         typer.Option("--encoder", metavar="MODEL",
                                      help="Learn from pairs with an encoder-decoder whose encoder begins with the "

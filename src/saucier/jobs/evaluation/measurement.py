@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from saucier.errors import InputError
 from saucier.jobs.score import figures_table, format_interval, format_score
 from saucier.plain import format_quantity, json_value
+from saucier.result import Result
 from saucier.tasks.scores import Score
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class EvaluationOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Result):
     """What was measured of a model."""
 
     model: str

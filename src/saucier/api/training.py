@@ -38,6 +38,8 @@ else:
     Transformer = not_imported("saucier.model", "Transformer")
     Training = not_imported("saucier.training.hyperparameters", "Training")
 
+Steps = Annotated[int | None, Help("Updates of the weights in all; a run that has ended goes on to more.", metavar="N",
+                                   minimum=1)]
 What = Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with; not needed with --from.",
                                    metavar="RECIPE")]
 Start = Annotated[Place | None, Help("Begin with the weights and the tokenizer of this model or run.", metavar="MODEL",
@@ -55,32 +57,40 @@ SourceEncoder = Annotated[int | None, Help(
 
 @public
 def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-         out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
-         shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+         out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
+         decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
+         source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
-    With --from it goes on from a model that is there; a recipe for that is made where none is given.
+    With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
+    for that is made where none is given.
 
     From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
 
 @public
 def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-          out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
-          shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
+          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
+          source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)
+
+
+def with_key(changes: Changes, key: str, value: object) -> list[str]:
+    """Return changes as words, with one more where a value is given."""
+    return [*format_changes(changes), *([] if value is None else [f"{key}={value}"])]
 
 
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
@@ -126,6 +136,8 @@ def finetune(
     data: Annotated[Files | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
     held_out: Annotated[Files | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
     test: Annotated[Files | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    epochs: Annotated[float | None, Help("How often each row is seen, in all; what is finished goes on to more.",
+                                         metavar="N", minimum=0)] = None,
     out: Out = None,
     quiet: Quiet = False,
 ) -> "TaskFolder":
@@ -140,8 +152,8 @@ def finetune(
     from saucier.jobs.run.folder import default_folder
 
     files = {"train": file_names(data), "held_out": file_names(held_out), "test": file_names(test)}
-    settings, folder = read_finetuning_words(str(task), format_changes(set), None if model is None else str(model),
-                                             files)
+    settings, folder = read_finetuning_words(str(task), with_key(set, "training.epochs", epochs),
+                                             None if model is None else str(model), files)
     return work(settings, optional_path(out) or folder or default_folder(settings, FINETUNING), quiet=quiet)
 
 

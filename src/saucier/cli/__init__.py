@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import inference, inspection, models, text, training
-from saucier.cli import attention, evaluate, predict
+from saucier.api import evaluation, inference, inspection, models, text, training
+from saucier.cli import attention, predict
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -52,6 +52,15 @@ def read_input(folder: str) -> str:
     return sys.stdin.read()
 
 
+def split_words(words: Words, as_json: bool) -> Words:
+    """Tell changes `key.sub=value` from the files among which they are."""
+    from saucier.recipes.source import is_override
+
+    given = words.get("rows", ())
+    return words | {"rows": [one for one in given if not is_override(one)],
+                    "set": [one for one in given if is_override(one)]}
+
+
 def show_written(words: Words, found: Written) -> None:
     """Print texts that did not appear while they were written; say on standard error how it went."""
     appeared = found.prompt is not None and not found.counts and words["beams"] == words["samples"] == 1
@@ -67,7 +76,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
     "cook": derive_verb(training.cook, "cook"),
     "train": derive_verb(training.train, "train"),
-    "evaluate": evaluate.evaluate,
+    "evaluate": derive_verb(evaluation.evaluate, "evaluate", prepare=split_words),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": predict.predict,

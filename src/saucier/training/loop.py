@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -94,12 +94,13 @@ class TrainingResult:
 
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
           evaluate: Evaluate | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None) -> TrainingResult:
+          recipe: Mapping[str, Any] | None = None, may_differ: Collection[str] = ()) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
     Weights that were rounded in loading are the stored ones first, in float32 at most.
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
-    is whatever must be equal for the run to be resumed, as JSON; by default model and training.
+    is whatever must be equal for the run to be resumed, as JSON; by default model and training; `may_differ` are paths
+    in it, such as `training.steps`, that need not.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
@@ -107,7 +108,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
     identity = recipe or {"model": model.config.model_dump(mode="json"),
                           "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
     with join_processes() as processes, Interrupt() as interrupt:
-        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
+        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity, may_differ)
         try:
             return run.go(evaluate, interrupt)
         finally:
@@ -131,7 +132,8 @@ class Run:
 
     @classmethod
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
-                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
+                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any],
+                       may_differ: Collection[str] = ()) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.restore_stored()
         model.train()
@@ -149,8 +151,9 @@ class Run:
             state = TrainingState(recipe=dict(recipe),  # all take the first one's choice
                                   dtype="bfloat16" if processes.agree(dtype == "bfloat16") else "float32")
         else:
-            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder)
+            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, may_differ)
             state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)
+            state.recipe = dict(recipe)
             redraws.at(max(0, state.step - 1))
             if found == list_checkpoints(folder)[0]:
                 processes.write_once(partial(mark_and_prune, folder, max(training.keep, training.average), state.best),

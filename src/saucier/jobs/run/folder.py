@@ -138,7 +138,7 @@ PRETRAINING = JobKind(
     settings="recipe.yaml", last="evaluation.json",
     header="# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n",
     read=recipe, essential=essential_settings, other="a run of another recipe", foreign="not a run",
-    remedy="give the folder instead of a recipe to go on with it, or a new folder with --out",
+    remedy="give a new folder with --out, and --from with this one to begin with its weights",
     unstarted=("recipe.yaml", PASSPORT_FILE))
 
 

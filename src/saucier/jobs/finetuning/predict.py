@@ -22,6 +22,7 @@ from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finet
 from saucier.jobs.run.folder import JobKind
 from saucier.model import Transformer
 from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.result import Result
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (
     Classification,
@@ -40,10 +41,18 @@ TASK_FILE = "task.json"
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFolder:
+class TaskFolder(Result):
     """The paths of one fine-tuning."""
 
     path: Path
+
+    def view(self) -> str:
+        """Say where it is."""
+        return str(self.path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: the folder and, of a finished one, its scores."""
+        return {"folder": str(self.path), "scores": read_object(self.scores) if self.is_finished else None}
 
     @property
     def model(self) -> Path:

@@ -1,10 +1,14 @@
-"""Reporting a training run: a bar on a terminal or lines, metrics.jsonl, TensorBoard events, and other programs."""
+"""Reporting a training run: a bar on a terminal or in a notebook, or lines; metrics.jsonl; TensorBoard events; other
+programs.
+"""
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,6 +18,8 @@ from typing import Any, Literal, TextIO
 from saucier.config.registry import find_builder
 from saucier.errors import InputError
 from saucier.files import parse_json, report_disk_errors, write_text
+from saucier.machine import in_notebook
+from saucier.plain import format_duration
 from saucier.training.hyperparameters import MLflow, Training, WeightsAndBiases
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
@@ -42,6 +48,11 @@ class Progress:
     """Of those that are read, padding left out: of this update."""
     seconds: float
     """Time so far, over all parts of the run."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long it takes at the pace so far."""
+        return self.seconds / self.step * (self.steps - self.step)
 
 
 class Reporter:
@@ -75,9 +86,8 @@ class Lines(Reporter):
     def progress(self, progress: Progress) -> None:
         """Write a line when it is time."""
         if progress.step % self.every == 0 or progress.step in (1, progress.steps):
-            left = progress.seconds / progress.step * (progress.steps - progress.step)
             self.note(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f}, rate {progress.rate:.2e}, "
-                      f"{progress.tokens_per_second:.0f} tokens/s, {left:.0f} s left")
+                      f"{progress.tokens_per_second:.0f} tokens/s, {progress.seconds_left:.0f} s left")
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Write a line."""
@@ -119,6 +129,58 @@ class Bar(Reporter):
     def close(self) -> None:
         """Leave the bar as it is."""
         self.bar.stop()
+
+
+class NotebookBar(Reporter):
+    """A bar in a notebook, below the lines of this run: one output, which is shown again when something is new."""
+
+    SECONDS = 0.25
+    """Between two updates of the bar: a browser has to draw each."""
+
+    def __init__(self, steps: int) -> None:
+        """Show an empty bar."""
+        from IPython.display import display
+
+        self.steps, self.step, self.facts = steps, 0, ""
+        self.lines: list[str] = []
+        self.drawn = time.monotonic()
+        self.handle = display(self, display_id=True)
+
+    def progress(self, progress: Progress) -> None:
+        """Move the bar, when it is time."""
+        self.step, self.facts = progress.step, (
+            f"{progress.step:,} of {progress.steps:,}, loss {progress.loss:.4f}, rate {progress.rate:.1e}, "
+            f"{progress.tokens_per_second:.0f} tokens/s, {format_duration(progress.seconds_left)} left")
+        if time.monotonic() - self.drawn > self.SECONDS:
+            self.draw()
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Add a line above the bar."""
+        self.note(format_evaluation(step, scores))
+
+    def note(self, text: str) -> None:
+        """Add a line above the bar."""
+        self.lines.append(text)
+        self.draw()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Show it again in its place."""
+        self.drawn = time.monotonic()
+        self.handle.update(self)
+
+    def __repr__(self) -> str:
+        """Return it as text, for what shows no HTML."""
+        return "\n".join([*self.lines, f"training {self.facts}"])
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        lines = "".join(f"<div>{html.escape(line)}</div>" for line in self.lines)
+        return (f'<div style="font-family:monospace">{lines}<div>training <progress value="{self.step}" '
+                f'max="{self.steps}"></progress> {html.escape(self.facts)}</div></div>')
 
 
 class MetricsFile(Reporter):
@@ -332,8 +394,15 @@ def check_reporters(training: Training) -> None:
 
 
 def choose_screen(steps: int, every: int) -> Reporter:
-    """Return a bar where standard error is a terminal, else lines."""
+    """Return a bar where somebody looks on, in a notebook or on a terminal; else lines."""
+    if in_notebook():
+        return NotebookBar(steps)
     return Bar(steps) if sys.stderr.isatty() else Lines(every)
+
+
+def shows_bar() -> bool:
+    """Say whether `choose_screen` gives a bar, which a silent job keeps."""
+    return in_notebook() or sys.stderr.isatty()
 
 
 def build_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,

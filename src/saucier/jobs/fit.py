@@ -39,7 +39,8 @@ from saucier.training.evaluation import evaluation_mode
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
-from saucier.training.progress import EVENTS, METRICS, check_reporters, flatten_values
+from saucier.training.progress import EVENTS, METRICS
+from saucier.training.reporters import check_reporters, flatten_values
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import Evaluate, TrainingData
 

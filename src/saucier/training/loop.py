@@ -37,7 +37,8 @@ from saucier.training import resume as r
 from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
-from saucier.training.progress import Progress, Reporter, build_reporters
+from saucier.training.progress import Progress, Reporter
+from saucier.training.reporters import build_reporters
 from saucier.training.update import Evaluate, TrainingData, Updater
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -40,7 +40,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
-from saucier.training.progress import check_reporters
+from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_weights_into
 from saucier.training.update import TrainingData
 

@@ -77,7 +77,7 @@ from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
-from saucier.training.progress import check_reporters
+from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 

@@ -27,6 +27,7 @@ from saucier.api.requests import (
 )
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError, suggest_name
+from saucier.files import is_file
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
@@ -104,7 +105,7 @@ def plan(
     *,
     data: TextData = None,
     held_out: HeldOutText = None,
-    seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
+    seconds: Annotated[float, Help("How long to measure this machine; its start takes some more.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time.
@@ -113,7 +114,7 @@ def plan(
     """
     from saucier.cost.planning import make_plan
 
-    if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
+    if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
     found, _ = read_request(recipe, format_changes(set), TextFiles(file_names(data), file_names(held_out)))

@@ -71,7 +71,8 @@ def train_tokenizer(
                                         metavar="FILE")] = None,
     *,
     out: Annotated[Place, Help("A new folder for tokenizer.json.", metavar="DIR", check=refuse_folder)] = "tokenizer",
-    kind: Annotated[str, Help("byte_bpe, bpe, wordpiece, unigram, bytes or characters.")] = "byte_bpe",
+    kind: Annotated[str, Help("byte_bpe, bpe, wordpiece, unigram, bytes or characters.",
+                              choices=("byte_bpe", "bpe", "wordpiece", "unigram", "bytes", "characters"))] = "byte_bpe",
     vocab: Annotated[int, Help("Size of the vocabulary, special tokens included.", minimum=1)] = 8000,
 ) -> "TrainedTokenizer":
     """Train a tokenizer and save it as transformers reads it."""

@@ -30,6 +30,7 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.labelled_texts import (
@@ -100,10 +101,14 @@ class LabelledTextTask(Task, Protocol):
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
         columns = (*self.kind.texts, self.kind.column)
-        for row in read_cells(source, columns if labelled else columns[:2], requested_columns(self.config, columns)):
-            yield LabelledText(row.example.place, row.example.name, row.text("text"),
-                               row.text("pair") if "pair" in row.values else None,
-                               self.kind.read(row, self.config) if labelled else None)
+
+        def read(row: Cells) -> LabelledText:
+            return LabelledText(row.example.place, row.example.name, row.text("text"),
+                                row.text("pair") if "pair" in row.values else None,
+                                self.kind.read(row, self.config) if labelled else None)
+
+        rows = read_cells(source, columns if labelled else columns[:2], requested_columns(self.config, columns))
+        return read_each(rows, read, source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
         """A text, or a text and its pair."""

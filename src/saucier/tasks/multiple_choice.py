@@ -19,7 +19,16 @@ from saucier.objectives.base import Objective
 from saucier.objectives.labels import ClassLabels
 from saucier.tasks.definitions import MultipleChoice, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells, requested_columns
+from saucier.tasks.examples import (
+    Cells,
+    Column,
+    Example,
+    Tally,
+    number_labels,
+    read_cells,
+    read_each,
+    requested_columns,
+)
 from saucier.tasks.labelled_texts import (
     add_language_loss,
     default_pick,
@@ -77,8 +86,9 @@ class MultipleChoiceTask(Task):
         numbered = sorted(name for name in list_columns(source) if NUMBERED.fullmatch(name))
         single = [] if requested["choices"] or len(numbered) < 2 else [Column(name, (name,)) for name in numbered]
         expected = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
-        for row in read_cells(source, expected, requested):
-            yield choice_question(row, [column.role for column in single], labelled=labelled)
+        roles = [column.role for column in single]
+        return read_each(read_cells(source, expected, requested),
+                         lambda row: choice_question(row, roles, labelled=labelled), source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
         """A question and its choices."""
@@ -93,7 +103,7 @@ class MultipleChoiceTask(Task):
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
         return self.with_config(labels=self.config.labels or names)
 
-    def check_labels(self, examples: Sequence[ChoiceQuestion]) -> None:
+    def check_labels(self, examples: Sequence[ChoiceQuestion], *, measured: bool = False) -> None:
         """Every question must have equally many choices."""
         check_choice_count(examples, len(self.config.labels))
 

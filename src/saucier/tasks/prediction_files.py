@@ -19,7 +19,8 @@ from typing import Any
 from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
 from saucier.tasks.file_formats import read_answers, read_member
-from saucier.text.reading.sources import SourceFile, find_sources, read_lines
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import (
     TableRow,
     make_missing_column_error,
@@ -57,12 +58,12 @@ class Golds:
     """Such as `column 'label'`, for the reader to see."""
 
 
-def read_golds(name: str, column: str | None = None) -> Golds:
+def read_golds(name: str, column: str | None = None, options: ReadOptions = AS_GUESSED) -> Golds:
     """Read the golds of a file. `column` names their column; otherwise one of `COLUMNS` is taken.
 
     Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
     """
-    [source] = find_sources([name])
+    [source] = find_sources([name], options)
     first = None if is_conll(source) else next(read_rows(source, None), None)
     if is_conll(source):
         found, read_as = _sentences(source), "CoNLL: a word a line, its tag last"
@@ -115,7 +116,7 @@ def _questions(source: SourceFile) -> Iterator[Gold]:
 
 def is_conll(source: SourceFile) -> bool:
     """Tell whether a file has a word a line and empty lines between sentences."""
-    if source.format not in ("txt", "tsv"):
+    if source.format not in ("txt", "tsv") or source.delimiter is not None:
         return False
     if Path(source.name).suffix.lower() in CONLL:
         return True

@@ -35,6 +35,7 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.file_formats import read_sentences, take_column
@@ -164,18 +165,23 @@ class TaggingTask(Task):
 
 def read_column_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a column file."""
-    for line, rows in read_sentences(source, tally):
+    def read(sentence: tuple[int, list[list[str]]]) -> Sentence:
+        line, rows = sentence
         place = Place(source.name, line)
         tags = tuple(take_column(rows, config.column, str(place))) if labelled else None
-        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in rows), tags))
+        return check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in rows), tags))
+
+    return read_each(read_sentences(source, tally), read, source)
 
 
 def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a table."""
+    def read(row: Cells) -> Sentence:
+        return check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
+                                       read_list(row, "tags") if labelled else None))
+
     requested = requested_columns(config, (WORDS, TAGS))
-    for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested):
-        yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
-                                      read_list(row, "tags") if labelled else None))
+    return read_each(read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested), read, source)
 
 
 def token_characters(examples: Sequence[Sentence], owners: Ints, ids: Ragged, words: Ragged,
@@ -212,8 +218,8 @@ def read_list(row: Cells, role: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(value.split())
     if not isinstance(value, list) or not all(isinstance(one, str | int) for one in value):
-        raise InputError(f"the {role} are no list of words", where=str(row.example.place),
-                         remedy='write them as ["a", "list"], or with spaces between')
+        raise row.fault(role, f"the {role} are no list of words",
+                        'write them as ["a", "list"], or with spaces between')
     return tuple(str(one) for one in value)
 
 

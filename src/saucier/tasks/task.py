@@ -162,10 +162,20 @@ class Task(Protocol):
         changed: Self = replace(task, config=task.config.model_copy(update=changes))
         return changed
 
-    def check_labels(self, examples: Sequence[Any]) -> None:
-        """Raise `InputError` for an example with a label that is never trained."""
-        if known := getattr(self.config, "labels", ()):
-            refuse_unknown([(one, label) for one in examples for label in self.classes(one)], known)
+    def unseen_labels(self, example: Any) -> list[str]:
+        """Return those labels of an example that are not learned, once it is known which are."""
+        known = getattr(self.config, "labels", ())
+        return [label for label in self.classes(example) if label not in known] if known else []
+
+    def check_labels(self, examples: Sequence[Any], *, measured: bool = False) -> None:
+        """Raise `InputError` for examples with a label that is never trained.
+
+        Rows that are only measured may have such labels, which no model names; but not all of them.
+        """
+        known = getattr(self.config, "labels", ())
+        wrong = [one for one in examples if self.unseen_labels(one)] if known else []
+        if not measured or (wrong and len(wrong) == len(examples)):
+            refuse_unknown([(one, label) for one in wrong for label in self.classes(one)], known)
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with the tokens that the task adds to it; as a rule none."""

@@ -31,6 +31,7 @@ from saucier.tasks.examples import (
     Example,
     Tally,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.labelled_texts import encode_texts
@@ -83,12 +84,15 @@ class EmbeddingTask(Task):
         requested = requested_columns(self.config, expected)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
-        for row in read_cells(source, expected, requested):
+
+        def read(row: Cells) -> TextGroup:
             if unread and labelled and isinstance(self.config.learns, InBatch):
                 tally[UNREAD.format(column=unread)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
             score = self.kind.read(row, self.config.learns) if labelled else None
-            yield TextGroup(row.example.place, row.example.name, texts, score)
+            return TextGroup(row.example.place, row.example.name, texts, score)
+
+        return read_each(read_cells(source, expected, requested), read, source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> TextGroup:
         """Two texts that are compared."""

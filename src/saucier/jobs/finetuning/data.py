@@ -8,18 +8,23 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from saucier.errors import InputError
+from saucier.errors import InputError, suggest_name
 from saucier.jobs.finetuning.settings import LabelledFiles
 from saucier.objectives.base import IGNORED
+from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Tally
+from saucier.tasks.examples import Tally, list_faults, make_faults_error
+from saucier.tasks.label_checks import describe_label_doubts
 from saucier.tasks.task import Task
-from saucier.text.reading.sources import find_sources
+from saucier.tasks.written.definitions import IS_COLUMN
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, find_sources
+from saucier.text.reading.tables import describe_form
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 160
@@ -47,6 +52,10 @@ class Splits:
     """Empty where there is no file for it."""
     counted: Mapping[str, Tally] = field(default_factory=dict)
     """What was skipped, dropped or repaired in the files of each."""
+    dropped: Mapping[str, Sequence[InputError]] = field(default_factory=dict)
+    """Rows of each that cannot be used and were left out, and why."""
+    forms: Sequence[str] = ()
+    """How files are read, where that is not what their names promise."""
 
     def named(self) -> dict[str, Examples]:
         """Return those that are not empty, by name."""
@@ -54,39 +63,74 @@ class Splits:
         return {name: examples for name, examples in found.items() if examples}
 
 
-def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True,
-                  tally: Tally | None = None) -> Examples:
+def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True, tally: Tally | None = None,
+                  options: ReadOptions = AS_GUESSED, faults: list[InputError] | None = None) -> Examples:
     """Read all examples of some files; the tally counts what was done to them.
 
-    Raises `InputError` for a file without any.
+    `faults` takes what is wrong with single rows. Raises `InputError` for a file without any row, and, without
+    `faults`, one error for all wrong rows.
     """
     found: Examples = []
     tally = Tally() if tally is None else tally
-    for source in find_sources(list(files)):
-        before = len(found)
-        found += task.read(source, tally, labelled=labelled)
-        if len(found) == before:
+    wrong: dict[tuple[str | None, str], InputError] = {}  # a file that is read twice has the same faults twice
+
+    def collect(fault: InputError) -> None:
+        wrong.setdefault((fault.where, fault.what), fault)
+
+    for source in find_sources(list(files), options):
+        before = len(found) + len(wrong)
+        found += task.read(replace(source, collect=collect), tally, labelled=labelled)
+        if len(found) + len(wrong) == before:
             raise InputError("has no rows", where=source.name, remedy="leave it out")
+    if wrong and (faults is None or not found):
+        raise make_faults_error([*wrong.values()])
+    if faults is not None:
+        faults += wrong.values()
     return found
 
 
 def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
 
-    Raises `InputError` for what cannot be used, such as a label that is only in the held-out file.
+    Raises `InputError` for what cannot be used: one error for the wrong rows of all files, unless they are to be left
+    out.
     """
-    counted = {name: Tally() for name in ("train", "held-out", "test")}
-    train = read_examples(task, files.train, tally=counted["train"])
-    held_out = read_examples(task, files.held_out, tally=counted["held-out"])
+    names = ("train", "held-out", "test")
+    counted, wrong = {name: Tally() for name in names}, {name: list[InputError]() for name in names}
+
+    def read(name: str, of: Sequence[str], columns: Mapping[str, str] | None) -> Examples:
+        return read_examples(with_columns(task, columns), of, tally=counted[name], options=files.read_options,
+                             faults=wrong[name])
+
+    train = read("train", files.train, None)
+    held_out = read("held-out", files.held_out, files.held_out_columns)
+    test = read("test", files.test, files.test_columns)
+    if files.bad_rows != "drop" and (all_faults := [fault for faults in wrong.values() for fault in faults]):
+        raise make_faults_error(all_faults)
     if not files.held_out:
         train, held_out = hold_out_rows(task, train, files.share, seed)
     if files.limit is not None:
         train = train[:files.limit]
-    test = read_examples(task, files.test, tally=counted["test"])
     learned = task.fit_labels(train)
     for examples in (train, held_out, test):
-        learned.check_labels(examples)
-    return Splits(learned, train, held_out, test, counted)
+        learned.check_labels(examples, measured=examples is not train)
+    sources = find_sources([*files.train, *files.held_out, *files.test], files.read_options)
+    return Splits(learned, train, held_out, test, counted, wrong, [form for form in map(describe_form, sources) if form])
+
+
+def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
+    """Return a task that reads other columns. Raises `InputError` for what is no column of its."""
+    known = column_roles(task.config)
+    for role in columns or ():
+        if role not in known:
+            raise InputError(f"a task of the kind {task.config.kind} reads no column {role!r}", where="--column",
+                             remedy=suggest_name(role, known))
+    return task.with_config(**columns) if columns else task
+
+
+def column_roles(config: TaskConfig) -> list[str]:
+    """List what a task calls the columns that it reads."""
+    return [name for name, field in type(config).model_fields.items() if IS_COLUMN in field.metadata]
 
 
 def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
@@ -148,9 +192,14 @@ QUARTILES = (0.5, 0.95, 1.0)
 
 def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length: int) -> Iterator[str]:
     """Yield lines about the data."""
+    yield from splits.forms
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
+        yield from describe_dropped(splits.dropped.get(name, ()))
+        yield from describe_unseen(splits, examples)
         if name == "train":
+            counts = Counter(label for one in examples for label in splits.task.classes(one))
+            yield from (f"  {line}" for line in describe_label_doubts(counts, splits.task.scored_as))
             yield from (f"  {line}" for line in splits.task.training_notes(encoded[name]))
         if 0 < len(encoded[name]) < len(examples) - encoded[name].truncation.dropped:
             yield f"  put into {len(encoded[name]):,} rows of the model, kept apart there"
@@ -162,6 +211,22 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
                 f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
         if found.leaked:
             yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+
+
+def describe_dropped(faults: Sequence[InputError]) -> Iterator[str]:
+    """List the rows that were left out."""
+    if faults:
+        yield f"  {len(faults):,} rows cannot be used and are left out:"
+        yield from (f"    {line}" for line in list_faults(faults))
+
+
+def describe_unseen(splits: Splits, examples: Sequence[Any]) -> Iterator[str]:
+    """Say how many rows have labels that are never learned: no model can answer them right."""
+    unseen = [labels for one in examples if (labels := splits.task.unseen_labels(one))]
+    if unseen:
+        counts = Counter(label for labels in unseen for label in labels).most_common(SHOWN_LABELS)
+        listed = ", ".join(f"{label!r} {count:,}" for label, count in counts)
+        yield f"  {len(unseen):,} rows have labels that no training row has ({listed}): they count as errors"
 
 
 def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:

@@ -24,6 +24,7 @@ from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, TaskConfig
+from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -56,6 +57,21 @@ class LabelledFiles(Config):
     """Share of the training rows that is held out where no file is. Rows with equal texts stay together."""
     limit: Positive | None = None
     """Learn from so many rows at most, the first ones."""
+    held_out_columns: dict[str, str] | None = None
+    """Columns of the held-out files that have other names than in `train`: by their role, as `{text: body}`."""
+    test_columns: dict[str, str] | None = None
+    """The same of the test files."""
+    bad_rows: Literal["refuse", "drop"] | None = None
+    """What happens to rows that cannot be used: they are refused (None too), or left out, counted and listed."""
+    delimiter: str | None = None
+    """What divides the columns of tables: a letter, or comma, semicolon, tab, bar; None: guessed for each file."""
+    encoding: str | None = None
+    """How the files are written, such as cp1252; None: guessed for each file."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(self.delimiter, self.encoding)
 
 
 class FineTraining(Config):

@@ -16,7 +16,7 @@ from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, is_adapter_
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.published_folder import PublishedFolder
-from saucier.checkpoints.sentence_folder import is_sentence_folder, read_modules
+from saucier.checkpoints.sentence_modules import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.checkpoints.weight_files import Weights
 from saucier.errors import InputError

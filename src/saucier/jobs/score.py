@@ -88,9 +88,9 @@ def score_files(files: Sequence[str], gold: str | None = None, *, column: str | 
                 options: ReadOptions = AS_GUESSED) -> ScoreReport:
     """Read, match and score one file of predictions, or two and compare them.
 
-    `column` holds the golds, in a file that is read by `options`; rows with the same value in the column `group` are one ranking; `metrics` instead of the
-    usual ones. Errors: `InputError` as in `predictions`, `golds` and `matching`, and for a metric or kind that is
-    none.
+    `column` holds the golds, in a file that is read by `options`; rows with the same value in the column `group` are
+    one ranking; `metrics` instead of the usual ones. Errors: `InputError` as in `predictions`, `golds` and `matching`,
+    and for a metric or kind that is none.
     """
     golds = read_golds(gold, column, options) if gold else None
     found = [match(read_predictions(name), golds) for name in files]

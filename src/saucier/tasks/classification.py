@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
-from saucier.objectives.labels import ClassLabels, LogitObjective, MultiLabels, NumberLabels
 from saucier.tasks.definitions import Classification, ManyLabels, Ranking, Regression
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import (
@@ -45,6 +42,12 @@ from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predict
 from saucier.text.reading.sources import SourceFile
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.objectives.base import Objective
+    from saucier.objectives.labels import LogitObjective
+
 THRESHOLD = 0.5
 """The probability from which a label counts as predicted."""
 MOST_SHOWN = 3
@@ -64,7 +67,8 @@ class LabelKind:
     """The column of the label."""
     read: Callable[[Cells, Any], Any]
     """Reads the label of a row, as the settings say. Raises `InputError` where it is missing or wrong."""
-    objective: Callable[[], LogitObjective]
+    objective: Callable[[Any], LogitObjective]
+    """What is learned, by the settings."""
     targets: Callable[[Sequence[Any], Names], NDArray[Any]]
     """Labels as the objective reads them, given all names. Shapes: [N] or [N, C]."""
     predict: Callable[[Tensor, Names, Rows], list[Answer]]
@@ -166,7 +170,7 @@ class TextTask(LabelledTextTask):
             return c.ClassificationHead(pick=self.config.pick or default_pick(body, tokenizer), classes=len(outputs),
                                         dropout=NEW_HEAD_DROPOUT)
 
-        return RequiredHead("own" if self.config.pick else "classification", generic, outputs)
+        return RequiredHead("classification", generic, outputs, self.config.pick)
 
     def encode(self, examples: Rows, encoding: Encoding) -> EncodedExamples:
         """Encode the texts in their form; of a pair the longer text is cut first."""
@@ -179,7 +183,7 @@ class TextTask(LabelledTextTask):
     @property
     def objective(self) -> Objective:
         """That of the label, in GPT's form with the words of the rows."""
-        return add_language_loss(self.kind.objective(), self.config.form)
+        return add_language_loss(self.kind.objective(self.config), self.config.form)
 
     def predict(self, predictor: Predictor, examples: Rows, encoded: EncodedExamples) -> list[Answer]:
         """The label, with probabilities where there are some."""
@@ -197,6 +201,27 @@ class TextTask(LabelledTextTask):
     def split_key(self, example: LabelledText) -> tuple[str, ...]:
         """A query's rows stay together."""
         return (example.text,) if self.kind.grouped else example.texts
+
+
+def class_objective(config: Classification) -> LogitObjective:
+    """Cross-entropy of one class."""
+    from saucier.objectives.labels import ClassLabels
+
+    return ClassLabels()
+
+
+def label_objective(config: ManyLabels | Ranking) -> LogitObjective:
+    """Cross-entropy of each label with its sigmoid."""
+    from saucier.objectives.labels import MultiLabels
+
+    return MultiLabels()
+
+
+def number_objective(config: Regression) -> LogitObjective:
+    """The squared error."""
+    from saucier.objectives.labels import NumberLabels
+
+    return NumberLabels()
 
 
 def predict_classes(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
@@ -237,20 +262,20 @@ def predict_relevance(logits: Tensor, labels: Names, examples: Rows) -> list[Ans
 
 LABEL_KINDS: dict[type, LabelKind] = {
     Classification: LabelKind(
-        LABEL, lambda row, config: row.word("label"), ClassLabels, number_labels, predict_classes, "classes",
+        LABEL, lambda row, config: row.word("label"), class_objective, number_labels, predict_classes, "classes",
         lambda found: f"one class only, {found[0]!r}" if found else "no classes", "give texts of two classes or more"),
     ManyLabels: LabelKind(
-        LABEL, read_label_set, MultiLabels,
+        LABEL, read_label_set, label_objective,
         lambda labels, names: np.array([[name in one for name in names] for one in labels], dtype=np.int64),
         predict_label_sets, "many_labels", lambda found: "no labels", "give texts that have some", least=1,
         values=lambda label: label),
     Regression: LabelKind(
-        SCORE, lambda row, config: row.number("score"), NumberLabels,
+        SCORE, lambda row, config: row.number("score"), number_objective,
         lambda labels, names: np.array(labels, dtype=np.float32),
         lambda logits, names, examples: [Answer(value) for value in logits.flatten().tolist()], "numbers",
         lambda found: "the same number in every row", "give texts with different scores", outputs=("score",)),
     Ranking: LabelKind(
-        LABEL, lambda row, config: row.number("label"), MultiLabels,
+        LABEL, lambda row, config: row.number("label"), label_objective,
         lambda labels, names: np.array([[label > 0] for label in labels], dtype=np.int64), predict_relevance,
         "rankings", lambda found: "no relevant text, or none that is not",
         "give rows of both, relevance above 0 and 0", values=lambda label: (label > 0,), outputs=("relevance",),

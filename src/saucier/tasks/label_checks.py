@@ -91,8 +91,8 @@ def describe_numbers(labels: Sequence[str]) -> Iterator[str]:
     numbers = [parse_finite(label) for label in labels]
     whole = all(number is not None and number.is_integer() for number in numbers)
     if len(labels) >= MANY_NUMBERS and None not in numbers and not whole:
-        yield (f"the {len(labels):,} labels are numbers such as {labels[0]}, and each is learned as a class of its own; "
-               "the task regression learns numbers")
+        yield (f"the {len(labels):,} labels are numbers such as {labels[0]}, and each is learned as a class of its "
+               "own; the task regression learns numbers")
 
 
 def list_shown(words: Sequence[str]) -> str:

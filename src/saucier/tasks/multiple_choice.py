@@ -9,14 +9,12 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
-from saucier.objectives.labels import ClassLabels
 from saucier.tasks.definitions import MultipleChoice, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import (
@@ -40,6 +38,9 @@ from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predict
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
 
 QUESTION = Column("question", ("question", "stem", "query", "sent2", "goal"), needed=False)
 CONTEXT = Column("context", ("context", "article", "passage", "paragraph", "document", "ctx", "sent1", "premise"),
@@ -124,6 +125,8 @@ class MultipleChoiceTask(Task):
     @property
     def objective(self) -> Objective:
         """Cross-entropy of the right one among the choices."""
+        from saucier.objectives.labels import ClassLabels
+
         return add_language_loss(ClassLabels(), self.config.form)
 
     def encode(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from tokenizers import Encoding as Pieces
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED
-from saucier.objectives.labels import ClassLabels
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
     EncodedExamples,
@@ -46,6 +45,9 @@ from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
+
 WORDS = Column("words", ("tokens", "words", "text", "sentence"))
 TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
 COLUMN_FILES = ("txt", "tsv")
@@ -73,8 +75,13 @@ class TaggingTask(Task):
 
     config: Tagging
     scored_as = "tags"
-    objective = ClassLabels()
-    """Cross-entropy at the first piece of each word."""
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy at the first piece of each word."""
+        from saucier.objectives.labels import ClassLabels
+
+        return ClassLabels()
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from saucier.errors import InputError, suggest_name
 from saucier.jobs.finetuning.settings import LabelledFiles
-from saucier.objectives.base import IGNORED
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Tally, list_faults, make_faults_error
@@ -108,14 +108,16 @@ def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     if files.bad_rows != "drop" and (all_faults := [fault for faults in wrong.values() for fault in faults]):
         raise make_faults_error(all_faults)
     if not files.held_out:
-        train, held_out = hold_out_rows(task, train, files.share, seed)
+        hold_out = hold_out_each_class if files.split == "stratified" else hold_out_rows
+        train, held_out = hold_out(task, train, files.share, seed)
     if files.limit is not None:
         train = train[:files.limit]
     learned = task.fit_labels(train)
     for examples in (train, held_out, test):
         learned.check_labels(examples, measured=examples is not train)
     sources = find_sources([*files.train, *files.held_out, *files.test], files.read_options)
-    return Splits(learned, train, held_out, test, counted, wrong, [form for form in map(describe_form, sources) if form])
+    forms = [form for form in map(describe_form, sources) if form]
+    return Splits(learned, train, held_out, test, counted, wrong, forms)
 
 
 def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
@@ -138,16 +140,45 @@ def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tu
 
     Raises `InputError` where one side would be empty.
     """
-    train: Examples = []
-    held_out: Examples = []
-    for one in examples:
-        key = "\x00".join((str(seed), *task.split_key(one))).encode("utf-8", "surrogatepass")
-        drawn = int.from_bytes(hashlib.sha256(key).digest()[:7], "big") / (1 << 56)  # in [0, 1)
-        (held_out if drawn < share else train).append(one)
+    return put_aside(examples, [draw_share(task.split_key(one), seed) < share for one in examples], share)
+
+
+def draw_share(key: Sequence[str], seed: int) -> float:
+    """Draw a number in [0, 1) that depends on texts and seed alone."""
+    drawn = hashlib.sha256("\x00".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(drawn[:7], "big") / (1 << 56)
+
+
+def put_aside(examples: Examples, marked: Sequence[bool], share: float) -> tuple[Examples, Examples]:
+    """Return the rows that are not marked and those that are. Raises `InputError` where one side would be empty."""
+    train = [one for one, held in zip(examples, marked, strict=True) if not held]
+    held_out = [one for one, held in zip(examples, marked, strict=True) if held]
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")
     return train, held_out
+
+
+def hold_out_each_class(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """Hold out the same share of each class, to a row; equal texts stay together, and the last of a class is learned.
+
+    Raises `InputError` where one side would be empty.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, one in enumerate(examples):
+        groups.setdefault(tuple(task.split_key(one)), []).append(number)
+    classes: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for key, numbers in groups.items():
+        classes.setdefault(tuple(task.classes(examples[numbers[0]])), []).append(key)
+    marked = [False] * len(examples)
+    for keys in classes.values():
+        left = round(share * sum(len(groups[key]) for key in keys))
+        for key in sorted(keys, key=lambda key: draw_share(key, seed))[:-1]:
+            if len(groups[key]) <= left:
+                left -= len(groups[key])
+                for number in groups[key]:
+                    marked[number] = True
+    return put_aside(examples, marked, share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from saucier.jobs.finetuning.results import (
     write_finetuning_report,
 )
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
-from saucier.jobs.finetuning.start import Start, build_task_model, open_start
+from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling, open_start
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, open_or_create, write_settings
 from saucier.jobs.run.passport import file_digest, start_passport
@@ -59,8 +59,8 @@ class FinetuningJob:
     """Lines printed about the data."""
 
 
-def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
-    """Fine-tune into a folder, or go on where that stopped.
+def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Splits | None = None) -> TaskFolder:
+    """Fine-tune into a folder, or go on where that stopped; `splits`: the rows, where they were read already.
 
     Under torchrun every process calls this; the first one writes and speaks.
     Raises `InputError` for settings, files or rows that are wrong; `WorkError` when training fails or is interrupted
@@ -81,7 +81,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
                   start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
-            read_data(job)
+            read_data(job, splits)
         with console.stage("model"):
             prepare_model(job)
         if processes.first:
@@ -109,10 +109,10 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     remove_path(job.folder.path / FOLDER)
 
 
-def read_data(job: FinetuningJob) -> None:
+def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     """Read the files, encode them, and show what will be learned."""
     settings = job.settings
-    job.splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
+    job.splits = splits or read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     known, task = job.start.tokenizer(job.splits), job.splits.task
     tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
     job.encoding = choose_encoding(settings, job.start, tokenizer)
@@ -142,7 +142,8 @@ def prepare_model(job: FinetuningJob) -> None:
         job.start.model(tokenizer), job.splits.task.required_head, tokenizer, start=job.start.place,
         seed=settings.training.seed, fresh_head=settings.fresh_head, mix=settings.mix, device=choose_device("auto"))
     job.model.generation = {**job.model.generation, **job.splits.task.generation_settings(job.encoding)}
-    job.run.console.say(f"{parameters(job.model.config):,} parameters")
+    job.run.console.say(f"{parameters(job.model.config):,} parameters",
+                        *filter(None, [describe_pooling(job.model, settings)]))
     grown = f"the tokenizer has {tokenizer.vocab_size:,} ids, so there are new rows in"
     for what, names in (("new", adopted.new), (grown, adopted.wider), ("left behind", adopted.left)):
         if names:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.task import Encoding

@@ -6,18 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from saucier import config as c
-from saucier.objectives.base import IGNORED
-from saucier.objectives.prediction import Prediction, SecondTokens
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation, Written
 from saucier.tasks.written.prompts import Prompt, PromptResponse, between_texts, encode_responses
 from saucier.tasks.written.task import WritingTask
+
+if TYPE_CHECKING:
+    from saucier.objectives.prediction import Prediction
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 
@@ -162,6 +165,8 @@ class StepByStepTask(TextToTextTask):
     @property
     def objective(self) -> Prediction:
         """The tokens of the answers, and λ times those of the reasons, each a mean of its own."""
+        from saucier.objectives.prediction import Prediction, SecondTokens
+
         reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
         return Prediction(auxiliary=reasons)
 

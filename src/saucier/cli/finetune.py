@@ -25,8 +25,8 @@ def finetune(
     out: Out = None,
 ) -> None:
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
+    from saucier.jobs.finetuning.finetune import FINETUNING
     from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.predict import FINETUNING
     from saucier.jobs.finetuning.settings import read_finetuning_words
     from saucier.jobs.run.folder import default_folder
 

@@ -10,6 +10,7 @@ The gold may be in the row or in another file; whatever else a row holds (its te
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -159,9 +160,30 @@ def write_predictions(path: Path, predicted: Iterable[PredictionRow]) -> None:
 
 def as_line(one: PredictionRow) -> str:
     """Write a row as JSON, in one line."""
+    return json.dumps(as_object(one), ensure_ascii=False)
+
+
+def as_object(one: PredictionRow) -> dict[str, Any]:
+    """Return a row as plain JSON values; what JSON has no form for (a date, bytes) is a text."""
     head = ({} if one.id is None else {ID: one.id}) | {PREDICTION: one.prediction}
     gold = {GOLD: one.gold} if one.has_gold or one.gold is not None else {}
-    return json.dumps(head | gold | dict(one.extras), ensure_ascii=False)
+    found: dict[str, Any] = plain_value(head | gold | dict(one.extras))
+    return found
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON has it; null for a number that is not finite."""
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(name): plain_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [plain_value(one) for one in value]
+        case _:
+            return str(value)
 
 
 def read_predictions(name: str) -> list[PredictionRow]:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from saucier.adaptation.rewrite import rewrite_and_report
+from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import FOLDER, usable_checkpoint
 from saucier.config import parameters
 from saucier.devices import AutocastDtype, choose_device
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.data import Splits, describe_splits, describe_unknown_tokens, read_splits, show_examples
-from saucier.jobs.finetuning.predict import FINETUNING, TaskFolder, write_task
 from saucier.jobs.finetuning.results import (
     SplitScores,
     hardest_errors,
@@ -22,10 +22,11 @@ from saucier.jobs.finetuning.results import (
     score_answers,
     write_finetuning_report,
 )
-from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
+from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling, open_start
+from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import Job, open_or_create, write_settings
+from saucier.jobs.run.folder import Job, JobKind, open_or_create, write_settings
 from saucier.jobs.run.passport import file_digest, start_passport
 from saucier.model import Transformer
 from saucier.opened import room
@@ -41,6 +42,17 @@ from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
 from saucier.training.resume import load_weights_into
 from saucier.training.update import TrainingData
+
+
+def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
+    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
+    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
+
+
+FINETUNING = JobKind(
+    settings=TUNED, last="scores.json",
+    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
+    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
 
 
 @dataclass(slots=True)

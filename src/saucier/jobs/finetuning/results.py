@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
 from saucier.tasks.build import predict_simple_baselines
-from saucier.tasks.prediction_files import PredictionRow
+from saucier.tasks.prediction_files import ID, PREDICTION, PredictionRow
 from saucier.tasks.scores import Score, metrics_for, per_class, scored
 from saucier.tasks.task import Answer, Json, ScoredPart, Task
 
@@ -106,11 +106,17 @@ def format_scores(scores: Sequence[Score]) -> str:
     return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
 
 
-def prediction_row(task: Task, example: Any, answer: Answer) -> PredictionRow:
-    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
+def prediction_row(task: Task, example: Any, answer: Answer, columns: Mapping[str, Any] | None = None) -> PredictionRow:
+    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts.
+
+    `columns`: what else the row held; a name that is taken gets `row_` before it.
+    """
     sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
-    return PredictionRow(answer.prediction, task.gold(example), example.name,
-                         sure | answer.more | {"texts": example.texts})
+    own = sure | answer.more | {"texts": example.texts}
+    kept = {f"row_{name}" if name in (PREDICTION, *own) else name: value for name, value in (columns or {}).items()
+            if name != ID or str(value) != example.name}
+    kept = {f"row_{name}" if name == ID else name: value for name, value in kept.items()}
+    return PredictionRow(answer.prediction, task.gold(example), example.name, own | kept)
 
 
 def format_answer(task: Task, example: Any, answer: Answer) -> str:

@@ -27,8 +27,9 @@ from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.defaults import published_pooling
-from saucier.jobs.finetuning.predict import output_names, read_task_labels
+from saucier.jobs.finetuning.predict import output_names
 from saucier.jobs.finetuning.settings import Finetuning, check_model
+from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.parts.provenance import Origin, Provenance

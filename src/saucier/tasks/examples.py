@@ -5,10 +5,10 @@ numbers.
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,7 +37,7 @@ class Place:
     @property
     def name(self) -> str:
         """A short name, such as `dev.tsv:17`."""
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +172,14 @@ def read_cells(source: SourceFile, expected: Sequence[Column], requested: Mappin
     columns = find_columns(source, expected, requested)
     name = next((one for one in list_columns(source) if one in NAMES and one not in columns.values()), None)
     for row in read_rows(source, [*columns.values(), *([name] if name else [])]):
-        missing = [column for column in columns.values() if column not in row.cells]
-        if missing:
-            source.report(make_missing_column_error(missing[0], list(row.cells), f"{source.name}, line {row.line}"))
+        cells = row.cells
+        try:
+            values = {role: cells[column] for role, column in columns.items()}
+        except KeyError as error:
+            source.report(make_missing_column_error(error.args[0], list(cells), f"{source.name}, line {row.line}"))
             continue
-        place, own = Place(source.name, row.line), None if name is None else row.cells.get(name)
-        yield Cells(Example(place, place.name if own in (None, "") else str(own)),
-                    {role: row.cells[column] for role, column in columns.items()}, columns)
+        place, own = Place(source.name, row.line), None if name is None else cells.get(name)
+        yield Cells(Example(place, place.name if own in (None, "") else str(own)), values, columns)
 
 
 def read_each(rows: Iterable[T], read: Callable[[T], Made], source: SourceFile) -> Iterator[Made]:

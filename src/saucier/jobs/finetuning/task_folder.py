@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
+from saucier.result import Result
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import TaskConfig
 
@@ -16,10 +18,18 @@ TASK_FILE = "task.json"
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFolder:
+class TaskFolder(Result):
     """The paths of one fine-tuning."""
 
     path: Path
+
+    def view(self) -> str:
+        """Say where it is."""
+        return str(self.path)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: the folder and, of a finished one, its scores."""
+        return {"folder": str(self.path), "scores": read_object(self.scores) if self.is_finished else None}
 
     @property
     def model(self) -> Path:

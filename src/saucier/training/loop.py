@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Progress, Reporter, build_reporters
-from saucier.training.update import Evaluate, TrainingData, Updater
+from saucier.training.update import Evaluate, TrainingData, Updater, held_out_loss
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -75,12 +75,16 @@ HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activat
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
+Badness = Callable[[Mapping[str, float]], float]
+"""What held-out scores are compared by: the lower the better."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
 
     steps: int
-    reason: Literal["done", "patience", "time"]
+    reason: Literal["done", "patience", "time", "paused"]
     loss: float | None
     """Training loss of the last update; None when there was none left to do."""
     best: BestCheckpoint | None
@@ -94,11 +98,13 @@ class TrainingResult:
 
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
           evaluate: Evaluate | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None) -> TrainingResult:
+          recipe: Mapping[str, Any] | None = None, badness: Badness = held_out_loss,
+          until: int | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
-    is whatever must be equal for the run to be resumed, as JSON; by default model and training.
+    is whatever must be equal for the run to be resumed, as JSON; by default model and training. `badness`: of held-out
+    scores, what the best checkpoint has least of. `until`: pause after so many steps, with a checkpoint.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
@@ -107,6 +113,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
                           "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
     with join_processes() as processes, Interrupt() as interrupt:
         run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
+        run.badness, run.until = badness, min(training.steps, until or training.steps)
         try:
             return run.go(evaluate, interrupt)
         finally:
@@ -126,6 +133,9 @@ class Run:
     state: TrainingState
     reporter: Reporter
     redraws: Redraws
+    badness: Badness = held_out_loss
+    until: int = 0
+    """The step after which it ends or pauses."""
     loss: float | None = None
 
     @classmethod
@@ -165,7 +175,7 @@ class Run:
 
     def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> TrainingResult:
         """Do the steps that are left."""
-        while self.state.step < self.training.steps and not (self.out_of_patience or self.out_of_time):
+        while self.state.step < self.until and not (self.out_of_patience or self.out_of_time):
             self.update()
             self.evaluate_and_save(evaluate)
             if self.processes.any(interrupt.received) and self.state.step < self.training.steps:
@@ -176,11 +186,13 @@ class Run:
         return TrainingResult(state.step, self.reason(), self.loss, state.best, state.tokens, state.tokens_read,
                               state.seconds, state.dtype)
 
-    def reason(self) -> Literal["done", "patience", "time"]:
+    def reason(self) -> Literal["done", "patience", "time", "paused"]:
         """Say why there are no more steps."""
         if self.out_of_patience:
             self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations, none better")
             return "patience"
+        if self.until <= self.state.step < self.training.steps:
+            return "paused"
         if self.state.step < self.training.steps:
             self.reporter.note(f"stopped at step {self.state.step} of {self.training.steps}: the time is over")
             return "time"
@@ -225,7 +237,7 @@ class Run:
     def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
         training, step = self.training, self.state.step
-        last, better = step == training.steps or self.out_of_time, False
+        last, better = step in (training.steps, self.until) or self.out_of_time, False
         if evaluate is not None and (last or step % training.evaluate_every == 0):
             better = self.evaluate(evaluate, f"step-{step}")
         ends = last or self.out_of_patience or self.out_of_time
@@ -240,10 +252,12 @@ class Run:
         state.seconds += time.perf_counter() - begin
         self.reporter.evaluation(state.step, scores)
         has_moving_targets = self.updater.study.objective.has_moving_targets
-        better = has_moving_targets or state.best is None or scores["loss"] < state.best.loss
+        badness, best = self.badness(scores), state.best
+        better = has_moving_targets or best is None or badness < (best.loss if best.badness is None else best.badness)
         state.stale = 0 if better else state.stale + 1
         if better:
-            state.best = BestCheckpoint(name, state.step, scores["loss"])
+            state.best = BestCheckpoint(name, state.step, scores["loss"],
+                                        None if badness == scores["loss"] else badness)
         return better
 
     def save(self) -> Path:

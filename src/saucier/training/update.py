@@ -6,7 +6,7 @@ Letters: B batch, L length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,11 @@ class Updater:
         write_atomically(path, lambda temporary: write_tensors(tensors, temporary))
         raise WorkError(f"step {step + 1}: the loss is {loss:g}, the gradient's norm {norm:g}; its batch is saved here",
                         where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")
+
+
+def held_out_loss(scores: Mapping[str, float]) -> float:
+    """Return what checkpoints are chosen by where nothing else is said."""
+    return scores["loss"]
 
 
 Evaluate = Callable[[nn.Module], dict[str, float]]

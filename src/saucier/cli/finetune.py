@@ -23,13 +23,14 @@ def finetune(
     test: Annotated[list[str] | None, typer.Option(
         "--test", metavar="FILE", help="To measure with at the very end.")] = None,
     out: Out = None,
+    search: Annotated[int | None, typer.Option(
+        "--search", metavar="N", min=2, help="Search for rate, epochs, batch and pooling first: N combinations."
+    )] = None,
+    find_rate: Annotated[bool, typer.Option(
+        "--find-rate", help="Find the learning rate first, by a range test.")] = False,
 ) -> None:
     """Show what will be learned, train, score with intervals beside simple methods, and write predictions."""
-    from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.predict import FINETUNING
-    from saucier.jobs.finetuning.settings import read_finetuning_words
-    from saucier.jobs.run.folder import default_folder
+    from saucier.jobs.finetuning.entry import run_finetuning
 
     files = {"train": data or (), "held_out": held_out or (), "test": test or ()}
-    settings, folder = read_finetuning_words(what, words or (), model, files)
-    work(settings, out or folder or default_folder(settings, FINETUNING))
+    run_finetuning(what, words or (), model=model, files=files, out=out, search=search, find_rate=find_rate)

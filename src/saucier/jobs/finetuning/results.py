@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saucier.jobs.finetuning.data import shorten_text
+from saucier.jobs.finetuning.finished import BaselineVerdict
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
 from saucier.plain import json_value
@@ -34,26 +35,6 @@ FEW_ROWS = 2_000
 """With fewer rows more of them are advised."""
 MOST_PARTS = 12
 """Parts of a mixture whose scores are printed one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class BaselineVerdict:
-    """Whether the model beats the best of the simple methods, by the first metric, on the same rows."""
-
-    baseline: str
-    metric: str
-    difference: float
-    low: float
-    """With `high` the 95 % interval over rows, paired."""
-    high: float
-    beaten: bool
-    """Whether the interval is on the model's side of 0."""
-
-    def line(self) -> str:
-        """Say it in one line."""
-        found = (f"{self.metric} {format_score(self.difference, signed=True)} "
-                 f"({format_interval(self.low, self.high, signed=True)})")
-        return f"{'beats' if self.beaten else 'did not beat'} {self.baseline}: {found}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from saucier.checkpoints.steps import FOLDER
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, remove_path, write_json
+from saucier.jobs.finetuning.chosen_metric import LOSS, choose_metric, measure_metric
 from saucier.jobs.finetuning.defaults import published_pick
 from saucier.jobs.finetuning.job import FinetuningJob, prepare_model, train_task
-from saucier.jobs.finetuning.measuring import LOSS, choose_metric, measure_metric
 from saucier.jobs.finetuning.predict import TaskFolder
 from saucier.jobs.finetuning.results import prediction_row
 from saucier.jobs.finetuning.settings import Finetuning

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -38,7 +38,7 @@ from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Progress, Reporter, build_reporters
-from saucier.training.update import Evaluate, TrainingData, Updater, held_out_loss
+from saucier.training.update import Evaluate, HeldOut, TrainingData, Updater
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -75,10 +75,6 @@ HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activat
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
-Badness = Callable[[Mapping[str, float]], float]
-"""What held-out scores are compared by: the lower the better."""
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
@@ -97,14 +93,13 @@ class TrainingResult:
 
 
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
-          evaluate: Evaluate | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None, badness: Badness = held_out_loss,
-          until: int | None = None) -> TrainingResult:
+          evaluate: Evaluate | HeldOut | None = None, reporters: Sequence[Reporter] | None = None,
+          recipe: Mapping[str, Any] | None = None, until: int | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
-    `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
-    is whatever must be equal for the run to be resumed, as JSON; by default model and training. `badness`: of held-out
-    scores, what the best checkpoint has least of. `until`: pause after so many steps, with a checkpoint.
+    `evaluate` gives held-out scores with a `loss`, by which the best checkpoint is chosen unless it says otherwise;
+    `reporters` default to a bar or lines on standard error. `recipe` is whatever must be equal for the run to be
+    resumed, as JSON; by default model and training. `until`: pause after so many steps, with a checkpoint.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
@@ -113,9 +108,9 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
                           "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
     with join_processes() as processes, Interrupt() as interrupt:
         run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
-        run.badness, run.until = badness, min(training.steps, until or training.steps)
+        run.until = min(training.steps, until or training.steps)
         try:
-            return run.go(evaluate, interrupt)
+            return run.go(HeldOut(evaluate) if callable(evaluate) else evaluate, interrupt)
         finally:
             run.reporter.close()
 
@@ -133,7 +128,6 @@ class Run:
     state: TrainingState
     reporter: Reporter
     redraws: Redraws
-    badness: Badness = held_out_loss
     until: int = 0
     """The step after which it ends or pauses."""
     loss: float | None = None
@@ -173,7 +167,7 @@ class Run:
                           micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
         return cls(model, training, folder, processes, optimizer, updater, state, reporter, redraws)
 
-    def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> TrainingResult:
+    def go(self, evaluate: HeldOut | None, interrupt: Interrupt) -> TrainingResult:
         """Do the steps that are left."""
         while self.state.step < self.until and not (self.out_of_patience or self.out_of_time):
             self.update()
@@ -234,7 +228,7 @@ class Run:
             gradient_norm=learned.gradient_norm, tokens=state.tokens, tokens_read=state.tokens_read,
             tokens_per_second=learned.tokens_read / spent, seconds=state.seconds))
 
-    def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
+    def evaluate_and_save(self, evaluate: HeldOut | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
         training, step = self.training, self.state.step
         last, better = step in (training.steps, self.until) or self.out_of_time, False
@@ -244,15 +238,15 @@ class Run:
         if ends or better or step % (training.save_every or training.evaluate_every) == 0:
             self.save()
 
-    def evaluate(self, evaluate: Evaluate, name: str) -> bool:
+    def evaluate(self, held_out: HeldOut, name: str) -> bool:
         """Evaluate; return whether the model is the best so far."""
         begin, state = time.perf_counter(), self.state
         with autocast(cast(AutocastDtype, state.dtype), next(self.model.parameters()).device):
-            scores = evaluate(self.model)
+            scores = held_out.evaluate(self.model)
         state.seconds += time.perf_counter() - begin
         self.reporter.evaluation(state.step, scores)
         has_moving_targets = self.updater.study.objective.has_moving_targets
-        badness, best = self.badness(scores), state.best
+        badness, best = held_out.badness(scores), state.best
         better = has_moving_targets or best is None or badness < (best.loss if best.badness is None else best.badness)
         state.stale = 0 if better else state.stale + 1
         if better:
@@ -277,7 +271,7 @@ class Run:
         done = f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved"
         raise WorkError(done, where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
 
-    def average(self, evaluate: Evaluate | None) -> None:
+    def average(self, evaluate: HeldOut | None) -> None:
         """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""
         folders = [folder for folder in list_checkpoints(self.folder)[:self.training.average]
                    if find_damage(folder) is None]

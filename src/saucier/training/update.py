@@ -117,10 +117,18 @@ class Updater:
                         where=str(path), remedy="lower the learning rate or the clip; earlier checkpoints are whole")
 
 
+Evaluate = Callable[[nn.Module], dict[str, float]]
+"""The model's scores on held-out data, `loss` among them; the lower the better."""
+
+
 def held_out_loss(scores: Mapping[str, float]) -> float:
     """Return what checkpoints are chosen by where nothing else is said."""
     return scores["loss"]
 
 
-Evaluate = Callable[[nn.Module], dict[str, float]]
-"""The model's scores on held-out data, `loss` among them; the lower the better."""
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How a model is measured, and what the best checkpoint has least of."""
+
+    evaluate: Evaluate
+    badness: Callable[[Mapping[str, float]], float] = held_out_loss

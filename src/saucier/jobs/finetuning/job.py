@@ -113,10 +113,10 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     """Train, or a share of it, from where it stopped; then the model has the weights that are chosen."""
     data, training = plan_training(job)
     rows = HeldOutRows(job.splits.held_out, job.encoded["held-out"], job.encoding)
-    evaluate, badness = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes)
+    evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes)
     result = train(job.model, data, training, run_folder=job.folder.path,
                    reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,
-                   recipe=job.settings.as_dict() | {"data": job.run.passport.data}, badness=badness,
+                   recipe=job.settings.as_dict() | {"data": job.run.passport.data},
                    until=max(1, round(share * training.steps)))
     chosen = usable_checkpoint if job.settings.training.early_stop else newest_checkpoint
     load_weights_into(job.model, chosen(job.folder.path))

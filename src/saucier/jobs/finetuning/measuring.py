@@ -15,9 +15,8 @@ from saucier.jobs.score import slug
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.task import Encoding, Predictor, Task
 from saucier.training.evaluation import Evaluator
-from saucier.training.loop import Badness
 from saucier.training.processes import Processes
-from saucier.training.update import Evaluate, held_out_loss
+from saucier.training.update import HeldOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,14 @@ class MetricBadness:
 
 
 def build_evaluator(task: Task, rows: HeldOutRows, training: FineTraining,
-                    processes: Processes) -> tuple[Evaluate, Badness]:
+                    processes: Processes) -> HeldOut:
     """Return what measures the held-out rows, and what compares two such measurements."""
     loss = Evaluator(list(order_by_length(rows.encoded, training.batch)), CollateExamples(),
                      task.objective.held_out(), training.seed, processes)
     stop = training.early_stop
     if stop is None or stop.metric == LOSS:
-        return loss, held_out_loss
+        return HeldOut(loss)
     metric = choose_metric(task, rows.examples, stop.metric)
     name = slug(stop.metric)
-    return (MetricEvaluator(loss, task, rows, training, name),
-            MetricBadness(name, -1.0 if metric.better == "higher" else 1.0))
+    return HeldOut(MetricEvaluator(loss, task, rows, training, name),
+                   MetricBadness(name, -1.0 if metric.better == "higher" else 1.0))

@@ -37,9 +37,11 @@ class RangeResult(Config):
     """What a range test found: `range_test.json`."""
 
     rates: tuple[float, ...]
+    """Of each update."""
     losses: tuple[float, ...]
     """The mean of the loss over the last updates, at each rate."""
     chosen: float
+    """The rate to train at."""
 
 
 def find_rate(job: FinetuningJob) -> tuple[Finetuning, RangeResult]:

@@ -48,7 +48,7 @@ BATCHES = (0.5, 1.0, 2.0)
 
 
 class Trial(Config):
-    """One combination, and how far it came."""
+    """One combination (`learning_rate`, `epochs`, `batch`), and how far it came."""
 
     learning_rate: float
     epochs: float
@@ -63,9 +63,11 @@ class SearchState(Config):
     """What a search has found so far: `search.json`."""
 
     metric: str
+    """What combinations are compared by."""
     higher: bool
     """Whether more of it is better."""
     trials: tuple[Trial, ...]
+    """In the order in which they were drawn."""
     winner: int | None = None
     """Number of the best one, when all rounds are done."""
 

@@ -138,7 +138,8 @@ def encoding(folder: Path) -> object:
 
 
 def test_balanced_classes_count_alike(table: Table) -> None:
-    train = table("train.tsv", "label,text", [("a", f"text {number}") for number in range(30)] + [("b", "x"), ("b", "y")])
+    rows = [*(("a", f"text {number}") for number in range(30)), ("b", "x"), ("b", "y")]
+    train = table("train.tsv", "label,text", rows)
     wanted = read_finetuning_words("classification", ["task.class_weights=balanced"], "bert-nano",
                                    {"train": [str(train)], "held_out": [str(train)]})[0]
     task = read_splits(build_task(wanted.task), wanted.data).task

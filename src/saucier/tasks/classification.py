@@ -5,6 +5,7 @@ They are one task; what differs between them is a row of `LABEL_KINDS`. Letters:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier import config as c
-from saucier.errors import InputError
+from saucier.errors import InputError, suggest_name
 from saucier.tasks.definitions import Classification, ManyLabels, Ranking, Regression
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import (
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 THRESHOLD = 0.5
 """The probability from which a label counts as predicted."""
+MOST_RARE = 8
+"""Classes of one row that are listed."""
 MOST_SHOWN = 3
 """Classes whose probabilities are shown."""
 QUERY = Column("text", ("query", "question", "text", "sentence1", "text1"))
@@ -155,7 +158,37 @@ class TextTask(LabelledTextTask):
         if len(found) < self.kind.least:
             raise InputError(f"has {self.kind.lacking([*found])}", where=examples[0].place.file,
                              remedy=self.kind.remedy)
-        return self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
+        learned = self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
+        return learned.weigh_classes(Counter(one.label for one in examples)) if isinstance(
+            self.config, Classification) and self.config.class_weights else learned
+
+    def weigh_classes(self, counts: Counter[str]) -> Self:
+        """Give each class its weight: what is set, or by how often it comes. Raises `InputError` for an unknown class.
+
+        Source of "balanced": King and Zeng 2001, §4; the mean weight over rows is 1.
+        """
+        given = self.config.class_weights
+        if given == "balanced":
+            rows = sum(counts[label] for label in self.labels)
+            classes = sum(counts[label] > 0 for label in self.labels)
+            return self.with_config(class_weights={label: rows / (classes * counts[label]) for label in self.labels
+                                                   if counts[label]})
+        unknown = [label for label in given if label not in self.labels]
+        if unknown:
+            raise InputError(f"no class {unknown[0]!r}", where="task.class_weights",
+                             remedy=suggest_name(unknown[0], list(self.labels)))
+        return self
+
+    def training_notes(self, encoded: EncodedExamples) -> Iterator[str]:
+        """Yield how much classes count, and which are too rare to be learned."""
+        if not isinstance(self.config, Classification):
+            return
+        if isinstance(weights := self.config.class_weights, dict):
+            yield "a row counts " + ", ".join(f"{weight:.3g} of {label}" for label, weight in weights.items())
+        counts = np.bincount(encoded.unit_values["labels"], minlength=len(self.labels))
+        if rare := [label for label, count in zip(self.labels, counts.tolist(), strict=True) if count == 1]:
+            yield (f"warning: only one row of {', '.join(rare[:MOST_RARE])}{' …' * (len(rare) > MOST_RARE)}: "
+                   "nothing general can be learned of a class from one row; add rows, or join it with another")
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is chosen."""
@@ -204,10 +237,11 @@ class TextTask(LabelledTextTask):
 
 
 def class_objective(config: Classification) -> LogitObjective:
-    """Cross-entropy of one class."""
+    """Cross-entropy of one class, of rare classes perhaps more than of others."""
     from saucier.objectives.labels import ClassLabels
 
-    return ClassLabels()
+    weights = config.class_weights
+    return ClassLabels(tuple(weights.get(label, 1.0) for label in config.labels) if isinstance(weights, dict) else None)
 
 
 def label_objective(config: ManyLabels | Ranking) -> LogitObjective:

@@ -82,6 +82,11 @@ class Console:
         self.put(Text(text, style="bold"))
         self.put(Text(""))
 
+    def show(self, what: RenderableType) -> None:
+        """Print a table; the name of a stage that said nothing yet goes with its next line."""
+        if not self.silent:
+            self.screen.print(what)
+
     def put(self, text: Text) -> None:
         """Print, unless silent."""
         if not self.silent:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from saucier.api.inference import backtranslate as backtranslate
+    from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
     from saucier.api.inspection import attention_map as attention_map
@@ -53,7 +54,7 @@ PUBLIC = {
     "embed": "saucier.retrieval.embed", "generate": "saucier.generation.generate", "load": "saucier.folders.load",
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "compare"), "saucier.api.training"),
-    **dict.fromkeys(("write", "prompt", "backtranslate"), "saucier.api.inference"),
+    **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "merge"), "saucier.api.models"),

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from saucier.api.options import (
     Base,
     Calibrate,
+    Delimiter,
     Device,
+    Encoding,
     HeldOutText,
     RecipeChanges,
     RecipeOrRun,
@@ -148,6 +150,8 @@ def score(
     gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
                                        "golds.", metavar="FILE")] = None,
     column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
                                      "rankings, ranks, losses; guessed without it.")] = None,
     metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
@@ -161,13 +165,14 @@ def score(
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.jobs.score import score_files
+    from saucier.text.reading.guessing import ReadOptions
 
     files = file_names(predictions)
     if not 1 <= len(files) <= 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
-                       metrics=file_names(metric), group=group, seed=seed)
+                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))
 
 
 @public

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.arguments import Changes, Files, Place
+from saucier.arguments import Changes, Files, Place, Rows
 from saucier.errors import InputError
 from saucier.files import refuse_unwritable
 
@@ -44,6 +44,34 @@ def file_names(files: Files | None) -> list[str]:
     if files is None:
         return []
     return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [os.fspath(one) for one in files]
+
+
+def row_files(rows: Rows | None, folder: Place | None, name: str) -> list[str]:
+    """Return the names of files; rows in memory are written into the run's folder first, `runs` where there is none.
+
+    Raises `InputError` for what is no rows.
+    """
+    if rows is None or isinstance(rows, str | os.PathLike):
+        return file_names(rows)
+    if isinstance(rows, list | tuple) and all(isinstance(one, str | os.PathLike) for one in rows):
+        return [os.fspath(one) for one in rows]
+    from saucier.text.reading.memory_rows import rows_to_file
+
+    return [str(rows_to_file(rows, Path("runs" if folder is None else folder), name))]
+
+
+def column_names(columns: Changes) -> dict[str, str]:
+    """Return columns by what a task calls them; a column that is named alone is that of the text, "".
+
+    Raises `InputError` for a name that is none.
+    """
+    found = dict(columns) if isinstance(columns, Mapping) else \
+        {role: name for role, _, name in (word.rpartition("=") for word in columns)}
+    for role, name in found.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),
+                             remedy="give NAME, or ROLE=NAME such as text=review")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

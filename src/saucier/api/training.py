@@ -128,8 +128,8 @@ def finetune(
     From Python: raises `InputError` for settings, files or rows that are wrong, `WorkError` when training fails or is
     interrupted (after saving).
     """
-    from saucier.jobs.finetuning.finetune import finetune as work
     from saucier.jobs.finetuning.finetune import FINETUNING
+    from saucier.jobs.finetuning.finetune import finetune as work
     from saucier.jobs.finetuning.settings import read_finetuning_words
     from saucier.jobs.run.folder import default_folder
 

@@ -121,13 +121,21 @@ def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
 
 
 def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
-    """Return a task that reads other columns. Raises `InputError` for what is no column of its."""
+    """Return a task that reads other columns; one without a role ("") is the first that the task reads.
+
+    Raises `InputError` for what is no column of the task.
+    """
+    if not columns:
+        return task
     known = column_roles(task.config)
-    for role in columns or ():
-        if role not in known:
+    for role in columns:
+        if role and role not in known:
             raise InputError(f"a task of the kind {task.config.kind} reads no column {role!r}", where="--column",
                              remedy=suggest_name(role, known))
-    return task.with_config(**columns) if columns else task
+    if "" in columns and not known:
+        raise InputError(f"a task of the kind {task.config.kind} reads no single column", where="--column",
+                         remedy="leave it out")
+    return task.with_config(**{role or known[0]: name for role, name in columns.items()})
 
 
 def column_roles(config: TaskConfig) -> list[str]:

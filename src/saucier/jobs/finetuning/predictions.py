@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from saucier.errors import InputError
 from saucier.jobs.finetuning.predict import AS_TRAINED, RowOptions, TaskAnswers, predict_answers
+from saucier.result import Result
 from saucier.tasks.examples import list_faults
 from saucier.tasks.prediction_files import PredictionRow, as_line, as_object, write_predictions
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
 
 @dataclass(frozen=True, slots=True)
-class Predictions:
+class Predictions(Result):
     """The answers of a model, one for each row or text, in order."""
 
     rows: tuple[PredictionRow, ...]
@@ -40,9 +38,8 @@ class Predictions:
         """What was predicted: a class, a number, a text, or a list, for each row."""
         return [row.prediction for row in self.rows]
 
-    @property
     def remarks(self) -> list[str]:
-        """What a person should know of how the rows were read."""
+        """Return what a person should know of how the rows were read."""
         cut = [f"{self.cut:,} rows were too long and are cut"] if self.cut else []
         counted = [f"{count:,} {what}" for what, count in (self.counted or {}).items()]
         return [*self.forms, *cut, *counted, *self.left_out]
@@ -61,7 +58,7 @@ class Predictions:
                 "left_out": list(self.left_out), "read": list(self.forms),
                 "path": None if self.path is None else str(self.path)}
 
-    def to_json_lines(self) -> str:
+    def to_json(self) -> str:
         """Return the rows as JSON, one a line, as they are in a file."""
         return "".join(f"{as_line(row)}\n" for row in self.rows)
 
@@ -76,10 +73,9 @@ class Predictions:
         names = dict.fromkeys(name for one in objects for name in one)
         return pyarrow.table({name: to_column([one.get(name) for one in objects]) for name in names})
 
-    def view(self) -> RenderableType:
-        """Show the answers, or where they are."""
-        said = [f"{len(self):,} predictions in {self.path}"] if self.path else list(self.lines)
-        return "\n".join(said)
+    def view(self) -> str:
+        """Return the answers, or where they are."""
+        return "\n".join(self.lines) if self.path is None else f"{len(self):,} predictions in {self.path}"
 
 
 def to_column(values: Sequence[Any]) -> Any:

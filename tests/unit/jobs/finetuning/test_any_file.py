@@ -75,7 +75,7 @@ def test_text_files_and_standard_input_are_answered_line_by_line(tuned: TaskFold
     found = predict(tuned.path, [name], ["lovely"])
     assert [(row.id, row.extras["texts"]) for row in found.rows] == [
         ("new.txt:1", ("fine soup",)), ("new.txt:3", ("cold bread",)), ("text 1", ("lovely",))]
-    assert found.remarks == ["1 empty lines skipped"]
+    assert found.remarks() == ["1 empty lines skipped"]
     code = ("import sys; from saucier.jobs.finetuning.predictions import predict\n"
             "print(*[row.id for row in predict(sys.argv[1], ['-']).rows])")
     done = subprocess.run([sys.executable, "-c", code, str(tuned.path)], input=b"fine soup\nbad\n", capture_output=True,

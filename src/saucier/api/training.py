@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import (
+    BadRows,
     Calibrate,
+    Delimiter,
+    Encoding,
     HeldOutText,
     Out,
     Quiet,
@@ -17,18 +20,20 @@ from saucier.api.options import (
 from saucier.api.requests import (
     Begin,
     TextFiles,
+    column_names,
     file_names,
     format_changes,
     optional_path,
     read_request,
     refuse_file,
     refuse_folder,
+    row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, public
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
-    from saucier.jobs.finetuning.task_folder import TaskFolder
+    from saucier.jobs.finetuning.finished import Finetuned
     from saucier.jobs.run.passport import RerunComparison
     from saucier.report.results import Run
 
@@ -117,26 +122,38 @@ def finetune(
     *,
     model: Annotated[Place | None, Help("A folder, a run, or a hub id; or a recipe, to learn from nothing.",
                                         metavar="MODEL")] = None,
-    data: Annotated[Files | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
-    held_out: Annotated[Files | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
-    test: Annotated[Files | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    data: Annotated[Rows | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
+    held_out: Annotated[Rows | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
+    test: Annotated[Rows | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    columns: Annotated[Changes, Help(
+        "The column of the text; or ROLE=NAME for what the task calls text, label and so on; held-out.ROLE=NAME and "
+        "test.ROLE=NAME where those files have other names. Can be given again.", metavar="[ROLE=]NAME",
+        option="--column")] = (),
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    search: Annotated[int | None, Help(
+        "First search for rate, epochs, batch and pooling on the held-out rows: N combinations, of which the better "
+        "half goes on after each round.", metavar="N", minimum=2, maximum=1000)] = None,
+    find_rate: Annotated[bool, Help("First find the learning rate, by a range test.")] = False,
     out: Out = None,
     quiet: Quiet = False,
-) -> "TaskFolder":
-    """Show what will be learned, train, score with intervals beside simple methods, and write predictions.
+) -> "Finetuned":
+    """Show what will be learned, train, score with intervals next to simple methods, and write predictions.
 
-    From Python: raises `InputError` for settings, files or rows that are wrong, `WorkError` when training fails or is
-    interrupted (after saving).
+    From Python: the rows may be lists of mappings, Arrow tables or dataframes, which are copied into `out`/rows, or
+    runs/rows. Returns the folder, the scores, and whether simple methods are beaten; raises `InputError` for settings,
+    files or rows that are wrong, `WorkError` when training fails or is interrupted (after saving).
     """
-    from saucier.jobs.finetuning.finetune import FINETUNING
-    from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.settings import read_finetuning_words
-    from saucier.jobs.run.folder import default_folder
+    from saucier.jobs.finetuning.entry import run_finetuning
+    from saucier.jobs.finetuning.settings import row_changes
 
-    files = {"train": file_names(data), "held_out": file_names(held_out), "test": file_names(test)}
-    settings, folder = read_finetuning_words(str(task), format_changes(set), None if model is None else str(model),
-                                             files)
-    return work(settings, optional_path(out) or folder or default_folder(settings, FINETUNING), quiet=quiet)
+    files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
+                                                                 ("test", test))}
+    changes = [*row_changes(str(task), column_names(columns), bad_rows=bad_rows, delimiter=delimiter,
+                            encoding=encoding), *format_changes(set)]
+    return run_finetuning(str(task), changes, model=None if model is None else str(model), files=files,
+                          out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
 
 
 @public

@@ -14,14 +14,12 @@ from typing import Any
 import numpy as np
 
 from saucier.errors import InputError, suggest_name
-from saucier.jobs.finetuning.settings import LabelledFiles
+from saucier.jobs.finetuning.settings import LabelledFiles, column_roles
 from saucier.objectives.token_ids import IGNORED
-from saucier.tasks.definitions import TaskConfig
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Tally, list_faults, make_faults_error
 from saucier.tasks.label_checks import describe_label_doubts
 from saucier.tasks.task import Task
-from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import describe_form
@@ -127,7 +125,7 @@ def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
     """
     if not columns:
         return task
-    known = column_roles(task.config)
+    known = column_roles(type(task.config))
     for role in columns:
         if role and role not in known:
             raise InputError(f"a task of the kind {task.config.kind} reads no column {role!r}", where="--column",
@@ -136,11 +134,6 @@ def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
         raise InputError(f"a task of the kind {task.config.kind} reads no single column", where="--column",
                          remedy="leave it out")
     return task.with_config(**{role or known[0]: name for role, name in columns.items()})
-
-
-def column_roles(config: TaskConfig) -> list[str]:
-    """List what a task calls the columns that it reads."""
-    return [name for name, field in type(config).model_fields.items() if IS_COLUMN in field.metadata]
 
 
 def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:

@@ -5,6 +5,7 @@ torch.
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, TaskConfig, Texts
+from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
@@ -309,6 +311,41 @@ def check_model(settings: Finetuning) -> None:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
+
+
+PARTS = {"held-out": "held_out_columns", "held_out": "held_out_columns", "test": "test_columns"}
+"""The settings of columns that other files than those of training have."""
+
+
+def row_changes(task: str, columns: Mapping[str, str], **data: str | None) -> list[str]:
+    """Return changes to settings that say how rows are read: columns by role, or PART.role, and fields of `data`.
+
+    `task`: a kind of task, which knows the role of a column that has none (""). Raises `InputError` where it does not.
+    """
+    found: dict[str, Any] = {f"data.{key}": value for key, value in data.items() if value is not None}
+    for role, name in columns.items():
+        part, _, own = role.rpartition(".")
+        if part and part not in PARTS:
+            raise InputError(f"there are no files {part!r}", where="--column", remedy=suggest_name(part, [*PARTS]))
+        if part:
+            found.setdefault(f"data.{PARTS[part]}", {})[own or first_role(task)] = name
+        else:
+            found[f"task.{own or first_role(task)}"] = name
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+def first_role(task: str) -> str:
+    """Return what a kind of task calls the first column that it reads. Raises `InputError` for what is no kind."""
+    kinds = {str(one.model_fields["kind"].default): one for one in get_args(get_args(TaskConfig)[0])}
+    roles = column_roles(kinds[task]) if task in kinds else []
+    if not roles:
+        raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
+    return roles[0]
+
+
+def column_roles(task: type[Config]) -> list[str]:
+    """List what a task calls the columns that it reads."""
+    return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]
 
 
 def task_kinds() -> list[str]:

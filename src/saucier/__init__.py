@@ -13,7 +13,32 @@ from saucier.plain import HANDED_IN, VERSION
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from saucier.api.inference import backtranslate as backtranslate
+    from saucier.api.inference import prompt as prompt
+    from saucier.api.inference import write as write
+    from saucier.api.inspection import attention_map as attention_map
+    from saucier.api.inspection import diagnose as diagnose
+    from saucier.api.inspection import diff as diff
+    from saucier.api.inspection import list_families as list_families
+    from saucier.api.inspection import list_recipes as list_recipes
+    from saucier.api.inspection import number_formats as number_formats
+    from saucier.api.inspection import plan as plan
+    from saucier.api.inspection import recipe_schema as recipe_schema
+    from saucier.api.inspection import scaling as scaling
+    from saucier.api.inspection import score as score
+    from saucier.api.inspection import show as show
+    from saucier.api.models import convert as convert
+    from saucier.api.models import merge as merge
+    from saucier.api.text import clean as clean
+    from saucier.api.text import inspect_tokenizer as inspect_tokenizer
+    from saucier.api.text import train_tokenizer as train_tokenizer
+    from saucier.api.training import compare as compare
+    from saucier.api.training import cook as cook
+    from saucier.api.training import finetune as finetune
+    from saucier.api.training import rerun as rerun
+    from saucier.api.training import train as train
     from saucier.errors import InputError as InputError
+    from saucier.errors import WorkError as WorkError
     from saucier.folders.load import load as load
     from saucier.generation.generate import generate as generate
     from saucier.model import Transformer
@@ -23,11 +48,19 @@ if TYPE_CHECKING:
     from saucier.text.tokenizer.tokenizer import load_tokenizer as load_tokenizer
 
 __version__ = VERSION
-PUBLIC = {"InputError": "saucier.errors", "build": "saucier.model", "embed": "saucier.retrieval.embed",
-          "generate": "saucier.generation.generate", "load": "saucier.folders.load",
-          "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue"}
+PUBLIC = {
+    "InputError": "saucier.errors", "WorkError": "saucier.errors", "build": "saucier.model",
+    "embed": "saucier.retrieval.embed", "generate": "saucier.generation.generate", "load": "saucier.folders.load",
+    "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
+    **dict.fromkeys(("cook", "train", "rerun", "finetune", "compare"), "saucier.api.training"),
+    **dict.fromkeys(("write", "prompt", "backtranslate"), "saucier.api.inference"),
+    **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
+                     "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),
+    **dict.fromkeys(("convert", "merge"), "saucier.api.models"),
+    **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
+}
 """Public name -> its module."""
-__all__ = ["InputError", "__version__", "build", "embed", "generate", "load", "load_tokenizer", "recipe"]
+__all__ = ["__version__", *PUBLIC]
 
 
 def save_model(model: Transformer, folder: str | Path) -> str:

@@ -1,7 +1,7 @@
-"""The command line: one file for each verb, which imports nothing but typer before the verb runs: `--help` is quick.
+"""The command line: each verb is a public function of `saucier.api`, whose signature gives it its options.
 
-Exit codes: 0 done, 1 the work failed, 2 the input is wrong. What is wrong is said in one line on standard error; an
-error of ours keeps its traceback.
+Nothing but typer is imported before a verb runs: `--help` is quick. Exit codes: 0 done, 1 the work failed, 2 the input
+is wrong. What is wrong is said in one line on standard error; an error of ours keeps its traceback.
 """
 
 from __future__ import annotations
@@ -11,58 +11,87 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.cli import (
-    attention,
-    attention_map,
-    backtranslate,
-    clean,
-    compare,
-    convert,
-    cook,
-    diff,
-    doctor,
-    evaluate,
-    families,
-    finetune,
-    generate,
-    merge,
-    number,
-    plan,
-    predict,
-    prompt,
-    recipes,
-    rerun,
-    scaling,
-    schema,
-    score,
-    show,
-    tokenizer,
-    train,
-)
+from saucier.api import inference, inspection, models, text, training
+from saucier.cli import attention, evaluate, predict
+from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
+
+if TYPE_CHECKING:
+    from saucier.jobs.writing.written import Written
 
 FAILED, INTERRUPTED = 1, 130
 TRACED = warnings.formatwarning
 """How Python writes a warning: with the file and the line of the code."""
 
+
+Words = dict[str, Any]
+
+
+def read_prompt(words: Words, as_json: bool) -> Words:
+    """Take the text from standard input where none is given, and let it appear while it is written."""
+    alone = not (words.get("prompt") or words.get("masks") or words.get("file"))
+    prompt = sys.stdin.read().removesuffix("\n") if alone else words.get("prompt", "")
+    return words | {"prompt": prompt} | ({} if as_json else {"speak": partial(print, end="", flush=True)})
+
+
+def read_text(words: Words, as_json: bool) -> Words:
+    """Take the text from standard input where none is given."""
+    return {"text": sys.stdin.read()} | words
+
+
+def show_written(words: Words, found: Written) -> None:
+    """Print texts that did not appear while they were written; say on standard error how it went."""
+    appeared = found.prompt is not None and not found.counts and words["beams"] == words["samples"] == 1
+    typer.echo("" if appeared else found.view())
+    for line in found.remarks():
+        typer.echo(line, err=True)
+
+
 app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
                   pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
-VERBS: tuple[Callable[..., None], ...] = (
-    clean.clean, cook.cook, train.train, evaluate.evaluate, generate.generate, finetune.finetune, predict.predict,
-    backtranslate.backtranslate, rerun.rerun, recipes.recipes, families.families, show.show, diff.diff,
-    doctor.doctor, plan.plan, prompt.prompt, attention.attention, attention_map.attention_map, compare.compare,
-    scaling.scaling, score.score, convert.convert, merge.merge, number.number)
-"""In the order of the help; a group and the schema come last."""
-for verb in VERBS:
-    dashed = verb in (clean.clean, number.number)  # -.jsonl and -0.5 are no options
-    app.command(context_settings={"ignore_unknown_options": True} if dashed else None)(verb)
-app.add_typer(tokenizer.app, name="tokenizer")
-app.command()(schema.schema)
+VERBS: dict[str, Callable[..., None]] = {
+    "clean": derive_verb(text.clean, "clean"),
+    "cook": derive_verb(training.cook, "cook"),
+    "train": derive_verb(training.train, "train"),
+    "evaluate": evaluate.evaluate,
+    "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
+    "finetune": derive_verb(training.finetune, "finetune"),
+    "predict": predict.predict,
+    "backtranslate": derive_verb(inference.backtranslate, "backtranslate"),
+    "rerun": derive_verb(training.rerun, "rerun"),
+    "recipes": derive_verb(inspection.list_recipes, "recipes"),
+    "families": derive_verb(inspection.list_families, "families"),
+    "show": derive_verb(inspection.show, "show"),
+    "diff": derive_verb(inspection.diff, "diff"),
+    "doctor": derive_verb(inspection.diagnose, "doctor"),
+    "plan": derive_verb(inspection.plan, "plan"),
+    "prompt": derive_verb(inference.prompt, "prompt"),
+    "attention": attention.attention,
+    "attention-map": derive_verb(inspection.attention_map, "attention-map"),
+    "compare": derive_verb(training.compare, "compare"),
+    "scaling": derive_verb(inspection.scaling, "scaling"),
+    "score": derive_verb(inspection.score, "score"),
+    "convert": derive_verb(models.convert, "convert"),
+    "merge": derive_verb(models.merge, "merge"),
+    "number": derive_verb(inspection.number_formats, "number"),
+}
+"""Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""
+DASHED = ("clean", "number")
+"""Verbs of which a word may begin with a dash: -.jsonl and -0.5 are no options."""
+for name, verb in VERBS.items():
+    app.command(name, context_settings={"ignore_unknown_options": True} if name in DASHED else None)(verb)
+tokenizer = typer.Typer(invoke_without_command=True, rich_markup_mode=None,
+                        help="Train a tokenizer, or see how one splits a text.")
+tokenizer.command("train")(derive_verb(text.train_tokenizer, "train"))
+tokenizer.command("inspect")(derive_verb(text.inspect_tokenizer, "inspect", prepare=read_text))
+app.add_typer(tokenizer, name="tokenizer")
+app.command("schema")(derive_verb(inspection.recipe_schema, "schema"))
 
 
 def version(requested: bool) -> None:
@@ -81,6 +110,13 @@ def options(
         "--version", callback=version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@tokenizer.callback()
+def tokenizer_options(context: typer.Context) -> None:
+    """Train a tokenizer, or see how one splits a text."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

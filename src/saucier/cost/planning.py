@@ -25,6 +25,7 @@ from saucier.errors import InputError
 from saucier.files import read_object, write_text
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.result import Result
 from saucier.table import Table
 
 PLAN_FILE = "plan.json"
@@ -36,7 +37,7 @@ UNKNOWN = "float32"
 """The number format that is assumed without a calibration."""
 
 
-class Plan(Config):
+class Plan(Config, Result):
     """The cost of a run, as it was planned."""
 
     recipe: str
@@ -73,8 +74,12 @@ class Plan(Config):
         """Predicted tokens a second that the model reads, evaluations included, as the training log counts them."""
         return self.tokens / self.seconds if self.seconds else None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values, for `--json`."""
+    def view(self) -> Table:
+        """Return what `saucier plan` prints."""
+        return render_plan(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
         return self.model_dump(mode="json") | {"tokens_per_second": self.tokens_per_second}
 
     def write(self, folder: Path) -> None:

@@ -22,6 +22,7 @@ from saucier.folders.load import load, open_folder
 from saucier.folders.save import save_bare
 from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer, room, run_folder_of
+from saucier.result import Result
 from saucier.table import Table
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.python_texts import read_help_topics
@@ -144,7 +145,7 @@ WORDS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(Result):
     """All that was found of a model."""
 
     model: str
@@ -161,7 +162,16 @@ class Diagnosis:
         """Whether nothing fails."""
         return all(one.verdict != "fails" for one in self.findings)
 
-    def as_json(self) -> dict[str, Any]:
+    @property
+    def failed(self) -> bool:
+        """Whether a law fails."""
+        return not self.sound
+
+    def view(self) -> RenderableType:
+        """Return what `saucier doctor` prints."""
+        return render_diagnosis(self)
+
+    def to_dict(self) -> dict[str, Any]:
         """Give everything, with the verdict of the whole."""
         return {**asdict(self), "sound": self.sound}
 

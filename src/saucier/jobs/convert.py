@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,6 +28,7 @@ from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
 from saucier.model import Transformer
 from saucier.recipes.catalogue import learned_length
+from saucier.result import Result
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -34,7 +36,7 @@ from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class Converted(Result):
     """What was written."""
 
     folder: Path
@@ -50,6 +52,18 @@ class Converted:
     """Names of the files that were copied."""
     equivalence: Equivalence | None = None
     """What a change of the shape did to the numbers, where there was text to see it on."""
+
+    def view(self) -> str:
+        """Say what was written."""
+        layout = "our own layout" if self.published is None and self.layout == MODEL_TYPE else f"layout {self.layout}"
+        layout += f", {self.published}" if self.published else ""
+        lines = [f"{self.parameters:,} parameters, {self.dtype}, {self.size:,} bytes, {layout} → {self.folder}",
+                 f"tokenizer: {', '.join(self.tokenizer) or 'none in the source'}"]
+        return "\n".join([*lines, *(self.equivalence.lines() if self.equivalence else ())])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"folder": str(self.folder)}
 
 
 def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dtype: str = "stored", head: str = "auto",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
 from saucier.model import Transformer
 from saucier.opened import room
+from saucier.result import Result
 from saucier.tasks.written.task import pad_rows
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import copy_tokenizer
@@ -45,7 +46,7 @@ MOST, LENGTH = 16, 64
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Result):
     """What a merge did."""
 
     folder: Path
@@ -62,6 +63,19 @@ class Merged:
     """Largest difference to the base model's outputs; None where these are of another kind."""
     agreeing: float | None
     """Share of the places at which both find the same token likeliest; None for a model that gives no tokens."""
+
+    def view(self) -> str:
+        """Say what was compared and written."""
+        without = "" if self.effect is None else f"; without the adapter it is {self.effect:.2g}"
+        lines = [f"{self.texts} texts, {self.tokens:,} tokens, apart and merged: the largest difference of an output "
+                 f"is {self.difference:.2g}, of outputs up to {self.size:.2g}{without}"]
+        if self.agreeing is not None:
+            lines.append(f"the likeliest token is the same at {self.agreeing:.2%} of the places")
+        return "\n".join([*lines, f"merged, {self.pairs} maps changed, layout {self.layout} → {self.folder}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self) | {"folder": str(self.folder)}
 
 
 def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Path | None = None) -> Merged:

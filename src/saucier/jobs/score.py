@@ -17,6 +17,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from saucier.errors import InputError, suggest_name
+from saucier.result import Result
 from saucier.table import Table
 from saucier.tasks.matching import MatchedRows, convert_row, group_rows, guess_kind, match
 from saucier.tasks.metrics.labels import ClassScore
@@ -60,7 +61,7 @@ class Disagreement:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreReport:
+class ScoreReport(Result):
     """All that `saucier score` says."""
 
     kind: str
@@ -79,6 +80,10 @@ class ScoreReport:
     apart: tuple[Disagreement, ...] = ()
     disagreeing: int = 0
     """Rows on which the two files say something else."""
+
+    def view(self) -> RenderableType:
+        """Return what `saucier score` prints."""
+        return render_report(self)
 
 
 def score_files(files: Sequence[str], gold: str | None = None, *, column: str | None = None, kind: str | None = None,

@@ -4,7 +4,7 @@ torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,15 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from saucier.checkpoints.hub import find_finetuned_model
 from saucier.config import Node, Transformer, anatomy
 from saucier.cost.memory import MemoryEstimate, estimate_memory
+from saucier.cost.workload import STATES
 from saucier.errors import InputError
 from saucier.files import path_exists, read_object
+from saucier.lens.subject import find_subject
 from saucier.plain import format_bytes, format_quantity
+from saucier.result import Result
 from saucier.table import Table
 
 FORMATS = {"float32": 4, "bfloat16": 2}
@@ -37,7 +41,7 @@ class MemoryNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class Description(Result):
     """All that `saucier show` prints. `length` is the sequence length that FLOPs are counted at."""
 
     name: str
@@ -46,12 +50,38 @@ class Description:
     length: int
     needs: tuple[MemoryNeed, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def view(self) -> Group:
+        """Return what `saucier show` prints."""
+        return render_description(self)
+
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values, each sum of memory included."""
         plain = asdict(self)
         for need, row in zip(self.needs, plain["needs"], strict=True):
             row["memory"]["total"] = need.memory.total
         return plain
+
+
+DEFAULT_LENGTH, DEFAULT_BATCH = 512, 8
+"""Tokens in a row and rows in training of a saved model, which has no recipe."""
+
+
+def describe(what: str | Path, overrides: Sequence[str] = (), *, length: int | None = None, batch: int | None = None
+             ) -> Description | AdapterDescription:
+    """Describe a recipe by name or file, a run, a saved model, or an adapter; a recipe says `length` and `batch`.
+
+    Raises `InputError` for what is none of them.
+    """
+    folder = find_finetuned_model(Path(what))
+    if is_adapter(folder):
+        return describe_adapter(folder)
+    found = find_subject(str(what), overrides)
+    training = found.recipe.training if found.recipe else None
+    rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
+    return describe_model(
+        found.name, found.model, length=length or (training.length if training else DEFAULT_LENGTH),
+        batch=batch or rows, about=found.recipe.about if found.recipe else "",
+        states=STATES[training.optimizer.kind if training else "adamw"])
 
 
 def describe_model(
@@ -125,7 +155,7 @@ CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensor
 
 
 @dataclass(frozen=True, slots=True)
-class AdapterDescription:
+class AdapterDescription(Result):
     """What an adapter is."""
 
     folder: str
@@ -145,7 +175,11 @@ class AdapterDescription:
         """Values of the adapter for each of the base."""
         return self.parameters / self.base_parameters if self.base_parameters else None
 
-    def as_json(self) -> dict[str, Any]:
+    def view(self) -> str:
+        """Return what `saucier show` prints of an adapter."""
+        return "\n".join(adapter_lines(self))
+
+    def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self) | {"share": self.share}
 

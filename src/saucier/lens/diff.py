@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
+from saucier.result import Result
 from saucier.table import Table
 
 ABSENT = "-"
@@ -31,6 +32,26 @@ class Difference:
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
         return {key: value for key, value in asdict(self).items() if key != "missing" or value}
+
+
+@dataclass(frozen=True, slots=True)
+class Differences(Result):
+    """All that differs between two recipes or models."""
+
+    names: tuple[str, str]
+    found: tuple[Difference, ...]
+
+    def view(self) -> Table | Text:
+        """Return what `saucier diff` prints."""
+        return render_diff(self.names, list(self.found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"names": list(self.names), "differences": self.to_json()}
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the differences alone."""
+        return [one.as_json() for one in self.found]
 
 
 def differences(left: Any, right: Any, path: str = "") -> Iterator[Difference]:

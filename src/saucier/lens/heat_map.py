@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from saucier.errors import InputError, report_missing
+from saucier.result import Result
 from saucier.table import Table
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ CELL = 0.34
 
 
 @dataclass(frozen=True, slots=True)
-class HeatMap:
+class HeatMap(Result):
     """Weights from 0 to 1, and what their rows and columns are."""
 
     rows: tuple[str, ...]
@@ -35,10 +36,23 @@ class HeatMap:
     weights: tuple[tuple[float, ...], ...]
     """One tuple for each row."""
     title: str = ""
+    file: Path | None = None
+    """Where it was drawn."""
+
+    def view(self) -> Table | str:
+        """Return the map in shades; of one that was drawn into a file, where."""
+        shape = f"{len(self.rows)} × {len(self.columns)}"
+        return render_heat_map(self) if self.file is None else f"{self.file}: {shape}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"rows": list(self.rows), "columns": list(self.columns), "weights": list(map(list, self.weights))}
 
 
-def save_picture(found: HeatMap, path: Path) -> None:
-    """Draw a heat map into a file: the darker a cell the more weight, columns named above and rows at the left.
+def save_picture(found: HeatMap, path: Path) -> HeatMap:
+    """Draw a heat map into a file, and return it with its place: the darker a cell the more weight.
+
+    Columns are named above, and rows at the left.
 
     Errors: `InputError` for another kind of file than SVG, PNG and PDF, and where matplotlib is missing.
     """
@@ -55,6 +69,7 @@ def save_picture(found: HeatMap, path: Path) -> None:
             spine.set_visible(False)
         if found.title:
             axes.set_xlabel(found.title)
+    return replace(found, file=path)
 
 
 @contextmanager

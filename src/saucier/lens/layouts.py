@@ -13,6 +13,7 @@ from saucier.checkpoints.fields import COMMON, GENERATION, NEUTRAL, SPECIAL_IDS,
 from saucier.checkpoints.layout import Layout
 from saucier.errors import InputError, suggest_name
 from saucier.families import LAYOUTS
+from saucier.result import Result
 from saucier.table import Table
 
 
@@ -99,6 +100,30 @@ def own_rulings(one: Layout, published: str | None = None) -> list[Ruling]:
 def rule_key(key: Key, classes: tuple[str, ...] = ()) -> Ruling:
     """Return what becomes of the field of a key."""
     return Ruling(key.foreign, tuple(key.names) or None, classes=classes)
+
+
+@dataclass(frozen=True, slots=True)
+class Layouts(Result):
+    """Published layouts: an overview, or all about one."""
+
+    found: tuple[Layout, ...]
+    whole: bool = False
+    """Show all about each."""
+
+    def view(self) -> Table | Group:
+        """Return what `saucier families` prints."""
+        if self.whole:
+            return Group(*map(layout_details, self.found))
+        return Table(("model_type", "classes"), [(one.model_type, ", ".join(one.classes)) for one in self.found],
+                     folded=(1,), colours={0: "cyan"})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"layouts": self.to_json()}
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the layouts alone."""
+        return [layout_as_json(one) for one in self.found]
 
 
 def layout_as_json(one: Layout) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
 
 from saucier.errors import InputError
+from saucier.result import Result
 from saucier.table import Table
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.text import Text
 
 Kind = Literal["normal", "subnormal", "zero", "infinity", "not a number"]
@@ -185,6 +187,27 @@ def number_as_json(given: GivenNumber) -> list[dict[str, Any]]:
              "properties": asdict(stored.format) | {
                  name: getattr(stored.format, name) for name in ("bias", "largest", "smallest_normal", "step")}}
             for stored in (round_to_format(given.value, form) for form in FORMATS)]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenNumbers(Result):
+    """Several numbers."""
+
+    found: tuple[GivenNumber, ...]
+
+    def view(self) -> RenderableType:
+        """Return a table for each."""
+        from rich.console import Group
+
+        return Group(*map(render_number, self.found))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"numbers": self.to_json()}
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return a value for each number and format."""
+        return [row for one in self.found for row in number_as_json(one)]
 
 
 def render_number(given: GivenNumber) -> Table:

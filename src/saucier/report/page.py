@@ -51,6 +51,12 @@ def write_page(target: Path, template: str, **values: object) -> Path:
     return target
 
 
+def embed_page(path: Path) -> str:
+    """Return a page for a notebook: in a frame of its own, so that its styles stay there."""
+    return str(Markup('<iframe srcdoc="{}" style="width:100%;height:640px;border:0" sandbox></iframe>').format(
+        path.read_text(encoding="utf-8")))
+
+
 INK, SOFT, LINE, ACCENT, SECOND = "#010203", "#010204", "#010205", "#010206", "#010207"
 """Placeholders: matplotlib draws with them, and each becomes the style sheet's colour, light or dark."""
 VARIABLES = {INK: "var(--ink)", SOFT: "var(--soft)", LINE: "var(--line)", ACCENT: "var(--accent)",

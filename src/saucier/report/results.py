@@ -13,8 +13,11 @@ from saucier.config.base import Config
 from saucier.cost.planning import Plan, read_plan
 from saucier.errors import InputError
 from saucier.files import parse_json, read_object, write_text
+from saucier.plain import format_duration
 from saucier.recipes import Recipe, recipe
-from saucier.report.page import Curves
+from saucier.report.page import REPORT_FILE, Curves, embed_page
+from saucier.result import Result, render_html
+from saucier.table import Table
 from saucier.tasks.language_baselines import Baseline
 
 EVALUATION_FILE = "evaluation.json"
@@ -187,7 +190,7 @@ METRICS, PASSPORT, RECIPE, SAMPLES = "metrics.jsonl", "passport.json", "recipe.y
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Run(Result):
     """All that a run folder holds."""
 
     folder: Path
@@ -198,6 +201,32 @@ class Run:
     plan: Plan | None = None
     passport: dict[str, Any] | None = None
     samples_text: str = ""
+
+    def view(self) -> Table:
+        """Return the run's figures."""
+        return Table(("", ""), [(name, value) for name, value in self.figures().items() if value is not None],
+                     numbers=(1,), colours={0: "cyan"}, title=f"{self.recipe.name}, {self.folder}")
+
+    def figures(self) -> dict[str, str | None]:
+        """Return what was measured, in words; nothing where the run was not evaluated yet."""
+        if self.results is None:
+            return {"not evaluated yet": ""}
+        held_out, cost = self.results.held_out, self.results.cost
+        return {"held-out loss": f"{held_out.loss:.4f} nats a token",
+                "bits per byte": None if held_out.bits_per_byte is None else f"{held_out.bits_per_byte:.3f}",
+                **{f"bits per byte, {one.name}": f"{one.bits_per_byte:.3f}" for one in self.results.baselines},
+                **{one.name: f"{one.value:.1f}" for one in self.results.scores},
+                "steps": f"{self.results.steps:,}", "training": format_duration(cost.training_seconds)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values: the folder, the resolved recipe, and the results where the run was evaluated."""
+        return {"folder": str(self.folder), "recipe": self.recipe.as_dict(),
+                "results": None if self.results is None else self.results.model_dump(mode="json")}
+
+    def _repr_html_(self) -> str:
+        """Return the report for a notebook; the figures alone where there is none yet."""
+        page = self.folder / REPORT_FILE
+        return embed_page(page) if page.is_file() else render_html(self.view())
 
     @property
     def vocab(self) -> int:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from saucier.cli.number import number
+from saucier.cli import VERBS
 from saucier.errors import InputError
 from saucier.lens.number_formats import (
     BFLOAT16,
@@ -131,12 +131,12 @@ def test_a_zero_with_a_huge_exponent_is_zero() -> None:
 
 
 def test_the_verb_prints_a_table_and_json(capsys: pytest.CaptureFixture[str]) -> None:
-    number(["0.1", "-2"], as_json=True)
+    VERBS["number"](values=["0.1", "-2"], as_json=True)
     rows = json.loads(capsys.readouterr().out)
     assert [row["format"] for row in rows] == ["float32", "bfloat16", "float16"] * 2
     assert rows[1]["value"] == 0.10009765625
     assert rows[1]["bits"] == "0011110111001101"
-    number(["0.1"])
+    VERBS["number"](values=["0.1"])
     shown = capsys.readouterr().out
     for part in ("0 01111011 1001101", "0.10009765625", "2^−4 × 1.6015625", "0.0078"):
         assert part in shown

@@ -5,6 +5,7 @@ Pieces are cleaned on this machine, or by datatrove on many (an extra). What is 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from saucier.files import (
     write_text,
 )
 from saucier.jobs.cleaning.summary import CleaningCost, CleaningReport, cleaning_page
+from saucier.jobs.run.console import print_table
 from saucier.recipes.catalogue import file_text
 from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
+from saucier.result import Result
 from saucier.text.cleaning.cleaner import Cleaner, Tally
 from saucier.text.cleaning.config import SETS, BadWords, Cleaning, Contamination, Duplicates, LineRule, PageRule
 from saucier.text.cleaning.corpus import REJECTED, REJECTED_FILE, write_corpus
@@ -91,6 +94,40 @@ def _apply_rule_change(source: Source, change: str) -> None:
 def rules_to_yaml(found: Cleaning) -> str:
     """Return the rules as the text of a file that gives the same again."""
     return str(yaml.safe_dump(found.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=100))
+
+
+@dataclass(frozen=True, slots=True)
+class Rules(Result):
+    """The rules of a cleaning."""
+
+    cleaning: Cleaning
+
+    def view(self) -> str:
+        """Return them as the text of a file."""
+        return rules_to_yaml(self.cleaning).rstrip("\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as in that file."""
+        return self.cleaning.model_dump(mode="json")
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection(Result):
+    """A document that was dropped, and why."""
+
+    record: dict[str, Any]
+    """As in `rejected/documents.jsonl`."""
+
+    def view(self) -> str:
+        """Say which document, which rule, and why."""
+        found = self.record
+        place = f", line {found['at']} of it" if found["at"] else ""
+        return (f"document {found['document']}, {found['source']}, line {found['line']}\n"
+                f"dropped by {found['rule']}: {found['reason']}{place}\n\n{found.get('text', found['beginning'])}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record."""
+        return self.record
 
 
 LOGS = "engine"
@@ -173,8 +210,33 @@ def clean(files: Sequence[str], cleaning: Cleaning, out: Path, *, wishes: Cleani
     return report
 
 
+def clean_and_say(files: Sequence[str], cleaning: Cleaning, out: Path, wishes: CleaningOptions, *,
+                  quiet: bool = False) -> CleaningReport:
+    """Clean, and say how it goes on standard error, and what came out. Raises `InputError` as `clean`, and for no file.
+    """
+    if wrong := [word for word in files if word.startswith("-") and not is_standard_input(word)]:
+        raise InputError(f"there is no option {wrong[0]}", where="saucier clean", remedy="`--help` shows what there is")
+    if not files:
+        raise InputError("no raw text is named", where="saucier clean", remedy="give files, or - for standard input")
+    report = clean(files, cleaning, out, wishes=wishes, say=say_nothing if quiet else log_line)
+    if not quiet:
+        print_table(report.view())
+        more = " …" if len(report.shards) > 1 else ""
+        print(f"corpus      {out}/{report.shards[0]}{more}; report {out}/{PAGE}")
+    return report
+
+
+def log_line(what: str, about: str) -> None:
+    """Write a line of progress to standard error."""
+    print(f"{what:<11} {about}", file=sys.stderr)
+
+
+def say_nothing(what: str, about: str) -> None:
+    """Take a line of progress, and leave it."""
+
+
 def orders(files: Sequence[str], cleaning: Cleaning, out: Path, wishes: CleaningOptions, *,
-           say: Log = lambda what, about: None) -> list[Order]:
+           say: Log = say_nothing) -> list[Order]:
     """Check everything, make the folder ready, and return what is to be done for each file. Errors: as `clean`."""
     sources = find_sources(files)
     for source in sources:
@@ -293,7 +355,7 @@ def read_rejected(line: bytes, where: str) -> dict[str, Any]:
     return record
 
 
-def explain_rejection(out: Path, what: str) -> dict[str, Any]:
+def explain_rejection(out: Path, what: str) -> Rejection:
     """Return what is known of a dropped document, given by its number or as FILE:LINE. Raises `InputError`."""
     path = out / REJECTED / REJECTED_FILE
     if not path.is_file():
@@ -302,6 +364,6 @@ def explain_rejection(out: Path, what: str) -> dict[str, Any]:
         for number, line in enumerate(file, start=1):
             record = read_rejected(line, f"{path}:{number}")
             if what in (str(record["document"]), f"{record['source']}:{record['line']}"):
-                return record
+                return Rejection(record)
     raise InputError(f"no document {what} was dropped", where=str(out),
                      remedy="give its number, or FILE:LINE as they stand in rejected/documents.jsonl")

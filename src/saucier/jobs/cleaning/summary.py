@@ -9,6 +9,7 @@ import yaml
 from saucier.config.base import Config
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.report.page import render_page
+from saucier.result import Result
 from saucier.table import Table
 from saucier.text.cleaning.cleaner import Amount, RuleTally, Tally
 from saucier.text.cleaning.config import Cleaning
@@ -27,7 +28,7 @@ class CleaningCost(Config):
     """Processes."""
 
 
-class CleaningReport(Config):
+class CleaningReport(Config, Result):
     """All about one cleaning; everything but `cost` follows from the raw text and the rules."""
 
     cleaning: Cleaning
@@ -40,6 +41,10 @@ class CleaningReport(Config):
     """The files of the corpus."""
     cost: CleaningCost
     """What it took."""
+
+    def view(self) -> Table:
+        """Return what `saucier clean` prints."""
+        return render_cleaning(self)
 
 
 def render_cleaning(report: CleaningReport) -> Table:

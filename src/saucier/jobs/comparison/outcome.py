@@ -20,6 +20,7 @@ from saucier.opened import RunFolder
 from saucier.plain import format_duration, format_quantity
 from saucier.recipes import Recipe
 from saucier.report.results import read_results
+from saucier.result import Result
 from saucier.table import Table
 from saucier.tasks.metrics.statistics import FEWEST_SEEDS, Difference, holm, paired_difference
 
@@ -91,7 +92,7 @@ class PairResult(Config):
     """Whether the paper's figures say the same; open: we cannot tell."""
 
 
-class Outcome(Config):
+class Outcome(Config, Result):
     """The whole of `comparison.json`."""
 
     experiment: Experiment
@@ -104,6 +105,10 @@ class Outcome(Config):
     """Every pair of arms; none where their scores cannot be compared."""
     notes: tuple[str, ...] = ()
     """What a reader must know."""
+
+    def view(self) -> RenderableType:
+        """Return the tables that `saucier compare` ends with."""
+        return render_outcome(self)
 
 
 def summarize_trials(experiment: Experiment, done: Sequence[FinishedTrial]) -> Outcome:

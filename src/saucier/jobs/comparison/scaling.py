@@ -20,6 +20,7 @@ from saucier.jobs.run.passport import read_passport
 from saucier.opened import RunFolder, find_run
 from saucier.plain import first_difference, format_quantity
 from saucier.report.results import EVALUATION_FILE, read_results
+from saucier.result import Result
 from saucier.table import Table
 from saucier.tasks.metrics.statistics import Floats
 from saucier.text.rows.batch import Ints, make_generator
@@ -118,7 +119,7 @@ class Prediction(Config):
     """Upper end."""
 
 
-class Fit(Config):
+class Fit(Config, Result):
     """A fitted law."""
 
     law: Law
@@ -133,6 +134,10 @@ class Fit(Config):
     """Root mean square of the differences of log losses, fitted runs."""
     predictions: tuple[Prediction, ...]
     """The runs that were left out."""
+
+    def view(self) -> RenderableType:
+        """Return what `saucier scaling` prints."""
+        return render_fit(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from saucier.jobs.prompting.questions import (
 )
 from saucier.jobs.score import figures_table, format_interval, format_score
 from saucier.plain import json_value
+from saucier.result import Result
 from saucier.tasks.metrics.labels import accuracy
 from saucier.tasks.metrics.metric import Mean, Measurement, Sums, full_value, interval
 from saucier.tasks.prediction_files import PredictionRow, write_predictions
@@ -190,7 +191,7 @@ class ShotScores:
 
 
 @dataclass(frozen=True, slots=True)
-class PromptOutcome:
+class PromptOutcome(Result):
     """What came out."""
 
     task: str
@@ -199,6 +200,10 @@ class PromptOutcome:
     settings: tuple[ShotScores, ...]
     baselines: tuple[Score, ...]
     """What needs no model: chance, and the most frequent gold."""
+
+    def view(self) -> RenderableType:
+        """Return what `saucier prompt` prints."""
+        return render_prompting(self)
 
 
 def run_prompting(task: PromptTask, prompted_model: PromptedModel, plan: PromptPlan, *, model: str = "",

@@ -14,13 +14,14 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-import saucier
+from saucier import plain
 from saucier.checkpoints.hub import locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, write_text
 from saucier.opened import PASSPORT_FILE
 from saucier.plain import first_difference
+from saucier.result import Result
 
 LIBRARIES = ("torch", "numpy", "tokenizers", "safetensors", "pyarrow", "pydantic")
 
@@ -116,12 +117,12 @@ def utc_now() -> str:
 @cache
 def code_version() -> Code:
     """Return the version and the digest of Saucier's own files."""
-    root = Path(saucier.__file__).parent
+    root = Path(plain.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".yaml")):
         digest.update(f"{path.relative_to(root).as_posix()}\n".encode())
         digest.update(path.read_bytes())
-    return Code(version=saucier.__version__, sha256=digest.hexdigest())
+    return Code(version=plain.VERSION, sha256=digest.hexdigest())
 
 
 def describe_environment() -> dict[str, str]:
@@ -142,7 +143,7 @@ def file_digest(path: Path) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RerunComparison:
+class RerunComparison(Result):
     """A run and its repetition."""
 
     first: Passport
@@ -152,6 +153,24 @@ class RerunComparison:
     def equal(self) -> bool:
         """Whether both ended with the same weights, bit by bit, and wrote the same samples."""
         return self.first.outcome is not None and self.first.outcome == self.second.outcome
+
+    @property
+    def failed(self) -> bool:
+        """Whether the results differ."""
+        return not self.equal
+
+    def summary(self) -> list[str]:
+        """Say both outcomes, what was not the same from the start, and the verdict."""
+        return [*self.lines(), *self.reasons(), "the results are equal" if self.equal else "the results differ"]
+
+    def view(self) -> str:
+        """Return the summary as one text."""
+        return "\n".join(self.summary())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"equal": self.equal, "first": self.first.model_dump(mode="json"),
+                "second": self.second.model_dump(mode="json"), "differences": list(self.reasons())}
 
     def reasons(self) -> Iterator[str]:
         """Yield what was not the same from the start, and may be why the results differ."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction
 from saucier.jobs.writing.writer import Writer
 from saucier.opened import OpenModel, room
+from saucier.result import Result
 from saucier.tasks.written.task import map_in_batches
 from saucier.text.reading.documents import read_documents
 from saucier.text.reading.sources import find_sources, read_lines
@@ -78,7 +79,7 @@ def refuse_existing(path: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SyntheticPairs:
+class SyntheticPairs(Result):
     """Pairs whose source a model has written, and whose target is a text as it was."""
 
     pairs: list[tuple[str, str]]
@@ -88,6 +89,12 @@ class SyntheticPairs:
     """Texts that were longer than the model takes."""
     beyond: int
     """Texts that were not looked at, since there were enough."""
+    file: Path | None = None
+    """Where they were written."""
+
+    def view(self) -> str:
+        """Say what was written, and where."""
+        return self.words if self.file is None else f"{self.words} → {self.file}"
 
     @property
     def words(self) -> str:
@@ -112,10 +119,14 @@ def back_translate(writer: Writer, texts: Sequence[str], options: Mapping[str, A
     return SyntheticPairs(pairs, len(chosen) - len(pairs), written.cut, len(texts) - len(chosen))
 
 
-def write_pairs_table(path: Path, made: SyntheticPairs, columns: tuple[str, str]) -> None:
-    """Write the pairs as a table. Raises `InputError` for a file that is there, and where there is no pair."""
+def write_pairs_table(path: Path, made: SyntheticPairs, columns: tuple[str, str]) -> SyntheticPairs:
+    """Write the pairs as a table, and return them with its place.
+
+    Raises `InputError` for a file that is there, and where there is no pair.
+    """
     refuse_existing(path)
     if not made.pairs:
         raise InputError("the model wrote nothing for any of the texts", where=str(path),
                          remedy="use a model that has learned to translate")
     write_text(path, "".join(f"{source}\t{target}\n" for source, target in (columns, *made.pairs)))
+    return replace(made, file=path)

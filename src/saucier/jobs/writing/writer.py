@@ -149,8 +149,9 @@ def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, 
     if speak is None:
         return writer.write(prompt, options)
     if writer.writes_whole:
-        speak("".join(writer.write(prompt, options)))
-        return []
+        whole = writer.write(prompt, options)
+        speak("".join(whole))
+        return whole
     before = [prompt] if opened.model.config.encoder is None else []
 
     def aloud(piece: str) -> None:

@@ -1,0 +1,141 @@
+"""Public functions that ask a model: `write`, `prompt`, `backtranslate`."""
+
+# Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from saucier.api.options import Base, Device, InferenceDtype, Run, SourceLanguage, TargetLanguage
+from saucier.api.requests import file_names, optional_path, refuse_file, refuse_folder
+from saucier.arguments import Files, Help, Place, public
+from saucier.errors import InputError
+
+if TYPE_CHECKING:
+    from saucier.jobs.prompting.evaluation import PromptOutcome
+    from saucier.jobs.writing.batches import SyntheticPairs
+    from saucier.jobs.writing.written import Written
+
+
+@public
+def write(
+    model: Run,
+    prompt: Annotated[str | Sequence[str], Help(
+        "The text to continue or to translate; standard input without it. `--` before it where it starts with a dash.",
+        metavar="PROMPT")] = "",
+    *,
+    tokens: Annotated[int, Help("The most tokens to write.", minimum=1)] = 200,
+    temperature: Annotated[float, Help("0 takes the likeliest token every time.", minimum=0)] = 0.8,
+    top_k: Annotated[int | None, Help("Draw from the k likeliest tokens only.", minimum=1)] = None,
+    top_p: Annotated[float | None, Help("Draw from the likeliest tokens that hold this probability.",
+                                        maximum=1)] = None,
+    beams: Annotated[int, Help("Beam search with so many hypotheses; nothing is drawn at random.", minimum=1)] = 1,
+    length_penalty: Annotated[float, Help("Above 0 beams favour long texts.")] = 1.0,
+    repetition_penalty: Annotated[float, Help("Above 1 tokens that are there already are less likely.",
+                                              minimum=0)] = 1.0,
+    no_repeat_ngram: Annotated[int, Help("No n-gram of this size twice.", minimum=0)] = 0,
+    stop: Annotated[str | Sequence[str] | None, Help("End behind this text. Can be given again.",
+                                                     metavar="TEXT")] = None,
+    samples: Annotated[int, Help("How many texts to write.", minimum=1)] = 1,
+    seed: Annotated[int | None, Help("The same seed draws the same text.", minimum=0)] = None,
+    strategy: Annotated[str | None, Help(
+        "Not from left to right: `gibbs` or `metropolis_hastings` fill in the mask tokens of a text, as in 'gibbs "
+        "steps=200'; `mask_predict` sets how a model that writes whole texts does so.",
+        metavar="'KIND [name=value]...'")] = None,
+    masks: Annotated[int, Help("With such a strategy: so many mask tokens behind the text.", minimum=0)] = 0,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+    file: Annotated[Files | None, Help("Write for each line of a text file, or each row of a table. Can be given "
+                                       "again.", metavar="FILE")] = None,
+    column: Annotated[str | None, Help("With --file: the column of a table that holds the sources.")] = None,
+    out: Annotated[Place | None, Help("With --file: one line for each source goes here.", metavar="FILE",
+                                      check=refuse_file)] = None,
+    batch: Annotated[int, Help("With --file: so many sources at a time.", minimum=1)] = 32,
+    compile: Annotated[bool, Help("Compile the model first: slow to start, then faster.")] = False,
+    dtype: InferenceDtype = "auto",
+    device: Device = "auto",
+    base: Base = None,
+    speak: Annotated[Callable[[str], None] | None, Help("Is given the text while it is written.", shell=False)] = None,
+) -> "Written":
+    """Let a model write on from a prompt, or translate one. Text appears while it is written.
+
+    From Python: returns the texts. `saucier.generate` does the same with ids and a model that is in memory.
+    """
+    from saucier.jobs.writing import written as job
+
+    drawing = job.Drawing(tokens, temperature, top_k, top_p, beams, length_penalty, repetition_penalty, no_repeat_ngram,
+                          tuple(file_names(stop)), samples, seed, compile)
+    sources = None if file is None else job.Sources(file_names(file), column, optional_path(out), batch)
+    job.refuse_unused(sources, {"--out": out, "--column": column}, strategy)
+    opened = job.open_writer(Path(model), dtype, device, base)
+    way = job.Way(source_language, target_language, strategy, masks)
+    if sources is not None:
+        return job.write_for_files(opened, sources, drawing, way)
+    return job.write_for_prompt(opened, prompt if isinstance(prompt, str) else " ".join(prompt), drawing, way, speak)
+
+
+@public
+def prompt(
+    task: Annotated[Place, Help("The task: files, wording, how answers are taken.", metavar="TASK.yaml")],
+    *,
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    shots: Annotated[str, Help("Examples in front of each question: 0,1,4.", metavar="N,...")] = "0",
+    draws: Annotated[int, Help("Times that the examples are drawn anew.", minimum=1)] = 1,
+    limit: Annotated[int | None, Help("Ask so many questions only.", minimum=1)] = None,
+    seed: Annotated[int, Help("Draws the examples and the intervals.", minimum=0)] = 0,
+    out: Annotated[Place | None, Help("A new folder; runs/prompt-NAME by default.", metavar="DIR",
+                                      check=refuse_folder)] = None,
+    dtype: InferenceDtype = "auto",
+    base: Base = None,
+) -> "PromptOutcome":
+    """Evaluate a model in context: zero-, one- and few-shot, by the likelihood of choices or by what it writes.
+
+    The exact text that was sent, and every answer, stand in DIR/results.jsonl.
+    """
+    from saucier.files import find_free_name
+    from saucier.jobs.prompting.evaluation import PromptPlan, run_prompting
+    from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
+    from saucier.jobs.prompting.questions import read_task
+
+    settings = read_task(Path(task))
+    requested = PromptPlan(read_shots(shots), draws, limit, seed)
+    folder = optional_path(out) or find_free_name(Path("runs") / f"prompt-{settings.name}")
+    opened = open_prompted_model(str(model), dtype, None if base is None else str(base))
+    return run_prompting(settings, opened, requested, model=str(model), out=folder)
+
+
+@public
+def backtranslate(
+    model: Run,
+    files: Annotated[Files, Help("Texts of the target language: one a line, or a row of a table.", metavar="FILE...")],
+    *,
+    out: Annotated[Place, Help("The pairs, as a new table.", metavar="FILE.tsv", check=refuse_file)],
+    column: Annotated[str | None, Help("The column of a table that holds the texts.")] = None,
+    columns: Annotated[str, Help("What the columns of the pairs are called.", metavar="SOURCE,TARGET")]
+    = "source,target",
+    beams: Annotated[int, Help("Beams of the reverse model.", minimum=1)] = 5,
+    temperature: Annotated[float, Help("Draw sources at this temperature instead; 0 takes the likeliest.",
+                                       minimum=0)] = 0.0,
+    top_k: Annotated[int | None, Help("Draw from the k likeliest tokens only.", minimum=1)] = None,
+    seed: Annotated[int, Help("The same seed draws the same sources.", minimum=0)] = 0,
+    limit: Annotated[int | None, Help("The first so many texts only.", minimum=1)] = None,
+    batch: Annotated[int, Help("So many texts at a time.", minimum=1)] = 64,
+    source_language: Annotated[str | None, Help("Multilingual models: the language of the texts.")] = None,
+    target_language: TargetLanguage = None,
+) -> "SyntheticPairs":
+    """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
+    from saucier.jobs.run.language_pairs import read_direction
+    from saucier.jobs.writing import batches as job
+    from saucier.jobs.writing.writer import choose_decoding
+    from saucier.opened import open_model
+
+    names = tuple(name.strip() for name in columns.split(","))
+    if len(names) != 2 or not all(names):
+        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
+    job.refuse_existing(Path(out))
+    opened = open_model(Path(model))
+    decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
+    way = read_direction(opened, source_language, target_language)
+    made = job.back_translate(job.make_batch_writer(opened, way), list(job.source_texts(file_names(files), column)),
+                              decoding, limit=limit, batch=batch)
+    return job.write_pairs_table(Path(out), made, (names[0], names[1]))

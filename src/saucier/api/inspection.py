@@ -1,0 +1,234 @@
+"""Public functions that look at models, recipes and results, and train nothing."""
+
+# Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from saucier.api.options import (
+    Base,
+    Calibrate,
+    Device,
+    HeldOutText,
+    RecipeChanges,
+    RecipeOrRun,
+    Run,
+    SourceLanguage,
+    TargetLanguage,
+    TextData,
+)
+from saucier.api.requests import (
+    TextFiles,
+    file_names,
+    format_changes,
+    read_request,
+    refuse_file,
+    refuse_folder,
+)
+from saucier.arguments import Files, Help, Place, public
+from saucier.errors import InputError, suggest_name
+
+if TYPE_CHECKING:
+    from saucier.cost.planning import Plan
+    from saucier.diagnosis.doctor import Diagnosis
+    from saucier.jobs.comparison.scaling import Fit
+    from saucier.jobs.score import ScoreReport
+    from saucier.lens.anatomy import AdapterDescription, Description
+    from saucier.lens.diff import Differences
+    from saucier.lens.heat_map import HeatMap
+    from saucier.lens.layouts import Layouts
+    from saucier.lens.number_formats import GivenNumbers
+    from saucier.recipes.listing import RecipeList, RecipeSchema
+
+
+@public
+def recipe_schema() -> "RecipeSchema":
+    """Print the JSON Schema of recipes; an editor that has it completes and checks them."""
+    from saucier.recipes.catalogue import schema
+    from saucier.recipes.listing import RecipeSchema
+
+    return RecipeSchema(schema())
+
+
+@public
+def list_recipes() -> "RecipeList":
+    """List the recipes: family, objective, parameters and what they are for."""
+    from saucier.recipes.listing import RecipeList
+
+    return RecipeList.of_ours()
+
+
+@public
+def list_families(
+    model_type: Annotated[str, Help("One of them, with its fields. Default: the list.", metavar="MODEL_TYPE")] = "",
+) -> "Layouts":
+    """List the published layouts that can be opened and written, with their classes; or all about one of them."""
+    from saucier.families import LAYOUTS
+    from saucier.lens.layouts import Layouts, find_layout
+
+    return Layouts((find_layout(model_type),), whole=True) if model_type else Layouts(tuple(LAYOUTS.values()))
+
+
+@public
+def show(
+    model: Annotated[Place, Help("A recipe's name or file, a run folder, or a saved model.", metavar="NAME|FILE")],
+    set: RecipeChanges = (),
+    *,
+    length: Annotated[int | None, Help("Tokens in a row; the recipe's length by default.", minimum=1)] = None,
+    batch: Annotated[int | None, Help("Rows in training; the recipe's (micro-)batch by default.", minimum=1)] = None,
+) -> "Description | AdapterDescription":
+    """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs.
+
+    From Python: raises `InputError` for what is no recipe and no model.
+    """
+    from saucier.lens.anatomy import describe
+
+    return describe(str(model), format_changes(set), length=length, batch=batch)
+
+
+@public
+def diff(left: Annotated[Place, Help("A recipe's name or file, a run folder, or a saved model.", metavar="A")],
+         right: Annotated[Place, Help("Another one.", metavar="B")]) -> "Differences":
+    """Lay two recipes or models side by side, and show only what differs."""
+    from saucier.lens.diff import Differences, differences
+    from saucier.lens.subject import comparable_values, find_subject
+
+    found = differences(*comparable_values(find_subject(str(left)), find_subject(str(right))))
+    return Differences((str(left), str(right)), tuple(found))
+
+
+@public
+def plan(
+    recipe: Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with.", metavar="RECIPE")],
+    set: RecipeChanges = (),
+    *,
+    data: TextData = None,
+    held_out: HeldOutText = None,
+    seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
+    calibrate: Calibrate = True,
+) -> "Plan":
+    """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time.
+
+    From Python: raises `InputError` for a recipe that is wrong.
+    """
+    from saucier.cost.planning import make_plan
+
+    if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
+        raise InputError("a saved model has no training to plan", where=str(recipe),
+                         remedy=f"saucier show {recipe} says what it costs to run")
+    found, _ = read_request(recipe, format_changes(set), TextFiles(file_names(data), file_names(held_out)))
+    return make_plan(found, seconds=seconds if calibrate else None)
+
+
+@public
+def diagnose(
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    *,
+    text: Annotated[Files | None, Help("Text to hold the laws on; Python's documentation without it. Can be given "
+                                       "again.", metavar="FILE")] = None,
+    dtype: Annotated[str, Help("float32, bfloat16, float16, float64; its tolerance goes with it.")] = "float32",
+    device: Device = "auto",
+    base: Base = None,
+) -> "Diagnosis":
+    """Prove that a model gives a row the same numbers alone, batched, padded, cached, packed; and look at its parts.
+
+    Exit code 1 where a law fails.
+    """
+    from saucier.diagnosis.doctor import diagnose as work
+
+    return work(str(model), files=file_names(text), dtype=dtype, device=device,
+                base=None if base is None else str(base))
+
+
+@public
+def score(
+    predictions: Annotated[Files, Help('Predictions: JSONL rows {"id", "prediction", "gold"}; two files are compared '
+                                       "row by row.", metavar="A B")],
+    *,
+    gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
+                                       "golds.", metavar="FILE")] = None,
+    column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
+    kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
+                                     "rankings, ranks, losses; guessed without it.")] = None,
+    metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
+                                         metavar="NAME")] = None,
+    group: Annotated[str | None, Help("Rows with the same value here are one ranking (MAP, MRR).",
+                                      metavar="COLUMN")] = None,
+    seed: Annotated[int, Help("Draws the intervals.", minimum=0)] = 0,
+) -> "ScoreReport":
+    """Score predictions: every metric of their kind with a 95 % interval, and each class by itself.
+
+    With two files: how far they are apart, whether that is chance, and the rows where they differ most.
+    """
+    from saucier.jobs.score import score_files
+
+    files = file_names(predictions)
+    if not 1 <= len(files) <= 2:
+        raise InputError(f"{len(files)} files of predictions", where="command line",
+                         remedy="give one, or two to compare")
+    return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
+                       metrics=file_names(metric), group=group, seed=seed)
+
+
+@public
+def scaling(
+    runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN")],
+    *,
+    by: Annotated[str, Help("both (parameters and tokens), parameters, tokens or flops.")] = "both",
+    predict: Annotated[Files | None, Help("Leave this run out and predict it; the largest ones by default. Can be "
+                                          "given again.", metavar="RUN")] = None,
+    out: Annotated[Place | None, Help("Draw it into DIR/scaling.html.", metavar="DIR", check=refuse_folder)] = None,
+    page: Annotated[Place | None, Help("Write it into a page of Markdown, its picture beside it.", metavar="FILE.md",
+                                       check=refuse_file)] = None,
+) -> "Fit":
+    """Fit a scaling law to finished runs, and predict the largest of them, which it was not fitted to."""
+    from saucier.jobs.comparison import scaling as work
+    from saucier.jobs.comparison.report import write_law_page, write_scaling_page
+
+    if by not in work.LAWS:
+        raise InputError(f"no law is called {by!r}", where="--by", remedy=suggest_name(by, list(work.LAWS)))
+    folders, predicted = (work.finished_runs([Path(name) for name in file_names(names)]) for names in (runs, predict))
+    points = work.read_points(list(dict.fromkeys([*folders, *predicted])))
+    left_out = [one for one in points if Path(one.name) in predicted] if predicted else \
+        work.select_largest_runs(points)
+    found = work.fit_law(work.LAWS[by], [one for one in points if one not in left_out], left_out)
+    if page is not None:
+        write_law_page(found, Path(page))
+    if out is not None:
+        write_scaling_page(found, Path(out))
+    return found
+
+
+@public
+def attention_map(
+    run: Run,
+    source: Annotated[str, Help("The text that the encoder reads.", metavar="SOURCE")],
+    target: Annotated[str | None, Help("The text to be written; the model's own translation without it.",
+                                       metavar="TARGET")] = None,
+    *,
+    out: Annotated[Place | None, Help("Draw it into an SVG, PNG or PDF file.", metavar="FILE",
+                                      check=refuse_file)] = None,
+    layer: Annotated[int, Help("Which attention to the encoder, from 0; negative ones count from the last.")] = -1,
+    head: Annotated[int | None, Help("One head alone; the mean of all without it.", minimum=0)] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+) -> "HeatMap":
+    """Draw which tokens of a source a model looks at while it writes each token of a target."""
+    from saucier.jobs.run.language_pairs import read_direction
+    from saucier.jobs.writing.writer import attention_map as work
+    from saucier.lens.heat_map import save_picture
+    from saucier.opened import open_model
+
+    opened = open_model(Path(run), dtype="float32")
+    way = read_direction(opened, source_language, target_language)
+    found = work(opened, source, target, layer=layer, head=head, way=way)
+    return found if out is None else save_picture(found, Path(out))
+
+
+@public
+def number_formats(values: Annotated[Files, Help("Numbers: 0.1, -1e-3, 1/3, inf, nan.", metavar="VALUE")]
+                   ) -> "GivenNumbers":
+    """Show sign, exponent and fraction of a number in float32, bfloat16 and float16, and the rounding error."""
+    from saucier.lens.number_formats import GivenNumbers, read_number
+
+    return GivenNumbers(tuple(map(read_number, file_names(values))))

@@ -1,0 +1,32 @@
+"""Arguments that several public functions share, each with its help."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from saucier.api.requests import refuse_file, refuse_folder
+from saucier.arguments import Changes, Files, Help, Place, not_imported
+
+if TYPE_CHECKING:
+    from saucier.recipes import Recipe
+else:
+    Recipe = not_imported("saucier.recipes.recipe", "Recipe")
+
+Out = Annotated[Place | None, Help("The run folder; runs/NAME by default.", metavar="DIR", check=refuse_folder)]
+NewFile = Annotated[Place | None, Help("Write it into this file.", metavar="FILE", check=refuse_file)]
+RecipeChanges = Annotated[Changes, Help("Changes to the recipe, such as training.steps=200.",
+                                        metavar="key.sub=value")]
+TextData = Annotated[Files | None, Help(
+    "Text to learn from: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard input. Without it: "
+    "Python's own documentation.", metavar="FILE...")]
+HeldOutText = Annotated[Files | None, Help(
+    "Text to measure with, instead of a part of the data. Can be given again.", metavar="FILE")]
+Base = Annotated[Place | None, Help("The base model of an adapter; the one that it names without.", metavar="MODEL")]
+Calibrate = Annotated[bool, Help("Do not measure this machine first; the plan then gives no time.")]
+Quiet = Annotated[bool, Help("Say nothing while it works; on a terminal a bar still shows how training goes.",
+                             shell=False)]
+Run = Annotated[Place, Help("A run folder, or a folder with a model and its tokenizer.", metavar="RUN")]
+RecipeOrRun = Place | Recipe | None
+"""A recipe's name or file, a recipe, or a run folder."""
+InferenceDtype = Annotated[str, Help("auto, float32, bfloat16.")]
+Device = Annotated[str, Help("auto, cpu, cuda, mps.")]
+SourceLanguage = Annotated[str | None, Help("Multilingual models: the language of the source, as de.")]
+TargetLanguage = Annotated[str | None, Help("Multilingual models: the language to write.")]

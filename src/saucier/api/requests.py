@@ -1,0 +1,151 @@
+"""What a person gives in words: changes to settings, files or rows, a recipe with the models that it begins with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saucier.arguments import Changes, Files, Place
+from saucier.errors import InputError
+from saucier.files import refuse_unwritable
+
+if TYPE_CHECKING:
+    from saucier.recipes import Recipe
+
+
+def refuse_folder(place: Place) -> None:
+    """Raise `InputError` where no folder can be written, before any work is done."""
+    refuse_unwritable(Path(place), folder=True)
+
+
+def refuse_file(place: Place) -> None:
+    """Raise `InputError` where no file can be written, before any work is done."""
+    refuse_unwritable(Path(place), folder=False)
+
+
+def optional_path(place: Place | None) -> Path | None:
+    """Return a path, or None."""
+    return None if place is None else Path(place)
+
+
+def format_changes(changes: Changes) -> list[str]:
+    """Return changes as words `key.sub=value`."""
+    from saucier.recipes.source import format_overrides
+
+    return list(format_overrides(dict(changes)) if isinstance(changes, Mapping) else changes)
+
+
+def file_names(files: Files | None) -> list[str]:
+    """Return the names of files."""
+    if files is None:
+        return []
+    return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [os.fspath(one) for one in files]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """What a model begins with, instead of random weights."""
+
+    start: Place | None = None
+    """Another model, whole."""
+    encoder: Place | None = None
+    decoder: Place | None = None
+    """The sides of an encoder-decoder."""
+    shared: bool = False
+    """Both sides share their weights."""
+    source_layers: int | None = None
+    """Blocks of a new encoder that is put before that of `start`."""
+
+    @property
+    def has_sides(self) -> bool:
+        """Whether a side is given. Raises `InputError` for `shared` alone."""
+        if self.shared and self.encoder is None and self.decoder is None:
+            raise InputError("there are no sides to share weights", where="--shared",
+                             remedy="give --encoder or --decoder")
+        return self.encoder is not None or self.decoder is not None
+
+    def check(self, what: str | None) -> None:
+        """Raise `InputError` for a recipe next to models from which it follows, and for no recipe at all."""
+        if self.has_sides and (what is not None or self.start is not None):
+            raise InputError("the recipe follows from the models of the sides", where="--encoder, --decoder",
+                             remedy="leave out the recipe and --from, or set warm_start in the recipe")
+        if self.source_layers is not None and (what is not None or self.start is None):
+            raise InputError("a new encoder is put before that of a model to go on from", where="--source-encoder",
+                             remedy="give --from MODEL, and no recipe")
+        if what is None and self.start is None and not self.has_sides:
+            raise InputError("which recipe?", where="command line",
+                             remedy="`saucier recipes` lists them; or give --from")
+
+
+@dataclass(frozen=True, slots=True)
+class TextFiles:
+    """Files of text: to learn from, to measure with, and pairs that a model made."""
+
+    data: Sequence[str] = ()
+    held_out: Sequence[str] = ()
+    synthetic: Sequence[str] = ()
+
+    def changes(self) -> list[str]:
+        """Return what they change in a recipe."""
+        from saucier.text.reading.sources import make_absolute
+
+        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in self.__slots__}
+        held_out = {"kind": "files", "files": absolute["held_out"]}
+        given = {"data.synthetic.files": absolute["synthetic"], "data.files": absolute["data"],
+                 "data.held_out": held_out if self.held_out else ()}
+        return [f"{key}={json.dumps(value)}" for key, value in given.items() if value]
+
+
+def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: TextFiles,
+                 begin: Begin = Begin()) -> tuple[Recipe, Path | None]:
+    """Return the recipe that a person means, and the run folder where they gave one. Raises `InputError`.
+
+    With a model to begin with the recipe may be left out; the first word is then a change to it.
+    """
+    from saucier.recipes import Recipe
+    from saucier.recipes import recipe as find_recipe
+    from saucier.recipes.source import is_override, split_overrides
+
+    if isinstance(recipe, Recipe):
+        begin.check(recipe.name)
+        return apply_changes(recipe, [*words, *files.changes()]), None
+    what, words = None if recipe is None else os.fspath(recipe), list(words)
+    begins = begin.start is not None or begin.has_sides
+    if what is not None and (is_override(what) or (begins and files.data and Path(what).is_file())):
+        words, what = [what, *words], None
+    begin.check(what)
+    overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
+                                      remedy="write key.sub=value, or --data FILE for text")
+    overrides += TextFiles(data, files.held_out, files.synthetic).changes()
+    if what is None:
+        return begun_recipe(begin, overrides), None
+    folder = Path(what)
+    if folder.is_dir() and (folder / "recipe.yaml").is_file():
+        return find_recipe(folder / "recipe.yaml", overrides), folder
+    return find_recipe(what, overrides), None
+
+
+def begun_recipe(begin: Begin, overrides: Sequence[str]) -> Recipe:
+    """Return the recipe that follows from the models that a run begins with."""
+    from saucier.jobs.pretraining.initialization import continued_recipe, warm_start_recipe
+
+    if begin.has_sides:
+        return warm_start_recipe(optional_path(begin.encoder), optional_path(begin.decoder), shared=begin.shared,
+                                 overrides=overrides)
+    assert begin.start is not None, "looked at by `check`"
+    return continued_recipe(Path(begin.start), list(overrides), source_layers=begin.source_layers)
+
+
+def apply_changes(recipe: Recipe, words: Sequence[str]) -> Recipe:
+    """Return a recipe with changes. Raises `InputError`."""
+    from saucier.recipes.catalogue import build_recipe
+    from saucier.recipes.source import Source, apply_overrides
+
+    values: dict[str, Any] = recipe.as_dict()
+    source = Source(recipe.name, values)
+    apply_overrides(source, words, type(recipe))
+    return build_recipe(source)

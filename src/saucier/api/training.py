@@ -1,0 +1,184 @@
+"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `compare`."""
+
+# Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from saucier.api.options import (
+    Calibrate,
+    HeldOutText,
+    Out,
+    Quiet,
+    RecipeChanges,
+    RecipeOrRun,
+    TextData,
+)
+from saucier.api.requests import (
+    Begin,
+    TextFiles,
+    file_names,
+    format_changes,
+    optional_path,
+    read_request,
+    refuse_file,
+    refuse_folder,
+)
+from saucier.arguments import Changes, Files, Help, Place, public
+
+if TYPE_CHECKING:
+    from saucier.jobs.comparison.outcome import Outcome
+    from saucier.jobs.finetuning.finished import Finetuned
+    from saucier.jobs.run.passport import RerunComparison
+    from saucier.report.results import Run
+
+What = Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with; not needed with --from.",
+                                   metavar="RECIPE")]
+Start = Annotated[Place | None, Help("Begin with the weights and the tokenizer of this model or run.", metavar="MODEL",
+                                     option="--from")]
+EncoderStart = Annotated[Place | None, Help(
+    "Learn from pairs with an encoder-decoder whose encoder begins with the weights of this model.", metavar="MODEL")]
+DecoderStart = Annotated[Place | None, Help("The same for the decoder; may be the same.", metavar="MODEL")]
+Shared = Annotated[bool, Help("With these: both sides share their weights.")]
+Synthetic = Annotated[Files | None, Help(
+    "Learn from these pairs too, which `saucier backtranslate` made. Can be given again.", metavar="FILE")]
+SourceEncoder = Annotated[int | None, Help(
+    "With --from: put a new encoder of so many blocks before that of an encoder-decoder, and learn from pairs in two "
+    "stages.", metavar="LAYERS", minimum=1)]
+
+
+@public
+def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
+         out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
+         shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
+         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+    """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
+
+    With --from it goes on from a model that is there; a recipe for that is made where none is given.
+
+    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
+    """
+    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
+                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
+
+
+@public
+def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
+          out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
+          shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
+          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+    """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
+
+    From Python: returns and raises as `cook`; the run has no results yet.
+    """
+    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
+                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
+                    evaluate=False)
+
+
+def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
+             calibrate: bool, quiet: bool, evaluate: bool = True) -> "Run":
+    """Cook what was requested, or go on with it."""
+    recipe, given = read_request(what, format_changes(changes), files, begin)
+    from saucier.jobs.pretraining.cook import JobOptions
+    from saucier.jobs.pretraining.cook import cook as work
+    from saucier.jobs.run.folder import PRETRAINING, default_folder
+    from saucier.report.results import read_run
+
+    folder = optional_path(out) or given or default_folder(recipe, PRETRAINING)
+    options = JobOptions(calibrate=calibrate, evaluate=evaluate, quiet=quiet, start=optional_path(begin.start))
+    return read_run(work(recipe, folder, options).path)
+
+
+@public
+def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], *,
+          out: Annotated[Place | None, Help("Where to; RUN-again by default.", metavar="DIR",
+                                            check=refuse_folder)] = None,
+          quiet: Quiet = False) -> "RerunComparison":
+    """Repeat a run from its passport. Exit code 0 when both results are equal to the last bit, 1 when they differ.
+
+    From Python: raises `InputError` for a run that is not finished.
+    """
+    from saucier.jobs.pretraining.cook import rerun as work
+    from saucier.jobs.run.console import Console
+
+    found = work(Path(run), optional_path(out), quiet=quiet)
+    Console(silent=quiet).say("", *found.summary())
+    return found
+
+
+@public
+def finetune(
+    task: Annotated[Place, Help("A kind of task, such as classification or translation; a file of settings; or a "
+                                "folder.", metavar="TASK")],
+    set: Annotated[Changes, Help("Settings, such as training.epochs=5 or task.label=COLUMN.",
+                                 metavar="key.sub=value")] = (),
+    *,
+    model: Annotated[Place | None, Help("A folder, a run, or a hub id; or a recipe, to learn from nothing.",
+                                        metavar="MODEL")] = None,
+    data: Annotated[Files | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
+    held_out: Annotated[Files | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
+    test: Annotated[Files | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    search: Annotated[int | None, Help(
+        "First search for rate, epochs, batch and pooling on the held-out rows: N combinations, of which the better "
+        "half goes on after each round.", metavar="N", minimum=2, maximum=1000)] = None,
+    find_rate: Annotated[bool, Help("First find the learning rate, by a range test.")] = False,
+    out: Out = None,
+    quiet: Quiet = False,
+) -> "Finetuned":
+    """Show what will be learned, train, score with intervals next to simple methods, and write predictions.
+
+    From Python: returns the folder, the scores, and whether simple methods are beaten; raises `InputError` for
+    settings, files or rows that are wrong, `WorkError` when training fails or is interrupted (after saving).
+    """
+    from saucier.jobs.finetuning.entry import run_finetuning
+
+    files = {"train": file_names(data), "held_out": file_names(held_out), "test": file_names(test)}
+    return run_finetuning(str(task), format_changes(set), model=None if model is None else str(model), files=files,
+                          out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
+
+
+@public
+def compare(
+    recipes: Annotated[Files, Help(
+        "Recipes by name or file, or one study file; then changes to all, key.sub=value, or to one, A:key.sub=value.",
+        metavar="A|B|STUDY")],
+    set: Annotated[Changes, Help("Changes to all recipes, or to one: `A:key.sub=value`.", shell=False)] = (),
+    *,
+    budget: Annotated[str | None, Help("flops=1e15, tokens=2e6, seconds=300 or parameters=2e6 for each run.",
+                                       metavar="UNIT=AMOUNT")] = None,
+    seeds: Annotated[int | None, Help("Runs of each recipe; 3 by default.", metavar="N")] = None,
+    data: TextData = None,
+    held_out: HeldOutText = None,
+    judge: Annotated[str | None, Help("loss; or accuracy after fine-tuning: classify:TRAIN.tsv,DEV.tsv of texts, "
+                                      "tag:TRAIN.tsv,DEV.tsv of words.", metavar="JUDGE")] = None,
+    own_tokenizers: Annotated[bool, Help("Each recipe trains its own tokenizer.")] = False,
+    out: Annotated[Place | None, Help("The folder; runs/NAME by default.", metavar="DIR", check=refuse_folder)] = None,
+    page: Annotated[Place | None, Help(
+        "Also write a page of Markdown, its picture beside it; what stands under its last heading, 'What it says', is "
+        "yours and stays.", metavar="FILE.md", check=refuse_file)] = None,
+    workers: Annotated[int, Help("So many runs side by side, on Ray.", metavar="N", minimum=1)] = 1,
+    threads: Annotated[int | None, Help("Threads of one run.", metavar="N", minimum=1)] = None,
+    quiet: Quiet = False,
+) -> "Outcome":
+    """Train recipes at an equal budget, each with several seeds, and say which differences are real.
+
+    A comparison that was stopped goes on where it was, also with more seeds.
+
+    From Python: raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
+    """
+    from saucier.jobs.comparison.compare import compare as work
+    from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
+
+    options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
+               "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
+    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, file_names(data),
+                                 file_names(held_out))
+    found = work(experiment, optional_path(out) or Path("runs") / experiment.name, workers=workers, threads=threads,
+                 quiet=quiet)
+    if page is not None:
+        from saucier.jobs.comparison.report import write_comparison_page
+
+        write_comparison_page(found, Path(page))
+    return found

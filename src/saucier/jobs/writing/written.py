@@ -1,0 +1,174 @@
+"""Texts that a model writes for a prompt or for files, and what was counted on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from saucier.arguments import Place
+from saucier.config import LengthHead
+from saucier.errors import InputError
+from saucier.files import write_text
+from saucier.generation.decoding import ChainStrategy
+from saucier.jobs.run.language_pairs import Direction, read_direction
+from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
+from saucier.jobs.writing.writer import choose_decoding, fill_masks, read_strategy, write_freely
+from saucier.opened import OpenModel, open_model
+from saucier.result import Result
+
+Speak = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How tokens are chosen, how many, and how many texts."""
+
+    tokens: int
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    beams: int
+    length_penalty: float
+    repetition_penalty: float
+    no_repeat_ngram: int
+    stop: tuple[str, ...]
+    samples: int
+    seed: int | None
+    compile: bool
+
+    def options(self) -> dict[str, Any]:
+        """Return them as `saucier.generate` names them."""
+        chosen = choose_decoding(beams=self.beams, length_penalty=self.length_penalty, temperature=self.temperature,
+                                 top_k=self.top_k, top_p=self.top_p, seed=self.seed)
+        return chosen | {"max_new_tokens": self.tokens, "num_return_sequences": self.samples,
+                         "stop_strings": self.stop, "repetition_penalty": self.repetition_penalty,
+                         "no_repeat_ngram_size": self.no_repeat_ngram}
+
+    def refuse_steps(self, model: OpenModel) -> None:
+        """Raise `InputError` for what is done token by token, where a model writes a text whole."""
+        given = {"--beams": self.beams > 1, "--repetition-penalty": self.repetition_penalty != 1.0,
+                 "--no-repeat-ngram": self.no_repeat_ngram > 0, "--stop": bool(self.stop)}
+        idle = [name for name, was_given in given.items() if was_given]
+        if idle and writes_whole(model):
+            raise InputError("this model writes a text whole, not token by token", where=idle[0],
+                             remedy="leave it out; --strategy 'mask_predict iterations=20' takes more time")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Between which languages, and by which strategy where not from left to right."""
+
+    source: str | None
+    target: str | None
+    strategy: str | None
+    masks: int
+
+    def direction(self, opened: OpenModel) -> Direction | None:
+        """Return the direction of a model that translates."""
+        return read_direction(opened, self.source, self.target)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Files that texts are written for."""
+
+    files: Sequence[str]
+    column: str | None
+    out: Path | None
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written(Result):
+    """What a model wrote."""
+
+    texts: tuple[str, ...]
+    prompt: str | None = None
+    """What it wrote on from; None: one text for each source of files."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Of files the sources that were `cut`; of a chain the changes that were `proposed` and `accepted`."""
+    file: Path | None = None
+    """Where the texts were written."""
+    separator: str = "\n\n"
+    """Between texts on a screen."""
+
+    @property
+    def text(self) -> str:
+        """The first text."""
+        return self.texts[0]
+
+    def view(self) -> str:
+        """Return the texts."""
+        if self.file is not None:
+            return f"{len(self.texts):,} texts in {self.file}"
+        return self.separator.join(self.texts if self.prompt is not None else map(join_lines, self.texts))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        begun = {} if self.prompt is None else {"prompt": self.prompt}
+        return {**begun, "texts": list(self.texts), **self.counts}
+
+    def remarks(self) -> list[str]:
+        """Say what a person should know of how it went."""
+        cut, proposed = self.counts.get("cut", 0), self.counts.get("proposed", 0)
+        accepted = self.counts.get("accepted", 0)
+        return [*([f"{cut:,} of {len(self.texts):,} sources were longer than the model takes, and cut"] if cut else ()),
+                *([f"took {accepted:,} of {proposed:,} proposals ({accepted / proposed:.0%})"] if proposed else ())]
+
+
+def open_writer(path: Path, dtype: str, device: str, base: Place | None) -> OpenModel:
+    """Open what writes. Raises `InputError`."""
+    return open_model(path, dtype=dtype, device=device, base=None if base is None else str(base))
+
+
+def writes_whole(opened: OpenModel) -> bool:
+    """Say whether a model writes a text at once."""
+    return isinstance(opened.model.config.head, LengthHead)
+
+
+def join_lines(text: str) -> str:
+    """Return a text as one line."""
+    return " ".join(text.splitlines())
+
+
+def refuse_unused(sources: Sources | None, given: Mapping[str, object], strategy: str | None) -> None:
+    """Raise `InputError` for options that only files need, and for a strategy that files cannot be written by."""
+    idle = [name for name, value in given.items() if value is not None]
+    if idle and sources is None:
+        raise InputError("is read with --file alone", where=idle[0], remedy="leave it out, or name a file")
+    if sources is not None and strategy is not None and not strategy.startswith("mask_predict"):
+        raise InputError("a file's texts are continued or translated, and not filled in", where="--strategy",
+                         remedy="leave it out, or give one text")
+
+
+def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: Way) -> Written:
+    """Write for each line or row of files, into a file where one is named. Raises `InputError`."""
+    drawing.refuse_steps(opened)
+    if sources.out is not None:
+        refuse_existing(sources.out)
+    strategy = None if way.strategy is None else read_strategy(way.strategy, opened.tokenizer)
+    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None}
+    writer, texts = make_batch_writer(opened, way.direction(opened)), list(source_texts(sources.files, sources.column))
+    written = write_in_batches(writer, texts, options, batch=sources.batch)
+    if sources.out is not None:
+        write_text(sources.out, written.lines)
+    return Written(tuple(written.texts), counts={"cut": written.cut}, file=sources.out, separator="\n")
+
+
+def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way, speak: Speak | None) -> Written:
+    """Write on from a text, translate it, or fill in its mask tokens; `speak` hears a single text while it is written.
+    """
+    drawing.refuse_steps(opened)
+    strategy = None if way.strategy is None else read_strategy(way.strategy, opened.tokenizer)
+    if isinstance(strategy, ChainStrategy):
+        drawn = {"temperature": drawing.temperature or None, "top_k": drawing.top_k, "top_p": drawing.top_p,
+                 "seed": drawing.seed}
+        texts, done = fill_masks(opened, prompt, way.masks,
+                                 {"strategy": strategy, "num_return_sequences": drawing.samples, **drawn})
+        return Written(tuple(texts), prompt, {"proposed": done.proposed, "accepted": done.accepted}, separator="\n")
+    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile}
+    live = speak if options["num_beams"] == options["num_return_sequences"] == 1 else None
+    texts = write_freely(opened, prompt, options, direction=way.direction(opened), speak=live)
+    return Written(tuple(texts), prompt)

@@ -1,4 +1,4 @@
-"""What may be wrong with the labels of a file although each can be used: spelled in two ways, numbers, or rare."""
+"""What may be wrong with the labels of a file although each can be used: spelled in two ways, or numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from saucier.tasks.examples import parse_finite
 
 MOST_SHOWN = 6
-"""Labels, or groups of them, that are listed."""
+"""Groups of labels that are listed."""
 MANY_NUMBERS = 10
 """Classes from which on labels that are all numbers, not all of them whole, are rather scores."""
 INVISIBLE = frozenset({"Cf", "Cc", "Zl", "Zp"})
@@ -53,9 +53,6 @@ def describe_label_doubts(counts: Mapping[str, int], scored_as: str) -> Iterator
     yield from describe_spellings(counts)
     if scored_as == "classes":
         yield from describe_numbers([*counts])
-    once = [label for label, count in counts.items() if count == 1]
-    if once and scored_as in ("classes", "many_labels"):
-        yield f"labels of one row only: {list_shown([show_label(label) for label in once])}; nobody learns from one"
 
 
 def describe_spellings(counts: Mapping[str, int]) -> Iterator[str]:
@@ -93,8 +90,3 @@ def describe_numbers(labels: Sequence[str]) -> Iterator[str]:
     if len(labels) >= MANY_NUMBERS and None not in numbers and not whole:
         yield (f"the {len(labels):,} labels are numbers such as {labels[0]}, and each is learned as a class of its "
                "own; the task regression learns numbers")
-
-
-def list_shown(words: Sequence[str]) -> str:
-    """List the first of many."""
-    return ", ".join(words[:MOST_SHOWN]) + (f" and {len(words) - MOST_SHOWN:,} more" if len(words) > MOST_SHOWN else "")

@@ -16,6 +16,8 @@ from saucier.errors import InputError
 from saucier.files import read_object
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.score import format_interval, format_score
+from saucier.plain import json_value
+from saucier.result import Result
 from saucier.table import Table
 from saucier.tasks.scores import Score
 
@@ -55,7 +57,7 @@ class SplitResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Finetuned:
+class Finetuned(Result):
     """A finished fine-tuning: where it is, and what it scores."""
 
     folder: Path
@@ -83,8 +85,6 @@ class Finetuned:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
-        from saucier.plain import json_value
-
         return {"folder": str(self.folder), "model": str(self.model), "step": self.step,
                 "beats_baseline": self.beats_baseline, "splits": json_value(dict(self.splits)),
                 "settings": self.settings.as_dict()}

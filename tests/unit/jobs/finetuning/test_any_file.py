@@ -163,7 +163,6 @@ def describe_lines(splits: object) -> list[str]:
         "the 71 labels are numbers such as 0.00, and each is learned as a class of its own; the task regression learns "
         "numbers"]),
     ({str(number): 2 for number in range(71)}, []),
-    ({"a": 1, "b": 5, "c": 1}, ["labels of one row only: 'a', 'c'; nobody learns from one"]),
 ])
 def test_doubtful_labels_are_pointed_out(labels: dict[str, int], says: list[str]) -> None:
     assert list(describe_label_doubts(labels, "classes")) == says

@@ -137,6 +137,8 @@ def prompt(
     seed: Annotated[int, Help("Draws the examples and the intervals.", minimum=0)] = 0,
     out: Annotated[Place | None, Help("A new folder; runs/prompt-NAME by default.", metavar="DIR",
                                       check=refuse_folder)] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     dtype: InferenceDtype = "auto",
     base: Base = None,
 ) -> "PromptOutcome":
@@ -149,7 +151,8 @@ def prompt(
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
     from saucier.jobs.prompting.questions import read_task
 
-    settings = read_task(Path(task))
+    said = {"delimiter": delimiter, "encoding": encoding}
+    settings = read_task(Path(task)).model_copy(update={name: value for name, value in said.items() if value})
     requested = PromptPlan(read_shots(shots), draws, limit, seed)
     folder = optional_path(out) or find_free_name(Path("runs") / f"prompt-{settings.name}")
     opened = open_prompted_model(str(model), dtype, None if base is None else str(base))

@@ -106,6 +106,8 @@ def plan(
     *,
     data: TextData = None,
     held_out: HeldOutText = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
@@ -118,7 +120,8 @@ def plan(
     if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    found, _ = read_request(recipe, format_changes(set), TextFiles(file_names(data), file_names(held_out)))
+    files = TextFiles(file_names(data), file_names(held_out), (), delimiter, encoding)
+    found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,15 +116,19 @@ class TextFiles:
     data: Sequence[str] = ()
     held_out: Sequence[str] = ()
     synthetic: Sequence[str] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+    """How they are read; None: guessed."""
 
     def changes(self) -> list[str]:
         """Return what they change in a recipe."""
         from saucier.text.reading.sources import make_absolute
 
-        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in self.__slots__}
+        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in ("data", "held_out", "synthetic")}
         held_out = {"kind": "files", "files": absolute["held_out"]}
         given = {"data.synthetic.files": absolute["synthetic"], "data.files": absolute["data"],
-                 "data.held_out": held_out if self.held_out else ()}
+                 "data.held_out": held_out if self.held_out else (), "data.delimiter": self.delimiter,
+                 "data.encoding": self.encoding}
         return [f"{key}={json.dumps(value)}" for key, value in given.items() if value]
 
 
@@ -148,7 +152,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
     begin.check(what)
     overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
                                       remedy="write key.sub=value, or --data FILE for text")
-    overrides += TextFiles(data, files.held_out, files.synthetic).changes()
+    overrides += replace(files, data=data).changes()
     if what is None:
         return begun_recipe(begin, overrides), None
     folder = Path(what)

@@ -56,7 +56,8 @@ SourceEncoder = Annotated[int | None, Help(
 def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
          out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
          shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+         delimiter: Delimiter = None, encoding: Encoding = None, calibrate: Calibrate = True,
+         quiet: Quiet = False) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --from it goes on from a model that is there; a recipe for that is made where none is given.
@@ -64,22 +65,24 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
-                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    begin = Begin(start, encoder, decoder, shared, source_encoder)
+    return cook_run(recipe, set, files, out, begin, calibrate=calibrate, quiet=quiet)
 
 
 @public
 def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
           out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
           shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+          delimiter: Delimiter = None, encoding: Encoding = None, calibrate: Calibrate = True,
+          quiet: Quiet = False) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    return cook_run(recipe, set, TextFiles(file_names(data), file_names(held_out), file_names(synthetic)), out,
-                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
-                    evaluate=False)
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    begin = Begin(start, encoder, decoder, shared, source_encoder)
+    return cook_run(recipe, set, files, out, begin, calibrate=calibrate, quiet=quiet, evaluate=False)
 
 
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,

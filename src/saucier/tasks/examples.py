@@ -203,6 +203,14 @@ def list_faults(faults: Sequence[InputError]) -> list[str]:
     return [*(f"{one.where}: {one.what}" for one in faults[:SHOWN_FAULTS]), *more]
 
 
+def describe_dropped(faults: Sequence[InputError]) -> list[str]:
+    """Say how many rows are left out, and list them."""
+    if not faults:
+        return []
+    head = "1 row cannot be used and is" if len(faults) == 1 else f"{len(faults):,} rows cannot be used and are"
+    return [f"{head} left out:", *(f"  {line}" for line in list_faults(faults))]
+
+
 def make_faults_error(faults: Sequence[InputError]) -> InputError:
     """Return the error for rows that cannot be used: all of them at once."""
     if len(faults) == 1:

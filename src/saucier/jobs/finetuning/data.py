@@ -17,7 +17,7 @@ from saucier.errors import InputError, suggest_name
 from saucier.jobs.finetuning.settings import LabelledFiles, column_roles
 from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Tally, list_faults, make_faults_error
+from saucier.tasks.examples import Tally, describe_dropped, make_faults_error
 from saucier.tasks.label_checks import describe_label_doubts
 from saucier.tasks.task import Task
 from saucier.text.reading.guessing import ReadOptions
@@ -227,7 +227,7 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
     yield from splits.forms
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
-        yield from describe_dropped(splits.dropped.get(name, ()))
+        yield from (f"  {line}" for line in describe_dropped(splits.dropped.get(name, ())))
         yield from describe_unseen(splits, examples)
         if name == "train":
             counts = Counter(label for one in examples for label in splits.task.classes(one))
@@ -245,20 +245,14 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
             yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
 
 
-def describe_dropped(faults: Sequence[InputError]) -> Iterator[str]:
-    """List the rows that were left out."""
-    if faults:
-        yield f"  {len(faults):,} rows cannot be used and are left out:"
-        yield from (f"    {line}" for line in list_faults(faults))
-
-
 def describe_unseen(splits: Splits, examples: Sequence[Any]) -> Iterator[str]:
     """Say how many rows have labels that are never learned: no model can answer them right."""
     unseen = [labels for one in examples if (labels := splits.task.unseen_labels(one))]
     if unseen:
         counts = Counter(label for labels in unseen for label in labels).most_common(SHOWN_LABELS)
         listed = ", ".join(f"{label!r} {count:,}" for label, count in counts)
-        yield f"  {len(unseen):,} rows have labels that no training row has ({listed}): they count as errors"
+        rows = "1 row has labels" if len(unseen) == 1 else f"{len(unseen):,} rows have labels"
+        yield f"  {rows} that no training row has ({listed}): they count as errors"
 
 
 def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:

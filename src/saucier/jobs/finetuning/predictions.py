@@ -10,7 +10,7 @@ from typing import Any
 from saucier.errors import InputError
 from saucier.jobs.finetuning.predict import AS_TRAINED, RowOptions, TaskAnswers, predict_answers
 from saucier.result import Result
-from saucier.tasks.examples import list_faults
+from saucier.tasks.examples import describe_dropped
 from saucier.tasks.prediction_files import PredictionRow, as_line, as_object, write_predictions
 
 
@@ -115,7 +115,5 @@ def make_predictions(found: TaskAnswers, path: Path | None) -> Predictions:
     request, task = found.request, found.task
     answered = list(zip(found.examples, found.answers, strict=True))
     rows = tuple(prediction_row(task, *one, columns) for one, columns in zip(answered, request.columns, strict=True))
-    wrong = request.faults
-    left_out = [f"{len(wrong):,} rows cannot be used and are left out:", *list_faults(wrong)] if wrong else []
     return Predictions(rows, tuple(format_answer(task, *one) for one in answered), found.cut, dict(request.counted),
-                       tuple(left_out), tuple(request.forms), path)
+                       tuple(describe_dropped(request.faults)), tuple(request.forms), path)

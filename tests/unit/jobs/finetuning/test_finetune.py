@@ -152,7 +152,7 @@ def test_a_label_that_only_the_held_out_file_has_is_an_error_of_the_model(
         capsys: pytest.CaptureFixture[str]) -> None:
     strange = table("strange.tsv", "label,text", [("good", "fine"), ("odd", "soup"), ("bad", "sour")])
     folder = finetune(settings(tiny_bert, files[0], strange, "training.epochs=1"), tmp_path / "run")
-    assert "1 rows have labels that no training row has ('odd' 1): they count as errors" in capsys.readouterr().out
+    assert "1 row has labels that no training row has ('odd' 1): they count as errors" in capsys.readouterr().out
     rows = [json.loads(line) for line in folder.predictions("held-out").read_text().splitlines()]
     assert [row["gold"] for row in rows] == ["good", "odd", "bad"]
     assert scores(folder)["accuracy"] <= 2 / 3

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
+    from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
     from saucier.api.inspection import attention_map as attention_map
@@ -59,7 +60,7 @@ PUBLIC = {
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
     "evaluate": "saucier.api.evaluation",
-    **dict.fromkeys(("write", "prompt", "backtranslate"), "saucier.api.inference"),
+    **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "merge"), "saucier.api.models"),

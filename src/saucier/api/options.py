@@ -1,6 +1,6 @@
 """Arguments that several public functions share, each with its help."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from saucier.api.requests import refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Changes, Files, Help, Place, not_imported
@@ -27,6 +27,13 @@ Quiet = Annotated[bool, Help("Say nothing while it works; on a terminal a bar st
                              shell=False)]
 Run = Annotated[Place, Help("A run folder, or a folder with a model and its tokenizer.", metavar="RUN",
                              check=refuse_missing_model)]
+Delimiter = Annotated[str | None, Help(
+    "What divides the columns of tables: a letter, or comma, semicolon, tab, bar; guessed without it.", metavar="MARK")]
+Encoding = Annotated[str | None, Help("How the files are written, such as cp1252; guessed without it.",
+                                      metavar="NAME")]
+BadRows = Annotated[Literal["refuse", "drop"] | None, Help(
+    "What happens to rows that cannot be used: refuse, all at once; or drop: leave them out, count and list them.",
+    metavar="refuse|drop")]
 RecipeOrRun = Place | Recipe | None
 """A recipe's name or file, a recipe, or a run folder."""
 InferenceDtype = Annotated[str, Help("auto, float32, bfloat16.", choices=("auto", "float32", "bfloat16"))]

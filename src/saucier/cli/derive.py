@@ -100,8 +100,12 @@ def print_result(found: Result, show: Callable[[Any], None] | None, *, as_json: 
     """Print a result for a program, or for a person."""
     from saucier.jobs.run.console import print_json, print_table
 
-    if as_json:
-        print_json(found.to_json())
+    for line in found.remarks():
+        typer.echo(line, err=True)
+    if as_json and isinstance(lines := found.to_json(), str):
+        typer.echo(lines, nl=False)
+    elif as_json:
+        print_json(lines)
     elif show is not None:
         show(found)
     elif isinstance(view := found.view(), str):

@@ -167,6 +167,9 @@ class Classification(Texts):
     """The column of the class."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the model's outputs; none: those of the training file, sorted."""
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None = None
+    """What a row of each class counts in the loss. balanced: rare classes more, so that all classes count alike; or a
+    number by class, 1 where none is given. None: every row the same."""
 
 
 class ManyLabels(Texts):

@@ -24,12 +24,14 @@ from saucier.jobs.finetuning.results import (
 )
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, open_start
+from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, open_or_create, write_settings
 from saucier.jobs.run.passport import file_digest, start_passport
 from saucier.model import Transformer
 from saucier.opened import room
 from saucier.plain import format_duration
+from saucier.report.card import CardFacts, write_card
 from saucier.tasks.build import build_task, missing_extra
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.prediction_files import write_predictions
@@ -99,7 +101,9 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     with job.run.console.stage("score"):
         found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
     with job.run.console.stage("save"):
-        write_atomically(job.folder.model, partial(save_task_model, job))
+        facts = describe_finetuning(job.run.passport, job.settings.task.kind, trained.steps,
+                                    {one.split: one.scores for one in found})
+        write_atomically(job.folder.model, partial(save_task_model, job, facts))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
                                                         job.data_lines)))
     job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
@@ -170,11 +174,12 @@ def train_task(job: FinetuningJob) -> TrainingResult:
     return result
 
 
-def save_task_model(job: FinetuningJob, folder: Path) -> None:
-    """Save the model with its tokenizer and its task."""
+def save_task_model(job: FinetuningJob, facts: CardFacts, folder: Path) -> None:
+    """Save the model with its tokenizer, its task and its card."""
     layout = save_bare(job.model, folder)
     job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
+    write_card(folder, job.model.config, facts)
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 

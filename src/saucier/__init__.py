@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
     from saucier.api.training import compare as compare
     from saucier.api.training import cook as cook
     from saucier.api.training import finetune as finetune
+    from saucier.api.training import fit as fit
     from saucier.api.training import rerun as rerun
     from saucier.api.training import train as train
+    from saucier.config.registry import register as register
     from saucier.errors import InputError as InputError
     from saucier.errors import WorkError as WorkError
     from saucier.folders.load import load as load
@@ -53,7 +56,9 @@ PUBLIC = {
     "InputError": "saucier.errors", "WorkError": "saucier.errors", "build": "saucier.model",
     "embed": "saucier.retrieval.embed", "generate": "saucier.generation.generate", "load": "saucier.folders.load",
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
-    **dict.fromkeys(("cook", "train", "rerun", "finetune", "compare"), "saucier.api.training"),
+    "register": "saucier.config.registry",
+    **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
+    "evaluate": "saucier.api.evaluation",
     **dict.fromkeys(("write", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),

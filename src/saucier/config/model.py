@@ -13,6 +13,7 @@ from saucier.config.embedding import (
 from saucier.config.heads import (
     AdaptiveHead,
     BidirectionalHead,
+    CustomHead,
     DoubleHead,
     EmbeddingHead,
     Head,
@@ -188,10 +189,16 @@ class Transformer(Config):
         return self.head.language if isinstance(self.head, BidirectionalHead) else self.language_head
 
     @property
+    def gives_token_logits(self) -> bool:
+        """Whether the head gives logits of tokens at each place."""
+        other = isinstance(self.head, AdaptiveHead) or (isinstance(self.head, CustomHead) and self.head.token_logits)
+        return other or self.language_head is not None
+
+    @property
     def writes(self) -> bool:
         """Whether text can be generated: by a decoder, or by a head that is asked about the place of a token."""
         head = self.language_head
-        if isinstance(self.head, AdaptiveHead):
+        if head is None and self.gives_token_logits:
             return self.decoder is not None
         return head is not None and (self.decoder is not None or head.predicts.kind != "next")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from saucier.config import SkipPadding, Transformer, check, list_length_limits, longest_input
 from saucier.config.base import ConfigError
+from saucier.config.registry import import_package
 from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import path_exists
 from saucier.objectives.checks import check_mixed_row_order, find_mismatches
@@ -195,6 +196,7 @@ def file_text(path: Path) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a recipe, for editors."""
+    """Return the JSON Schema of a recipe, for editors; it knows the parts of all installed packages."""
+    import_package()
     found: dict[str, Any] = json.loads(json.dumps(Recipe.model_json_schema()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Saucier recipe"} | found

@@ -95,6 +95,7 @@ HANDED_IN |= {
     "restore_stored": hand_in("saucier.folders.stored", "restore_stored"),
     "task head": choose_task_head,
     "config fault": hand_in("saucier.recipes.validation", "describe_config_fault"),
+    "write card": hand_in("saucier.report.card", "write_saved_card"),
     "draw config": hand_in("saucier.lens.tree", "draw_config"),
     "draw model": hand_in("saucier.lens.tree", "draw_model"),
 }

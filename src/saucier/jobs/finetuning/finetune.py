@@ -28,9 +28,11 @@ from saucier.jobs.finetuning.search import chosen_task, search
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, JobKind, open_or_create, write_settings
 from saucier.jobs.run.passport import start_passport
+from saucier.report.card import CardFacts, write_card
 from saucier.tasks.build import missing_extra
 from saucier.tasks.prediction_files import write_predictions
 from saucier.tasks.task import Predictor
@@ -111,7 +113,9 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     with job.run.console.stage("score"):
         found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
     with job.run.console.stage("save"):
-        write_atomically(job.folder.model, partial(save_task_model, job))
+        facts = describe_finetuning(job.run.passport, job.settings.task.kind, trained.steps,
+                                    {one.split: one.scores for one in found})
+        write_atomically(job.folder.model, partial(save_task_model, job, facts))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
                                                         job.data_lines, rates=job.rates, trials=job.trials,
                                                         learned=len(job.splits.train))))
@@ -122,11 +126,12 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     remove_path(job.folder.path / FOLDER)
 
 
-def save_task_model(job: FinetuningJob, folder: Path) -> None:
-    """Save the model with its tokenizer and its task."""
+def save_task_model(job: FinetuningJob, facts: CardFacts, folder: Path) -> None:
+    """Save the model with its tokenizer, its task and its card."""
     layout = save_bare(job.model, folder)
     job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
+    write_card(folder, job.model.config, facts)
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 

@@ -25,6 +25,7 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.own_folder import read_own_model
 from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import Weights
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
 from saucier.errors import InputError, expect
@@ -39,6 +40,7 @@ from saucier.folders.kinds import (
     identify_folder,
     stored_dtype,
 )
+from saucier.folders.sentence_classifier import to_classifier
 from saucier.model import Transformer
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.provenance import Origin, mark_parameters
@@ -135,7 +137,8 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
                     *(name for name, one in classes.items() if one.base == "")]  # the saved one first
             model = build_published(body, Weights(body.path), published=bare[0] if bare else None, dtype=dtype,
                                     device=device)
-            return put_head(model, kind.head, kind.maps)
+            model = put_head(model, kind.head, kind.maps)
+            return to_classifier(model) if is_classifier_folder(kind.path) else model
         case AdapterFolder() if kind.is_own or kind.settings.get("peft_type") in LEARNED_INPUTS:
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():

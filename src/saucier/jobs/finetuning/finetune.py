@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
+from saucier.folders.sentence_classifier import exchanged_head, modules_head, write_labels
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.job import FinetuningJob, describe_training, prepare_model, read_data, train_task
 from saucier.jobs.finetuning.range_test import find_rate
@@ -126,9 +128,25 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     remove_path(job.folder.path / FOLDER)
 
 
+def write_model(job: FinetuningJob, folder: Path) -> str:
+    """Write the model, and return in which layout; one that only we read says why."""
+    document = job.start.document
+    head = modules_head(job.model, document, job.encoding.length)
+    if head is not None:
+        with exchanged_head(job.model, document, head):
+            save_bare(job.model, folder)
+        named = job.model.provenance.document
+        write_labels(folder, {key: named[key] for key in ("id2label", "label2id") if key in named})
+        return "sentence-transformers (its encode gives the logits; transformers has no class that reads the mean)"
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        layout = save_bare(job.model, folder)
+    return "; ".join([layout, *(str(one.message) for one in said)])
+
+
 def save_task_model(job: FinetuningJob, facts: CardFacts, folder: Path) -> None:
     """Save the model with its tokenizer, its task and its card."""
-    layout = save_bare(job.model, folder)
+    layout = write_model(job, folder)
     job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
     write_card(folder, job.model.config, facts)

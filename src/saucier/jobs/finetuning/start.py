@@ -55,6 +55,11 @@ class TrainedStart:
         return find_model_folder(resolve_folder(self.place))
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The config in the folder; empty where another one holds it, as for an adapter."""
+        return read_object(self.folder / "config.json")
+
+    @property
     def generation_defaults(self) -> dict[str, Any]:
         """How it writes, under the names of `saucier.generate`."""
         return read_generation_defaults(self.folder, read_object(self.folder / "config.json"))
@@ -83,6 +88,8 @@ class RecipeStart:
 
     place: ClassVar[None] = None
     """A recipe is in no folder."""
+    document: ClassVar[dict[str, Any]] = {}
+    """Of a published model."""
     generation_defaults: ClassVar[dict[str, Any]] = {}
     """Nothing yet."""
 

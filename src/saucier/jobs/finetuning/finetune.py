@@ -14,6 +14,7 @@ from saucier.devices import AutocastDtype, choose_device
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.data import Splits, describe_splits, describe_unknown_tokens, read_splits, show_examples
+from saucier.jobs.finetuning.extension import Extension, find_extension
 from saucier.jobs.finetuning.predict import FINETUNING, TaskFolder, write_task
 from saucier.jobs.finetuning.results import (
     SplitScores,
@@ -60,19 +61,23 @@ class FinetuningJob:
 
 
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFolder:
-    """Fine-tune into a folder, or go on where that stopped.
+    """Fine-tune into a folder, or go on where that stopped; a finished one can be given more epochs.
 
     Under torchrun every process calls this; the first one writes and speaks.
     Raises `InputError` for settings, files or rows that are wrong; `WorkError` when training fails or is interrupted
     (after saving).
     """
+    extension = find_extension(out, settings)
+    if extension is not None:
+        return extend(extension, quiet=quiet)
     with join_processes() as processes:
         processes.write_once(partial(open_or_create, out, settings, FINETUNING))
         folder = TaskFolder(out)
         console = Console(silent=quiet or not processes.first)
         console.heading(f"{settings.task.kind}: {settings.model} → {out}")
         if folder.is_finished:
-            console.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
+            console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
+                        "again, give another folder with --out", style="green")
             if processes.first:
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
@@ -92,6 +97,15 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             trained = train_task(job)
         processes.write_once(partial(score_and_save, job, trained))
         return folder
+
+
+def extend(extension: Extension, *, quiet: bool) -> TaskFolder:
+    """Give a finished fine-tuning more epochs, or go on with them; raises as `finetune`."""
+    with join_processes() as processes:
+        Console(silent=quiet or not processes.first).say(extension.describe())
+        finetune(extension.settings, extension.phase.path, quiet=quiet)
+        processes.write_once(extension.adopt)
+    return extension.folder
 
 
 def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:

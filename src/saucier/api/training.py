@@ -1,9 +1,9 @@
-"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `compare`."""
+"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.api.options import (
     Calibrate,
@@ -24,13 +24,19 @@ from saucier.api.requests import (
     refuse_file,
     refuse_folder,
 )
-from saucier.arguments import Changes, Files, Help, Place, public
+from saucier.arguments import Changes, Files, Help, Place, not_imported, public
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
     from saucier.jobs.finetuning.predict import TaskFolder
+    from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
+    from saucier.model import Transformer
     from saucier.report.results import Run
+    from saucier.training.hyperparameters import Training
+else:
+    Transformer = not_imported("saucier.model", "Transformer")
+    Training = not_imported("saucier.training.hyperparameters", "Training")
 
 Steps = Annotated[int | None, Help("Updates of the weights in all; a run that has ended goes on to more.", metavar="N",
                                    minimum=1)]
@@ -114,7 +120,7 @@ def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], 
     from saucier.jobs.run.console import Console
 
     found = work(Path(run), optional_path(out), quiet=quiet)
-    Console(silent=quiet).say("", *found.summary())
+    Console(silent=quiet).show("\n" + found.view())
     return found
 
 
@@ -152,6 +158,32 @@ def finetune(
 
 
 @public
+def fit(
+    model: Annotated[Transformer, Help("What `saucier.build` or `saucier.load` returns; it is trained in place.")],
+    batches: Annotated[Any, Help("A list of batches, gone through again and again; or a function that gives, for the "
+                                 "number of a step from 0, always the same batch. A batch is a tensor, a tuple of "
+                                 "tensors, or tensors by name, with a row for each example.")],
+    loss: Annotated[Any, Help("A function of the model and a batch that returns the mean loss over its rows; a module "
+                              "with weights learns too.")],
+    *,
+    training: Annotated[Training | Changes, Help("Settings of the loop: {'steps': 100}, or words such as "
+                                                 "training.steps of a recipe without `training.`.")],
+    out: Annotated[Place, Help("The run folder; one that was stopped goes on.", metavar="DIR", check=refuse_folder)],
+    evaluate: Annotated[Any, Help("Batches on which the loss is measured; or a function of the model that returns a "
+                                  "loss, or figures by name with a `loss` among them.")] = None,
+    quiet: Quiet = False,
+) -> "Fitted":
+    """Train a model on tensors and a loss of one's own: the same loop, checkpoints, resume and report.
+
+    At the end the model has the weights of the best evaluation, or the last ones. Raises `InputError` for what cannot
+    be trained and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
+    """
+    from saucier.jobs.fit import fit as work
+
+    return work(model, batches, loss, training=training, out=out, evaluate=evaluate, quiet=quiet)
+
+
+@public
 def compare(
     recipes: Annotated[Files, Help(
         "Recipes by name or file, or one study file; then changes to all, key.sub=value, or to one, A:key.sub=value.",
@@ -182,6 +214,7 @@ def compare(
     """
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
+    from saucier.jobs.run.console import Console
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
@@ -193,4 +226,5 @@ def compare(
         from saucier.jobs.comparison.report import write_comparison_page
 
         write_comparison_page(found, Path(page))
+    Console(silent=quiet).show(found.view())
     return found

@@ -35,13 +35,21 @@ Words = dict[str, Any]
 def read_prompt(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given, and let it appear while it is written."""
     alone = not (words.get("prompt") or words.get("masks") or words.get("file"))
-    prompt = sys.stdin.read().removesuffix("\n") if alone else words.get("prompt", "")
+    prompt = read_input(words["model"]).removesuffix("\n") if alone else words.get("prompt", "")
     return words | {"prompt": prompt} | ({} if as_json else {"speak": partial(print, end="", flush=True)})
 
 
 def read_text(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given."""
-    return {"text": sys.stdin.read()} | words
+    return words if words.get("text") else words | {"text": read_input(words["folder"])}
+
+
+def read_input(folder: str) -> str:
+    """Return standard input, which a person may have to type: so a folder that is not there is said first."""
+    from saucier.checkpoints.hub import resolve_folder
+
+    resolve_folder(folder)
+    return sys.stdin.read()
 
 
 def split_words(words: Words, as_json: bool) -> Words:

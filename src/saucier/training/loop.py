@@ -71,7 +71,7 @@ class Interrupt:
 
 
 FAILURES = "failures"
-HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activations")
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "activations")
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
@@ -97,6 +97,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
           recipe: Mapping[str, Any] | None = None, may_differ: Collection[str] = ()) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
+    Weights that were rounded in loading are the stored ones first, in float32 at most.
     `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
     is whatever must be equal for the run to be resumed, as JSON; by default model and training; `may_differ` are paths
     in it, such as `training.steps`, that need not.
@@ -134,6 +135,7 @@ class Run:
                        processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any],
                        may_differ: Collection[str] = ()) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
+        model.restore_stored()
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
@@ -159,7 +161,7 @@ class Run:
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
-        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first)
+        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first, settings=recipe)
         for text in notes:
             reporter.note(text)
         updater = Updater(model, study, processes, cast(AutocastDtype, state.dtype), seed=training.seed,

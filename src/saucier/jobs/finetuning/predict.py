@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from saucier import config as c
 from saucier.checkpoints.hub import TUNED, resolve_folder
 from saucier.checkpoints.layout import label_names
+from saucier.config.registry import name_packages, require_packages
 from saucier.devices import choose_autocast_dtype
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
@@ -75,7 +76,8 @@ class TaskFolder(Result):
 
 def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
     """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
+    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
+    return {"task.kind": settings.task.kind} | decides
 
 
 FINETUNING = JobKind(
@@ -86,7 +88,8 @@ FINETUNING = JobKind(
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
     """Write next to a model what it was trained to do, so that it can answer."""
-    write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+    values = task.model_dump(mode="json")
+    write_json(folder / TASK_FILE, {"task": values, "length": length, **name_packages(values)})
 
 
 def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
@@ -108,6 +111,7 @@ def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
     if not path.is_file():
         return None
     document = read_object(path)
+    require_packages(document, str(path))
     try:
         task: TaskConfig = TypeAdapter(TaskConfig).validate_python(document.get("task"))
         return task, int(document["length"])

@@ -20,6 +20,7 @@ from saucier.adaptation.starting_weights import warm_start
 from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
+from saucier.config.registry import list_versions
 from saucier.cost.planning import make_plan, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
@@ -76,6 +77,7 @@ from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
+from saucier.training.progress import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
@@ -116,6 +118,7 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
     fails or is interrupted (after saving).
     """
     options = options or JobOptions()
+    check_reporters(recipe.training)
     with join_processes() as processes:
         console = Console(silent=options.quiet or not processes.first)
         if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
@@ -137,6 +140,7 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
             return folder
         run = Job(out, PRETRAINING, console, processes, start_passport(
             out, recipe.name, {"training": recipe.training.seed, "sampling": recipe.sampling.seed}, options.start))
+        run.passport = run.passport.in_environment(**list_versions(recipe.as_dict()))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
             job.data = prepare_data(recipe, folder, console, job.options.start)

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import FOLDER
 from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype
@@ -16,7 +15,15 @@ from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
 from saucier.folders.sentence_classifier import exchanged_head, modules_head, write_labels
 from saucier.jobs.finetuning.data import Splits
-from saucier.jobs.finetuning.job import FinetuningJob, describe_training, prepare_model, read_data, train_task
+from saucier.jobs.finetuning.extension import Extension, find_extension
+from saucier.jobs.finetuning.job import (
+    FINETUNING,
+    FinetuningJob,
+    describe_training,
+    prepare_model,
+    read_data,
+    train_task,
+)
 from saucier.jobs.finetuning.range_test import find_rate
 from saucier.jobs.finetuning.results import (
     SplitScores,
@@ -27,12 +34,12 @@ from saucier.jobs.finetuning.results import (
     write_finetuning_report,
 )
 from saucier.jobs.finetuning.search import chosen_task, search
-from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
+from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.finetuning.start import open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import Job, JobKind, open_or_create, write_settings
+from saucier.jobs.run.folder import Job, open_or_create, write_settings
 from saucier.jobs.run.passport import start_passport
 from saucier.report.card import CardFacts, write_card
 from saucier.tasks.build import missing_extra
@@ -43,32 +50,24 @@ from saucier.training.processes import join_processes
 from saucier.training.reporters import check_reporters
 
 
-def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
-    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
-    return {"task.kind": settings.task.kind} | decides
-
-
-FINETUNING = JobKind(
-    settings=TUNED, last="scores.json",
-    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
-    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
-
-
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Splits | None = None) -> TaskFolder:
     """Fine-tune into a folder, or go on where that stopped; `splits`: the rows, where they were read already.
 
-    Under torchrun every process calls this; the first one writes and speaks.
+    A finished one can be given more epochs. Under torchrun every process calls this; the first one writes and speaks.
     Raises `InputError` for settings, files or rows that are wrong; `WorkError` when training fails or is interrupted
     (after saving).
     """
+    extension = find_extension(out, settings)
+    if extension is not None:
+        return extend(extension, quiet=quiet)
     with join_processes() as processes:
         processes.write_once(partial(open_or_create, out, settings, FINETUNING))
         folder = TaskFolder(out)
         console = Console(silent=quiet or not processes.first)
         console.heading(f"{settings.task.kind}: {settings.model} → {out}")
         if folder.is_finished:
-            console.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
+            console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
+                        "again, give another folder with --out", style="green")
             if processes.first:
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
@@ -108,6 +107,15 @@ def choose_settings(job: FinetuningJob) -> None:
     job.splits = replace(job.splits, task=chosen_task(job, job.settings))
     with job.run.console.stage("model"):
         prepare_model(job)
+
+
+def extend(extension: Extension, *, quiet: bool) -> TaskFolder:
+    """Give a finished fine-tuning more epochs, or go on with them; raises as `finetune`."""
+    with join_processes() as processes:
+        Console(silent=quiet or not processes.first).say(extension.describe())
+        finetune(extension.settings, extension.phase.path, quiet=quiet)
+        processes.write_once(extension.adopt)
+    return extension.folder
 
 
 def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:

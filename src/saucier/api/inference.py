@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import Base, Device, InferenceDtype, Run, SourceLanguage, TargetLanguage
-from saucier.api.requests import file_names, optional_path, refuse_file, refuse_folder
+from saucier.api.requests import (
+    file_names,
+    optional_path,
+    refuse_file,
+    refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+)
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
 
@@ -46,7 +53,7 @@ def write(
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     file: Annotated[Files | None, Help("Write for each line of a text file, or each row of a table. Can be given "
-                                       "again.", metavar="FILE")] = None,
+                                       "again.", metavar="FILE", check=refuse_missing_files)] = None,
     column: Annotated[str | None, Help("With --file: the column of a table that holds the sources.")] = None,
     out: Annotated[Place | None, Help("With --file: one line for each source goes here.", metavar="FILE",
                                       check=refuse_file)] = None,
@@ -78,7 +85,7 @@ def write(
 def prompt(
     task: Annotated[Place, Help("The task: files, wording, how answers are taken.", metavar="TASK.yaml")],
     *,
-    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL", check=refuse_missing_model)],
     shots: Annotated[str, Help("Examples in front of each question: 0,1,4.", metavar="N,...")] = "0",
     draws: Annotated[int, Help("Times that the examples are drawn anew.", minimum=1)] = 1,
     limit: Annotated[int | None, Help("Ask so many questions only.", minimum=1)] = None,
@@ -92,12 +99,13 @@ def prompt(
 
     The exact text that was sent, and every answer, stand in DIR/results.jsonl.
     """
+    from saucier.jobs.prompting.questions import read_task
+
+    settings = read_task(Path(task))  # what is wrong with it is said before torch is imported
     from saucier.files import find_free_name
     from saucier.jobs.prompting.evaluation import PromptPlan, run_prompting
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
-    from saucier.jobs.prompting.questions import read_task
 
-    settings = read_task(Path(task))
     requested = PromptPlan(read_shots(shots), draws, limit, seed)
     folder = optional_path(out) or find_free_name(Path("runs") / f"prompt-{settings.name}")
     opened = open_prompted_model(str(model), dtype, None if base is None else str(base))
@@ -107,7 +115,8 @@ def prompt(
 @public
 def backtranslate(
     model: Run,
-    files: Annotated[Files, Help("Texts of the target language: one a line, or a row of a table.", metavar="FILE...")],
+    files: Annotated[Files, Help("Texts of the target language: one a line, or a row of a table.", metavar="FILE...",
+                                   check=refuse_missing_files)],
     *,
     out: Annotated[Place, Help("The pairs, as a new table.", metavar="FILE.tsv", check=refuse_file)],
     column: Annotated[str | None, Help("The column of a table that holds the texts.")] = None,
@@ -124,14 +133,14 @@ def backtranslate(
     target_language: TargetLanguage = None,
 ) -> "SyntheticPairs":
     """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
+    names = tuple(name.strip() for name in columns.split(","))
+    if len(names) != 2 or not all(names):
+        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing import batches as job
     from saucier.jobs.writing.writer import choose_decoding
     from saucier.opened import open_model
 
-    names = tuple(name.strip() for name in columns.split(","))
-    if len(names) != 2 or not all(names):
-        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     job.refuse_existing(Path(out))
     opened = open_model(Path(model))
     decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)

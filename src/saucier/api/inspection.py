@@ -25,9 +25,12 @@ from saucier.api.requests import (
     read_request,
     refuse_file,
     refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+    refuse_missing_runs,
 )
 from saucier.arguments import Files, Help, Place, public
-from saucier.errors import InputError, suggest_name
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
@@ -126,11 +129,12 @@ def plan(
 
 @public
 def diagnose(
-    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL", check=refuse_missing_model)],
     *,
     text: Annotated[Files | None, Help("Text to hold the laws on; Python's documentation without it. Can be given "
-                                       "again.", metavar="FILE")] = None,
-    dtype: Annotated[str, Help("float32, bfloat16, float16, float64; its tolerance goes with it.")] = "float32",
+                                       "again.", metavar="FILE", check=refuse_missing_files)] = None,
+    dtype: Annotated[str, Help("float32, bfloat16, float16, float64; its tolerance goes with it.",
+                               choices=("auto", "float32", "bfloat16", "float16", "float64"))] = "float32",
     device: Device = "auto",
     base: Base = None,
 ) -> "Diagnosis":
@@ -176,11 +180,12 @@ def score(
 
 @public
 def scaling(
-    runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN")],
+    runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN", check=refuse_missing_runs)],
     *,
-    by: Annotated[str, Help("both (parameters and tokens), parameters, tokens or flops.")] = "both",
+    by: Annotated[str, Help("both (parameters and tokens), parameters, tokens or flops.",
+                            choices=("both", "parameters", "tokens", "flops"))] = "both",
     predict: Annotated[Files | None, Help("Leave this run out and predict it; the largest ones by default. Can be "
-                                          "given again.", metavar="RUN")] = None,
+                                          "given again.", metavar="RUN", check=refuse_missing_runs)] = None,
     out: Annotated[Place | None, Help("Draw it into DIR/scaling.html.", metavar="DIR", check=refuse_folder)] = None,
     page: Annotated[Place | None, Help("Write it into a page of Markdown, its picture beside it.", metavar="FILE.md",
                                        check=refuse_file)] = None,
@@ -189,8 +194,6 @@ def scaling(
     from saucier.jobs.comparison import scaling as work
     from saucier.jobs.comparison.report import write_law_page, write_scaling_page
 
-    if by not in work.LAWS:
-        raise InputError(f"no law is called {by!r}", where="--by", remedy=suggest_name(by, list(work.LAWS)))
     folders, predicted = (work.finished_runs([Path(name) for name in file_names(names)]) for names in (runs, predict))
     points = work.read_points(list(dict.fromkeys([*folders, *predicted])))
     left_out = [one for one in points if Path(one.name) in predicted] if predicted else \

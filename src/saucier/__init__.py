@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
+    from saucier.api.inspection import attention as attention
     from saucier.api.inspection import attention_map as attention_map
     from saucier.api.inspection import diagnose as diagnose
     from saucier.api.inspection import diff as diff
@@ -62,7 +63,7 @@ PUBLIC = {
     "evaluate": "saucier.api.evaluation",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
-                     "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),
+                     "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "merge"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
 }

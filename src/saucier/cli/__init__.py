@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saucier.api import evaluation, inference, inspection, models, text, training
-from saucier.cli import attention
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -87,7 +86,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "doctor": derive_verb(inspection.diagnose, "doctor"),
     "plan": derive_verb(inspection.plan, "plan"),
     "prompt": derive_verb(inference.prompt, "prompt"),
-    "attention": attention.attention,
+    "attention": derive_verb(inspection.attention, "attention"),
     "attention-map": derive_verb(inspection.attention_map, "attention-map"),
     "compare": derive_verb(training.compare, "compare"),
     "scaling": derive_verb(inspection.scaling, "scaling"),

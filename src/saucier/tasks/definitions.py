@@ -4,7 +4,7 @@ hold what, and how texts become one row. No torch. Tasks whose answer is a text 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
@@ -240,3 +240,8 @@ class Tagging(Config):
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
                        | MultipleChoice | Embedding | WrittenTask, Field(discriminator="kind")]
 """Any task."""
+
+
+def task_kinds() -> list[str]:
+    """Name the kinds of task."""
+    return [str(one.model_fields["kind"].default) for one in get_args(get_args(TaskConfig)[0])]

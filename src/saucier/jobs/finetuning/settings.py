@@ -8,7 +8,7 @@ import copy
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, TaskConfig
+from saucier.tasks.definitions import Embedding, InBatch, TaskConfig, task_kinds
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -212,8 +212,3 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
     values: dict[str, Any] = {"name": name, "model": locate_model(model),
                               "task": {"kind": what}, "data": data}
     return make_finetuning(values, overrides), None
-
-
-def task_kinds() -> list[str]:
-    """Name the kinds of task."""
-    return [str(one.model_fields["kind"].default) for one in get_args(get_args(TaskConfig)[0])]

@@ -9,7 +9,6 @@ within. `cli/derive.py` makes the options of a verb from the same signature.
 
 import collections.abc
 import inspect
-import math
 import numbers
 import os
 import sys
@@ -109,7 +108,7 @@ def check_argument(name: str, value: object, annotation: Any) -> None:
     if value is None or about is None:
         return
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        check_range(name, float(value), about)
+        check_range(name, value, about)
     if about.check is not None:
         about.check(value)
 
@@ -122,12 +121,12 @@ def split_annotation(annotation: Any) -> tuple[Any, Help | None]:
     return kind, next((one for one in extras if isinstance(one, Help)), None)
 
 
-def check_range(name: str, value: float, about: Help) -> None:
+def check_range(name: str, value: Any, about: Help) -> None:
     """Raise `InputError` for a number beyond its limits, or for one that is none."""
     low, high = about.minimum, about.maximum
-    if math.isnan(value) or (low is not None and value < low) or (high is not None and value > high):
+    if value != value or (low is not None and value < low) or (high is not None and value > high):
         limits = " and ".join(f"at {word} {one:g}" for word, one in (("least", low), ("most", high)) if one is not None)
-        raise InputError(f"is {value:g}", where=name, remedy=f"give a number{limits and ' of '}{limits}")
+        raise InputError(f"is {str(value)[:40]}", where=name, remedy=f"give a number{limits and ' of '}{limits}")
 
 
 def is_a(value: object, kind: Any) -> bool:

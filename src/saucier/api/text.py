@@ -44,10 +44,14 @@ def clean(
     From Python: returns the report; with `print_rules` the rules, with `why` what became of one document.
     """
     from saucier.jobs.cleaning.clean import CleaningOptions, Rules, clean_and_say, cleaning, explain_rejection
+    from saucier.jobs.run.console import Console
     from saucier.recipes.source import format_overrides, is_override
 
+    console = Console(silent=quiet)
     if why is not None:
-        return explain_rejection(Path(out), why)
+        rejection = explain_rejection(Path(out), why)
+        console.show(rejection.view())
+        return rejection
     options = {"language.code": language, "bad_words.file": None if bad_words is None else str(bad_words),
                "column": column, "document": document, "contamination.files": file_names(against) or None}
     words = file_names(raw)
@@ -55,6 +59,7 @@ def clean(
                *filter(is_override, words), *format_changes(set)]
     settings = cleaning(rules, changes)
     if print_rules:
+        console.show(Rules(settings).view())
         return Rules(settings)
     files = [word for word in words if not is_override(word)]
     return clean_and_say(files, settings, Path(out), CleaningOptions(workers, keep_rejected), quiet=quiet)

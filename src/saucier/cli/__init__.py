@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import inference, inspection, models, text, training
-from saucier.cli import attention, evaluate, predict
+from saucier.api import evaluation, inference, inspection, models, text, training
+from saucier.cli import attention, predict
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -35,13 +35,30 @@ Words = dict[str, Any]
 def read_prompt(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given, and let it appear while it is written."""
     alone = not (words.get("prompt") or words.get("masks") or words.get("file"))
-    prompt = sys.stdin.read().removesuffix("\n") if alone else words.get("prompt", "")
+    prompt = read_input(words["model"]).removesuffix("\n") if alone else words.get("prompt", "")
     return words | {"prompt": prompt} | ({} if as_json else {"speak": partial(print, end="", flush=True)})
 
 
 def read_text(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given."""
-    return {"text": sys.stdin.read()} | words
+    return words if words.get("text") else words | {"text": read_input(words["folder"])}
+
+
+def read_input(folder: str) -> str:
+    """Return standard input, which a person may have to type: so a folder that is not there is said first."""
+    from saucier.checkpoints.hub import resolve_folder
+
+    resolve_folder(folder)
+    return sys.stdin.read()
+
+
+def split_words(words: Words, as_json: bool) -> Words:
+    """Tell changes `key.sub=value` from the files among which they are."""
+    from saucier.recipes.source import is_override
+
+    given = words.get("rows", ())
+    return words | {"rows": [one for one in given if not is_override(one)],
+                    "set": [one for one in given if is_override(one)]}
 
 
 def show_written(words: Words, found: Written) -> None:
@@ -58,7 +75,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
     "cook": derive_verb(training.cook, "cook"),
     "train": derive_verb(training.train, "train"),
-    "evaluate": evaluate.evaluate,
+    "evaluate": derive_verb(evaluation.evaluate, "evaluate", prepare=split_words),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": predict.predict,

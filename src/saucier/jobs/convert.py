@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.config.positions import SkipPadding
 from saucier.config.visibility import SEPARATORS
 from saucier.diagnosis.equivalence import Equivalence, compare_models
-from saucier.errors import InputError, expect
+from saucier.errors import InputError, expect, expect_texts
 from saucier.files import read_json, refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
@@ -76,6 +77,8 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     """
     expect(target, (str, Path), "target", "give a new folder")
     expect(layout, str, "layout", "give auto, own, published or a model_type")
+    expect(options, (OperationOptions, NoneType), "options", "give OperationOptions, or None")
+    expect_texts(texts, "texts")
     target = Path(target)
     refuse_unwritable(target, folder=True)
     refuse_taken(target)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import differs_by_head, draws_blocks
-from saucier.parts.attention_slots import MIXERS, POSITIONS
+from saucier.parts.attention_slots import build_positions, find_mixer
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
 from saucier.parts.kernels import (
@@ -90,9 +90,8 @@ class SelfAttention(nn.Module):
         self.qkv = build_qkv(config, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
-        positions = POSITIONS.get(type(config.positions))
-        self.positions = positions and positions(config.positions, config.projection, dim)
-        self.mixer = MIXERS[type(config.kernel)]
+        self.positions = build_positions(config, dim)
+        self.mixer = find_mixer(config.kernel)
         setattr(self, self.mixer.name, self.mixer.weights and self.mixer.weights(config))
         self.reads_past = True
         """A block's memory comes before the rows that it reads."""

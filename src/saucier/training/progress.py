@@ -1,24 +1,23 @@
-"""Reporting a training run: a bar on a terminal or in a notebook, or lines; metrics.jsonl; and TensorBoard events."""
+"""What hears of a training run: a bar on a terminal or in a notebook, lines, metrics.jsonl, TensorBoard events."""
 
 from __future__ import annotations
 
 import html
-import importlib.util
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from saucier.errors import InputError
 from saucier.files import parse_json, report_disk_errors, write_text
 from saucier.machine import in_notebook
 from saucier.plain import format_duration
-from saucier.training.hyperparameters import Training
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
+FIGURES = ("loss", "rate", "gradient_norm", "tokens_per_second")
+"""What of an update is drawn as a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +228,7 @@ class Events(Reporter):
     def progress(self, progress: Progress) -> None:
         """Add the figures when it is time."""
         if progress.step % self.every == 0 or progress.step in (1, progress.steps):
-            for name in ("loss", "rate", "gradient_norm", "tokens_per_second"):
+            for name in FIGURES:
                 self.writer.add_scalar(f"training/{name}", getattr(progress, name), progress.step)
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
@@ -242,43 +241,6 @@ class Events(Reporter):
         self.writer.close()
 
 
-class Reporters(Reporter):
-    """Several reporters as one."""
-
-    def __init__(self, *members: Reporter) -> None:
-        """Tell each of them, in order."""
-        self.members = members
-
-    def progress(self, progress: Progress) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.progress(progress)
-
-    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.evaluation(step, scores)
-
-    def note(self, text: str) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.note(text)
-
-    def close(self) -> None:
-        """Close all."""
-        for member in self.members:
-            member.close()
-
-
-def check_events(choice: Literal["auto", "on", "off"]) -> bool:
-    """Say whether to write events. Raises `InputError` when they are required and tensorboard is missing."""
-    installed = importlib.util.find_spec("tensorboard") is not None
-    if choice == "on" and not installed:
-        raise InputError("tensorboard is not installed", where="training.events",
-                         remedy="pip install 'saucier[tensorboard]', or set events: off")
-    return installed and choice != "off"
-
-
 def choose_screen(steps: int, every: int) -> Reporter:
     """Return a bar where somebody looks on, in a notebook or on a terminal; else lines."""
     if in_notebook():
@@ -289,18 +251,3 @@ def choose_screen(steps: int, every: int) -> Reporter:
 def shows_bar() -> bool:
     """Say whether `choose_screen` gives a bar, which a silent job keeps."""
     return in_notebook() or sys.stderr.isatty()
-
-
-def build_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
-                    writes: bool) -> Reporters:
-    """Return the reporters: those given (by default the screen), and the files of a run that goes on after `first`.
-
-    A process that does not write has none. Raises `InputError` when events are required and cannot be written.
-    """
-    events = check_events(training.events)
-    if not writes:
-        return Reporters()
-    every = training.log_every
-    files: list[Reporter] = [MetricsFile(folder / METRICS, every, first)]
-    files += [Events(folder / EVENTS, every, first)] if events else []
-    return Reporters(*([choose_screen(training.steps, every)] if given is None else given), *files)

@@ -19,7 +19,7 @@ EXCEPTIONS = {"generate": "write", "doctor": "diagnose", "recipes": "list_recipe
               "number": "number_formats", "schema": "recipe_schema", "attention-map": "attention_map",
               "tokenizer train": "train_tokenizer", "tokenizer inspect": "inspect_tokenizer"}
 """Verbs whose function has another name."""
-PENDING = {"evaluate", "predict", "attention"}
+PENDING = {"predict", "attention"}
 
 
 def verbs() -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from saucier.adaptation.rewrite import rewrite_and_report
 from saucier.checkpoints.steps import FOLDER, usable_checkpoint
 from saucier.config import parameters
+from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype, choose_device
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
@@ -39,6 +40,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.evaluation import Evaluator
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
+from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_weights_into
 from saucier.training.update import TrainingData
 
@@ -76,9 +78,11 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False) -> TaskFol
             if processes.first:
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
+        check_reporters(settings.training.training(1, 1))
         start = open_start(settings)
         run = Job(out, FINETUNING, console, processes,
                   start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
+        run.passport = run.passport.in_environment(**list_versions(settings.as_dict()))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
             read_data(job)
@@ -158,11 +162,12 @@ def train_task(job: FinetuningJob) -> TrainingResult:
     batches = job.splits.task.batches(rows, settings.batch, seed=settings.seed)
     training = settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
     objective.bind(job.model)
+    identity = job.settings.model_dump(mode="json", exclude={"metrics": True, "training": {"reporters"}})
     evaluate = Evaluator(list(order_by_length(job.encoded["held-out"], settings.batch)), CollateExamples(),
                          objective.held_out(), settings.seed, job.run.processes)
     result = train(job.model, TrainingData(batches, CollateExamples(), objective), training,
                    run_folder=job.folder.path, reporters=job.run.reporters(training),
-                   evaluate=evaluate, recipe=job.settings.as_dict() | {"data": job.run.passport.data})
+                   evaluate=evaluate, recipe=identity | {"data": job.run.passport.data})
     seen = training.steps / batches.steps_per_epoch * len(rows)
     speed = f", {seen / result.seconds:.0f} rows/s" if result.seconds and result.reason == "done" else ""
     job.run.console.say(f"{result.steps:,} steps in {format_duration(result.seconds)}{speed}, in {result.dtype}")
@@ -184,7 +189,7 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
     answers = splits.task.predict(reading, examples, job.encoded[name])
-    found = score_answers(splits.task, name, examples, answers, splits.train)
+    found = score_answers(splits.task, name, examples, answers, splits.train, metrics=settings.metrics)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.lines()
     job.run.console.say(f"{name}: {first}", *others)

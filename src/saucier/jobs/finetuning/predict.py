@@ -12,16 +12,16 @@ from pydantic import TypeAdapter, ValidationError
 from saucier import config as c
 from saucier.checkpoints.hub import TUNED, resolve_folder
 from saucier.checkpoints.layout import label_names
+from saucier.config.registry import name_packages, require_packages
 from saucier.devices import choose_autocast_dtype
 from saucier.errors import InputError
-from saucier.files import is_folder, read_object, write_json
+from saucier.files import read_object, write_json
 from saucier.folders.kinds import find_model_folder
-from saucier.folders.load import check_tokenizer_fits, load
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
 from saucier.jobs.run.folder import JobKind
 from saucier.model import Transformer
-from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.opened import OpenModel, open_model, room
 from saucier.result import Result
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (
@@ -76,7 +76,8 @@ class TaskFolder(Result):
 
 def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
     """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
+    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
+    return {"task.kind": settings.task.kind} | decides
 
 
 FINETUNING = JobKind(
@@ -87,7 +88,8 @@ FINETUNING = JobKind(
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
     """Write next to a model what it was trained to do, so that it can answer."""
-    write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+    values = task.model_dump(mode="json")
+    write_json(folder / TASK_FILE, {"task": values, "length": length, **name_packages(values)})
 
 
 def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
@@ -109,6 +111,7 @@ def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
     if not path.is_file():
         return None
     document = read_object(path)
+    require_packages(document, str(path))
     try:
         task: TaskConfig = TypeAdapter(TaskConfig).validate_python(document.get("task"))
         return task, int(document["length"])
@@ -134,13 +137,13 @@ class TaskAnswers:
     """What was skipped, dropped or repaired in the files."""
 
 
-def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
+def answer_examples(opened: OpenModel, examples: Sequence[Any], batch: int = PREDICTION_BATCH) -> TaskAnswers:
     """Answer for some examples of the task that a model was opened for (see `open_task`)."""
     assert opened.task is not None and opened.length is not None, "open_task knows them"
     encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
                         opened.model.provenance.generation.get("decoder_start_token_id"))
     encoded = opened.task.encode(examples, encoding)
-    predictor = Predictor(opened.model, encoding, PREDICTION_BATCH, choose_autocast_dtype("auto", opened.device)[0])
+    predictor = Predictor(opened.model, encoding, batch, choose_autocast_dtype("auto", opened.device)[0])
     answers = opened.task.predict(predictor, examples, encoded)
     return TaskAnswers(opened.task, examples, answers, encoded.truncation.rows)
 
@@ -151,13 +154,19 @@ def open_task(path: Path | str, base: str | None = None) -> OpenModel:
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
     kind.
     """
-    folder = TaskFolder(Path(path)).model if is_folder(TaskFolder(Path(path)).model) else path
-    model, tokenizer = load(folder, dtype="float32", base=base), load_model_tokenizer(folder, base)
-    check_tokenizer_fits(model, tokenizer, str(path))
-    saved = read_task(find_model_folder(resolve_folder(folder)))
-    config, length = saved or (task_of_published(model, str(path)),
-                               room(model.config, LONGEST_ROW, tokenizer.handling.max_length))
-    return OpenModel(Path(path), model, tokenizer, task=build_task(config), length=length)
+    return find_task(open_model(Path(path), dtype="float32", base=base))
+
+
+def find_task(opened: OpenModel) -> OpenModel:
+    """Return a model with the task that its folder names, or that its head is for. Raises `InputError` for none."""
+    known = read_task(find_model_folder(resolve_folder(opened.path)))
+    config, length = known or (task_of_published(opened.model, str(opened.path)), task_length(opened))
+    return replace(opened, task=build_task(config), length=length)
+
+
+def task_length(opened: OpenModel) -> int:
+    """Return how many tokens a row of a task may have, where no training says it."""
+    return room(opened.model.config, LONGEST_ROW, opened.tokenizer.handling.max_length)
 
 
 def task_of_published(model: Transformer, where: str) -> TaskConfig:

@@ -16,6 +16,7 @@ from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
+from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
@@ -23,7 +24,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, TaskConfig, task_kinds
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, task_kinds
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -34,6 +35,7 @@ from saucier.training.hyperparameters import (
     Muon,
     OptimizerConfig,
     Positive,
+    ReporterConfig,
     Training,
 )
 
@@ -83,6 +85,8 @@ class FineTraining(Config):
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile."""
+    reporters: tuple[ReporterConfig, ...] = ()
+    """Where the figures go, in addition to the screen and the folder."""
     patience: Positive | None = None
     """Measure after every epoch, keep the weights with the lowest held-out loss, and stop after so many epochs
     without a better one. None: keep the last weights; the held-out rows then choose nothing."""
@@ -96,7 +100,8 @@ class FineTraining(Config):
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
             layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
-            activations=self.activations, compile=self.compile, patience=self.patience, seed=self.seed, keep=1,
+            activations=self.activations, compile=self.compile, reporters=self.reporters, patience=self.patience,
+            seed=self.seed, keep=1,
             evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
             log_every=max(1, steps // LOG_LINES))
 
@@ -112,6 +117,8 @@ class Finetuning(Config):
     """Changes to that recipe: `recipe.model.dropout=0.5`, `recipe.tokenizer.vocab=2000`."""
     task: TaskConfig
     """What is learned."""
+    metrics: tuple[MetricConfig, ...] = ()
+    """Metrics in addition to the usual ones of the task."""
     data: LabelledFiles
     """From what."""
     training: FineTraining = FineTraining()
@@ -191,6 +198,8 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
     `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. `files`: by the names of the fields of
     `LabelledFiles`. Raises `InputError`.
     """
+    if is_outside(what):
+        find_extension(what)  # so that it is among the known ones
     overrides, train = split_overrides(words, files.get("train", ()), wrong="no setting",
                                        remedy="write key.sub=value, or --data FILE for labelled rows")
     data = {key: [make_absolute(name) for name in names] for key, names in {**files, "train": train}.items() if names}

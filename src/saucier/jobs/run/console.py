@@ -85,6 +85,11 @@ class Console:
         self.put(Text(text, style="bold"))
         self.put(Text(""))
 
+    def show(self, what: RenderableType) -> None:
+        """Print a result, unless silent."""
+        if not self.silent:
+            print_table(what)
+
     def put(self, text: Text) -> None:
         """Print, unless silent."""
         if not self.silent:

@@ -29,7 +29,7 @@ from saucier.training.progress import Reporter, choose_screen, shows_bar
 
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
-HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
+HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "compile")
 """Keys of `training` that do not, either."""
 Settings = TypeVar("Settings", bound="JobSettings")
 RunState = Literal["new", "resumed", "finished"]
@@ -137,7 +137,7 @@ PRETRAINING = JobKind(
     settings="recipe.yaml", last="evaluation.json",
     header="# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n",
     read=recipe, essential=essential_settings, other="a run of another recipe", foreign="not a run",
-    remedy="give the folder instead of a recipe to go on with it, or a new folder with --out",
+    remedy="give a new folder with --out, and --from with this one to begin with its weights",
     unstarted=("recipe.yaml", PASSPORT_FILE))
 
 

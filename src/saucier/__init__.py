@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from saucier.api.inspection import show as show
     from saucier.api.models import convert as convert
     from saucier.api.models import merge as merge
+    from saucier.api.models import push as push
     from saucier.api.text import clean as clean
     from saucier.api.text import inspect_tokenizer as inspect_tokenizer
     from saucier.api.text import train_tokenizer as train_tokenizer
@@ -64,7 +65,7 @@ PUBLIC = {
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
-    **dict.fromkeys(("convert", "merge"), "saucier.api.models"),
+    **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
 }
 """Public name -> its module."""

@@ -66,8 +66,7 @@ def show_written(words: Words, found: Written) -> None:
     typer.echo("" if appeared else found.view())
 
 
-app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
-                  pretty_exceptions_enable=False,
+app = typer.Typer(name="saucier", invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
 VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
@@ -93,6 +92,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "score": derive_verb(inspection.score, "score"),
     "convert": derive_verb(models.convert, "convert"),
     "merge": derive_verb(models.merge, "merge"),
+    "push": derive_verb(models.push, "push"),
     "number": derive_verb(inspection.number_formats, "number"),
 }
 """Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
-from saucier.config.registry import find_extension, is_outside, registered_kinds
+from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
@@ -26,7 +26,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
 from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
@@ -355,9 +355,3 @@ def first_role(task: str) -> str:
 def column_roles(task: type[Config]) -> list[str]:
     """List what a task calls the columns that it reads."""
     return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]
-
-
-def task_kinds() -> list[str]:
-    """Name the kinds of task."""
-    own = [kind for one in get_args(get_args(TaskConfig)[0]) for kind in get_args(one.model_fields["kind"].annotation)]
-    return [*own, *registered_kinds("task")]

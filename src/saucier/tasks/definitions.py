@@ -245,6 +245,7 @@ class CustomTask(Config):
     """
 
     slot: ClassVar[str] = "task"
+    """What `register` knows the slot by."""
     kind: str
 
 
@@ -268,6 +269,7 @@ class CustomMetric(Config):
     """
 
     slot: ClassVar[str] = "metric"
+    """What `register` knows the slot by."""
     kind: str
     scores: ClassVar[tuple[str, ...]] = ("classes",)
     """The kinds of predictions that it is for (`saucier.tasks.scores`)."""

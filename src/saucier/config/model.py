@@ -25,6 +25,7 @@ from saucier.config.pooling import LayerMix, Pooler
 from saucier.config.stack import SegmentMemory, Stack
 from saucier.config.visibility import Window
 from saucier.errors import InputError
+from saucier.plain import HANDED_IN
 
 
 class NormalInit(Config):
@@ -133,6 +134,15 @@ class Transformer(Config):
     """What stands on top; None gives hidden vectors only."""
     initialization: Initialization = NormalInit()
     """How `build` draws the starting weights."""
+
+    def __repr__(self) -> str:
+        """Show the tree of parts, with their sizes."""
+        return HANDED_IN["draw config"](self) or super().__repr__()
+
+    def _repr_html_(self) -> str | None:
+        """Return the tree for a notebook."""
+        drawn: str | None = HANDED_IN["draw config"](self, html=True)
+        return drawn
 
     @property
     def reader_dim(self) -> int:

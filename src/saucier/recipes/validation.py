@@ -46,6 +46,16 @@ def to_input_error(error: ValidationError, source: Source, config: type[BaseMode
     return InputError(first, more=more)
 
 
+def describe_config_fault(kind: type[BaseModel], values: dict[str, Any],
+                          error: ValidationError) -> tuple[str, str, str]:
+    """Return what is wrong with the arguments of a config that Python code makes, where, and the remedy."""
+    faults = error.errors(include_url=False)  # a misspelt key is missing as well
+    fault = dict(next((one for one in faults if one["type"] == "extra_forbidden"), faults[0]))
+    path = path_of(fault["loc"], values, missing=fault["type"] == "missing")
+    what, remedy = explain_fault(fault, path, {"$defs": {}, **json_schema_of(kind)})
+    return what, join_path((kind.__name__, *path)), remedy
+
+
 @cache
 def json_schema_of(config: type[BaseModel], outside: tuple[str, ...] = ()) -> Schema:
     """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second.

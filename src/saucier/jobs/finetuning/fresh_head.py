@@ -23,7 +23,7 @@ from saucier.tasks.task import RequiredHead
 from saucier.tasks.written.definitions import Mixture
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-KINDS: dict[str, type[Any]] = {kind.model_fields["kind"].default: kind for kind in TASKS if kind is not Mixture}
+KINDS: dict[str, Any] = {cast(Any, kind).model_fields["kind"].default: kind for kind in TASKS if kind is not Mixture}
 """Name of a task -> its settings; a mixture has no head of its own."""
 
 

@@ -127,6 +127,14 @@ def test_bad_rows_of_all_files_are_one_error(write: Write) -> None:
     assert {name: len(faults) for name, faults in found.dropped.items()} == {"train": 2, "held-out": 1, "test": 1}
 
 
+def test_a_first_row_without_a_label_is_a_bad_row_like_others(write: Write) -> None:
+    rows = [{"text": "a"}, {"text": "b", "label": "x"}, {"text": "c", "label": None}, {"text": "d", "label": "y"}]
+    with pytest.raises(saucier.InputError) as caught:
+        read(Classification(), train=(write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows)),))
+    assert [line.split("/")[-1] for line in str(caught.value).splitlines()[1:]] == [
+        "a.jsonl, line 1: no column 'label'", "a.jsonl, line 3, column 'label': has no label"]
+
+
 def test_a_file_of_bad_rows_alone_is_refused_in_any_case(write: Write) -> None:
     with pytest.raises(saucier.InputError, match=r"line 2, column 'text': the text is empty"):
         read(Classification(), train=(write("a.csv", "text,label\n,a\n"),), bad_rows="drop")

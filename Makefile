@@ -8,13 +8,14 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow check house fingerprints bench guard book docs clean
+.PHONY: help demo test test-slow wheel check house fingerprints bench guard book docs clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo       install, then cook a small language model on Python's own documentation"
 	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
 	@echo "make test-slow  the tests that take minutes each"
+	@echo "make wheel      build the wheel and the source distribution into dist, and try them in an empty environment"
 	@echo "make check      ruff, mypy --strict, docstrings, sizes, the budget of the house"
 	@echo "make house      statements, files, doors and arrows of the package, beside their limits"
 	@echo "make fingerprints  compare hashes of what must not change; WHAT=write stores them anew"
@@ -32,6 +33,13 @@ test: .venv/.test
 
 test-slow: .venv/.test
 	.venv/bin/python -m pytest -q -m "slow and not gpu"
+
+# The wheel is built from the source distribution, so nothing of this folder slips in.
+wheel: .venv/.test
+	rm -rf dist
+	.venv/bin/python -m build --no-isolation --outdir dist . >/dev/null
+	.venv/bin/python -m pytest -q -m wheel tests/wheel
+	@ls dist
 
 check: .venv/.check
 	.venv/bin/ruff check --quiet src tests tools benchmarks
@@ -61,7 +69,7 @@ docs: .venv/.docs
 	@echo "the site is build/site/start.html"
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 
 # torch first and alone, pinned: nothing that follows can ask for another build of it.
 .venv/.torch: constraints.txt

@@ -11,12 +11,15 @@ from saucier import moved
 from saucier.plain import HANDED_IN, VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
     from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
+    from saucier.api.inspection import attention as attention
     from saucier.api.inspection import attention_map as attention_map
     from saucier.api.inspection import diagnose as diagnose
     from saucier.api.inspection import diff as diff
@@ -30,14 +33,17 @@ if TYPE_CHECKING:
     from saucier.api.inspection import show as show
     from saucier.api.models import convert as convert
     from saucier.api.models import merge as merge
+    from saucier.api.models import push as push
     from saucier.api.text import clean as clean
     from saucier.api.text import inspect_tokenizer as inspect_tokenizer
     from saucier.api.text import train_tokenizer as train_tokenizer
     from saucier.api.training import compare as compare
     from saucier.api.training import cook as cook
     from saucier.api.training import finetune as finetune
+    from saucier.api.training import fit as fit
     from saucier.api.training import rerun as rerun
     from saucier.api.training import train as train
+    from saucier.config.registry import register as register
     from saucier.errors import InputError as InputError
     from saucier.errors import WorkError as WorkError
     from saucier.folders.load import load as load
@@ -53,26 +59,48 @@ PUBLIC = {
     "InputError": "saucier.errors", "WorkError": "saucier.errors", "build": "saucier.model",
     "embed": "saucier.retrieval.embed", "generate": "saucier.generation.generate", "load": "saucier.folders.load",
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
-    **dict.fromkeys(("cook", "train", "rerun", "finetune", "compare"), "saucier.api.training"),
+    "register": "saucier.config.registry",
+    **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
+    "evaluate": "saucier.api.evaluation",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
-                     "scaling", "attention_map", "number_formats"), "saucier.api.inspection"),
-    **dict.fromkeys(("convert", "merge"), "saucier.api.models"),
+                     "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
+    **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
 }
 """Public name -> its module."""
 __all__ = ["__version__", *PUBLIC]
 
 
-def save_model(model: Transformer, folder: str | Path) -> str:
-    """Write a model folder, for `Transformer.save`: the model imports nothing above itself."""
-    from saucier.folders.save import save
+def choose_task_head(task: object, labels: object) -> Callable[[Transformer, str | Path], Transformer]:
+    """Return what puts the head of a task on a model from a place, for `load`."""
+    from functools import partial
 
-    return save(model, folder)
+    from saucier.jobs.finetuning.fresh_head import put_task_head, read_task_request
+
+    return partial(put_task_head, task=read_task_request(task, labels))
+
+
+def hand_in(module: str, name: str) -> Callable[..., Any]:
+    """Return what imports a function when it is called: a low module must not import a higher one."""
+    def call(*values: Any, **options: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(module), name)(*values, **options)
+
+    return call
 
 
 moved.install()
-HANDED_IN["save"] = save_model
+HANDED_IN |= {
+    "save": hand_in("saucier.folders.save", "save"),
+    "restore_stored": hand_in("saucier.folders.stored", "restore_stored"),
+    "task head": choose_task_head,
+    "config fault": hand_in("saucier.recipes.validation", "describe_config_fault"),
+    "write card": hand_in("saucier.report.card", "write_saved_card"),
+    "draw config": hand_in("saucier.lens.tree", "draw_config"),
+    "draw model": hand_in("saucier.lens.tree", "draw_model"),
+}
 
 
 def __getattr__(name: str) -> Any:

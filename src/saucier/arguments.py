@@ -9,7 +9,6 @@ within. `cli/derive.py` makes the options of a verb from the same signature.
 
 import collections.abc
 import inspect
-import math
 import numbers
 import os
 import sys
@@ -19,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from typing import Annotated, Any, Literal, ParamSpec, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
 
-from saucier.errors import InputError, shorten_text
+from saucier.errors import InputError, shorten_text, suggest_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,6 +78,8 @@ class Help:
     """Its name there, where that is not `--name`."""
     minimum: float | None = None
     maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    """All that it may be; none: not only some names."""
     check: Callable[[Any], object] | None = None
     """Raises `InputError` for a value that cannot be; not called for None."""
     section: str | None = None
@@ -109,7 +110,9 @@ def check_argument(name: str, value: object, annotation: Any) -> None:
     if value is None or about is None:
         return
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        check_range(name, float(value), about)
+        check_range(name, value, about)
+    if about.choices and value not in about.choices:
+        raise InputError(f"unknown {name} {value!r}", where=name, remedy=suggest_name(str(value), list(about.choices)))
     if about.check is not None:
         about.check(value)
 
@@ -122,12 +125,12 @@ def split_annotation(annotation: Any) -> tuple[Any, Help | None]:
     return kind, next((one for one in extras if isinstance(one, Help)), None)
 
 
-def check_range(name: str, value: float, about: Help) -> None:
+def check_range(name: str, value: Any, about: Help) -> None:
     """Raise `InputError` for a number beyond its limits, or for one that is none."""
     low, high = about.minimum, about.maximum
-    if math.isnan(value) or (low is not None and value < low) or (high is not None and value > high):
+    if value != value or (low is not None and value < low) or (high is not None and value > high):
         limits = " and ".join(f"at {word} {one:g}" for word, one in (("least", low), ("most", high)) if one is not None)
-        raise InputError(f"is {value:g}", where=name, remedy=f"give a number{limits and ' of '}{limits}")
+        raise InputError(f"is {str(value)[:40]}", where=name, remedy=f"give a number{limits and ' of '}{limits}")
 
 
 def is_a(value: object, kind: Any) -> bool:

@@ -21,6 +21,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 """Names that `dtype=` takes in addition to "auto"."""
 
 
+def is_traced() -> bool:
+    """Say whether a pass is compiled or traced, so that it must not depend on the values of its example."""
+    return (torch.compiler.is_compiling() or torch._C._is_tracing()
+            or torch._C._len_torch_dispatch_stack() > 0  # fake tensors, `make_fx`, what counts operations
+            or torch._C._functorch.peek_interpreter_stack() is not None)
+
+
 def choose_device(device: str | torch.device) -> torch.device:
     """Return the requested device, or the best one here. Raises `InputError` for one that is not here."""
     expect(device, (str, torch.device), "device", "give auto, cpu, cuda or mps")

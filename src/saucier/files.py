@@ -81,7 +81,7 @@ def path_exists(path: str | Path) -> bool:
     """Say whether something exists at a path; names of any length and any letters, as damaged files have, do not."""
     try:
         return Path(path).exists()
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):
         return False
 
 
@@ -200,9 +200,9 @@ def remove_path(path: Path) -> None:
 
 
 def write_text(target: Path, text: str) -> None:
-    """Write UTF-8 text atomically."""
+    """Write UTF-8 text atomically; what is no character, as in file names of other encodings, as `\\udcff`."""
     def write(path: Path) -> None:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
     write_atomically(target, write)
 

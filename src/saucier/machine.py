@@ -1,4 +1,6 @@
-"""What this machine and this process have: cores, memory, and how much of it we hold, from /proc where there is one."""
+"""What this machine and this process have: cores, memory, and how much of it we hold, from /proc where there is one;
+and whether this process is that of a notebook.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +71,12 @@ def processor_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def in_notebook() -> bool:
+    """Say whether a notebook shows what this process prints. IPython is asked only where a notebook has imported it."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None
 
 
 def describe_machine() -> str:

@@ -24,7 +24,7 @@ from saucier.parts.embedding import Embedding
 from saucier.parts.global_attention import prepend_global_input
 from saucier.parts.heads import build_head
 from saucier.parts.initialization import initialize_weights
-from saucier.parts.input_checks import check_build, check_inputs, refuse_unread_inputs
+from saucier.parts.input_checks import check_build, check_inputs, list_tables, refuse_unread_inputs
 from saucier.parts.inputs import (
     EncoderMemory,
     Inputs,
@@ -42,7 +42,7 @@ from saucier.parts.masks import Ragged, find_ragged, is_worth_packing
 from saucier.parts.output import Cache, Output
 from saucier.parts.pooling import LayerMix, Pooler, Reading
 from saucier.parts.prefix import VirtualTokens, drop_prompt, fill_cache_with_prefix, prepend_to_side, prepend_to_sides
-from saucier.parts.provenance import Provenance
+from saucier.parts.provenance import Provenance, Saved
 from saucier.parts.segment_memory import begin_segment
 from saucier.parts.stack import SourceEncoder, Stack, tie_blocks
 from saucier.plain import HANDED_IN
@@ -93,8 +93,7 @@ class Transformer(nn.Module):
         self.packs = not reads_padding(config)
         """Whether padding may be left out of the work: the head must not read it."""
         self.paired = config.encoder is not None and config.decoder is not None
-        self.tables = (config.input_embed, config.output_embed)
-        """What ids of the first side, and of what is written, are looked up in."""
+        self.tables = list_tables(config)
         self.provenance = Provenance()
         self.front: VirtualTokens | None = None
         self.embed = Embedding(config.embed, config.reader_dim)
@@ -114,6 +113,14 @@ class Transformer(nn.Module):
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
         if isinstance(self.head, AdaptiveHead):
             self.head.tie(output_embed)
+
+    def __repr__(self) -> str:
+        """Show what the model is, and the tree of its parts, with their sizes."""
+        return str(HANDED_IN["draw model"](self))
+
+    def _repr_html_(self) -> str:
+        """Return the tree for a notebook."""
+        return str(HANDED_IN["draw model"](self, html=True))
 
     @property
     def generation(self) -> Mapping[str, Any]:
@@ -142,15 +149,17 @@ class Transformer(nn.Module):
                              remedy=suggest_name(min(unknown), sorted(Inputs.__annotations__)))
         inputs = cast(Inputs, {name: value for name, value in inputs.items() if value is not None})
         options = PassOptions(output_hidden_states, output_attentions, compute_logits, last_only)
-        check_inputs(self.tables, input_ids, attention_mask, inputs, pair=self.paired, cache=cache, front=self.front)
+        check_inputs(self.tables, input_ids, attention_mask, inputs, cache=cache, front=self.front,
+                     switches={"output_hidden_states": output_hidden_states, "output_attentions": output_attentions,
+                               "compute_logits": compute_logits, "last_only": last_only})
         choices = input_ids.shape[1] if input_ids is not None and input_ids.dim() == 3 else None
         if input_ids is not None and choices is not None:
             input_ids, attention_mask, inputs = flatten_choices(input_ids, attention_mask, inputs)
         if inputs:
             refuse_unread_inputs(self.config, inputs)
             attention_mask = resolve_mask(attention_mask, input_ids, inputs)
-        if attention_mask is None and input_ids is not None and self.tables[0].padding is not None:
-            attention_mask = input_ids != self.tables[0].padding
+        if attention_mask is None and input_ids is not None and self.tables.read.padding is not None:
+            attention_mask = input_ids != self.tables.read.padding
         first = build_first_side(input_ids, attention_mask, inputs, self.embed.first_position)
         if not self.paired:
             output = self.one_stack(first, cache, options, choices)
@@ -299,7 +308,10 @@ class Transformer(nn.Module):
             if options.last_only:
                 reading.hidden = reading.hidden[:, -1:]
             for name, value in self.head.answer(reading).items():  # type: ignore[operator]  # every head has it
-                setattr(output, name, value)
+                if name in Output.__dataclass_fields__:
+                    setattr(output, name, value)
+                else:
+                    output.more[name] = value
         return output
 
     def pooled(self, hidden: Tensor | None) -> Tensor | None:
@@ -316,13 +328,35 @@ class Transformer(nn.Module):
             fill_cache_with_prefix(cache, self.front, batch)
         return cache
 
-    def save(self, folder: str | Path) -> str:
-        """Write config.json, model.safetensors and generation_config.json; `saucier.load` reads them back.
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return self.embed.tokens.weight.device
 
-        The layout is a published one where one can express the model, and our own otherwise; its `model_type` is
-        returned. Raises `InputError` for a folder that holds something else.
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number format that it computes in: that of its token table."""
+        return self.embed.tokens.weight.dtype
+
+    def restore_stored(self) -> None:
+        """Take the numbers back, in place, that loading rounded; what changed since stays as it is.
+
+        All that goes on from a loaded model calls this first: training, surgery, merging, adapters. The model then has
+        the format of its folder, float32 at most. Raises `InputError` where the folder was changed or removed.
         """
-        return str(HANDED_IN["save"](self, folder))
+        HANDED_IN["restore_stored"](self)
+
+    def save(self, folder: str | Path, *, layout: str = "auto", dtype: str | torch.dtype = "stored",
+             replace: bool = False) -> Saved:
+        """Write a model folder that `saucier.load` reads back: weights, config, tokenizer, settings, a model card.
+
+        Numbers that did not change since loading are written as they were stored, in their format; `dtype` writes all
+        in another one. `layout` "auto" is a published one where one can express the model, and our own otherwise; the
+        `model_type` of the layout is returned, with what was stored. `replace` lets it take the place of an earlier
+        save. Raises `InputError` for a folder that holds something else.
+        """
+        saved: Saved = HANDED_IN["save"](self, folder, layout=layout, dtype=dtype, replace=replace)
+        return saved
 
 
 def build(config: c.Transformer, *, seed: int = 0, dtype: torch.dtype | None = None,
@@ -351,6 +385,9 @@ def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.d
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
+    if buffers := [name for name, _ in model.named_buffers()]:
+        raise InputError(f"the part {buffers[0].rpartition('.')[0]} has a buffer, which no checkpoint holds",
+                         where="model", remedy="make it when the part is called, on the device of what it reads")
     retie_head(model)
     return model
 

@@ -152,11 +152,11 @@ def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: s
                check: Callable[[Transformer], None] | None = None) -> OpenModel:
     """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, for use.
 
-    `dtype` "auto" is the format that the device multiplies fastest. `base`: of an adapter, instead of the one that it
+    `dtype` is as in `saucier.load`. `base`: of an adapter, instead of the one that it
     names. `check` refuses a model that cannot do the job, before its tokenizer is read. Raises `InputError` for
     what is no such folder.
     """
-    model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)
+    model = load(path, dtype=dtype, device=device, base=base)
     if check is not None:
         check(model)
     folder = RunFolder(run_folder_of(path))

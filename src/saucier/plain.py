@@ -13,8 +13,8 @@ from typing import Any
 
 HANDED_IN: dict[str, Callable[..., Any]] = {}
 """What a low module calls and a high one defines, by name; `saucier/__init__` fills it."""
-VERSION = "0.1.0"
-"""Of this package: `saucier.__version__`."""
+VERSION = "0.2.0.dev0"
+"""Of this package: `saucier.__version__`, and what a wheel is called; `.dev0` until it is released (CHANGELOG.md)."""
 
 Difference = tuple[str, Any, Any]
 """The path of keys, and the value at each side; None where there is none."""

@@ -59,14 +59,6 @@ def test_the_page_of_published_layouts_is_current(root: Path) -> None:
     assert page == published_page(), "run `make book`"
 
 
-@pytest.mark.parametrize("words", [("recipes", "--book"), ("recipes", "--bodies"), ("families", "--page")])
-def test_a_page_that_left_the_package_names_its_tool(saucier: Saucier, words: tuple[str, str]) -> None:
-    answer = saucier(*words)
-    assert answer.code == 2
-    assert answer.err.count("\n") == 1
-    assert "tools/book.py" in answer.error
-
-
 def test_schema_knows_every_section(saucier: Saucier) -> None:
     found = json.loads(saucier("schema").out)
     assert {"model", "tokenizer", "data", "objective", "training", "evaluation",

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from saucier import config as c
 from saucier.config.questions import list_recurrent_parts
 from saucier.config.visibility import visible_keys
+from saucier.diagnosis.part_laws import unmasked_flops
 from saucier.model import build
 from saucier.recipes import names, recipe
 
@@ -72,19 +73,7 @@ def test_counted_flops_are_the_executed_ones(name: str) -> None:
     if isinstance(config.head, c.EmbeddingHead):
         once += sum(2 * given * one.width for given, one in zip(config.head.widths(config.dim), config.head.maps,
                                                                 strict=False))
-    assert counter.get_total_flops() == pytest.approx(length * unmasked(config, length) + once, rel=1e-9)
-
-
-def unmasked(config: c.Transformer, length: int) -> float:
-    """Return the counted FLOPs per token as if every visibility were full."""
-    hidden = 0.0
-    for stack in filter(None, (config.encoder, config.decoder)):
-        for block in stack.blocks():
-            for residual in block.sublayers:
-                if isinstance(residual.inner, c.SelfAttention) and isinstance(residual.inner.kernel, c.Softmax):
-                    query = residual.inner.projection.widths(config.dim)[0]
-                    hidden += 4 * query * (length - visible_keys(residual.inner.visibility, length))
-    return c.flops_per_token(config, length) + hidden
+    assert counter.get_total_flops() == pytest.approx(length * unmasked_flops(config, length) + once, rel=1e-9)
 
 
 @pytest.mark.parametrize(("visibility", "length"), [(visibility, length) for length in (1, 2, 7) for visibility in (

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.config.visibility import build_bigbird_visibility
+from saucier.diagnosis.part_laws import Watched
 from saucier.errors import InputError
-from saucier.model import Transformer
-from saucier.parts.output import Output
 
 LENGTH = 9
 PREFIX = 4
@@ -102,29 +101,9 @@ def reachable(direct: Tensor, layers: int) -> Tensor:
     return torch.linalg.matrix_power(one, layers) > 0
 
 
-class Watched:
-    """A model whose embeddings are kept, so that outputs can be differentiated by them."""
-
-    def __init__(self, config: c.Transformer) -> None:
-        self.model: Transformer = zoo.scrambled(config)
-        self.seen: list[Tensor] = []
-        for embed in filter(None, (self.model.embed, self.model.decoder_embed)):
-            embed.register_forward_hook(lambda module, inputs, output: self.seen.append(output.retain_grad() or output))
-
-    def influence(self, output: Output, rows: int = 1) -> list[Tensor]:
-        """Return for each embedded input which of its positions [Q, rows·K] move each output position of row 0."""
-        states = output.last_hidden_state
-        assert states is not None
-        probe = torch.randn(states.shape[-1], generator=torch.Generator().manual_seed(3))
-        found = [torch.zeros(states.shape[1], seen[:rows].flatten(0, 1).shape[0], dtype=torch.bool)
-                 for seen in self.seen]
-        for query in range(states.shape[1]):
-            gradients = torch.autograd.grad((states[0, query] * probe).sum(), self.seen, retain_graph=True,
-                                            allow_unused=True)
-            for table, gradient in zip(found, gradients, strict=True):
-                if gradient is not None:
-                    table[query] = gradient[:rows].abs().sum(-1).flatten() > 0
-        return found
+def watch(config: c.Transformer) -> Watched:
+    """Return a model of this config whose embeddings are kept."""
+    return Watched(zoo.scrambled(config))
 
 
 def assert_same_pattern(found: Tensor, expected: Tensor) -> None:
@@ -145,7 +124,7 @@ def test_every_visibility_shows_what_it_says(name: str, attention: str, layers: 
     if isinstance(positions, c.T5Bias) and c.is_causal(visibility):
         positions = positions.model_copy(update={"bidirectional": False})
     changed = ATTENTIONS[attention].model_copy(update={"visibility": visibility, "positions": positions})
-    watched = Watched(zoo.decoder(changed, layers=layers))
+    watched = watch(zoo.decoder(changed, layers=layers))
     ids = zoo.tokens(watched.model.config, 1, LENGTH)
     named = {"global_attention_mask": global_mask()} if c.global_terms(visibility) else {}
     output = watched.model(ids, prefix_length=torch.tensor([PREFIX]), output_attentions=weights, **named)
@@ -163,7 +142,7 @@ def test_global_tokens_with_maps_of_their_own_see_all_and_are_seen_by_all(weight
     """Longformer's attention shows what its visibility says, and nothing of padding."""
     visibility = c.Window(2) | c.Global()
     attention = c.SelfAttention(projection=zoo.GROUPED, visibility=visibility, global_maps=c.GlobalMaps())
-    watched = Watched(zoo.encoder(attention, layers=layers))
+    watched = watch(zoo.encoder(attention, layers=layers))
     ids, mask = zoo.tokens(watched.model.config, 1, LENGTH), (torch.arange(LENGTH) < LENGTH - 1)[None].long()
     output = watched.model(ids, mask, global_attention_mask=global_mask(), output_attentions=weights)
     real = slice(0, LENGTH - 1)
@@ -175,7 +154,7 @@ def test_global_tokens_with_maps_of_their_own_see_all_and_are_seen_by_all(weight
 @pytest.mark.parametrize("name", zoo.decoders())
 def test_no_decoder_sees_the_future(name: str) -> None:
     """Every decoder of the zoo: nothing from later tokens, something from the token itself."""
-    watched = Watched(zoo.decoders()[name])
+    watched = watch(zoo.decoders()[name])
     found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH)))[0]
     assert not found.triu(1).any()
     assert found.diagonal().all()
@@ -184,7 +163,7 @@ def test_no_decoder_sees_the_future(name: str) -> None:
 @pytest.mark.parametrize("name", zoo.decoders())
 def test_documents_of_a_packed_row_do_not_meet(name: str) -> None:
     """Packed rows: a document ends where the next begins, also where documents alternate."""
-    watched = Watched(zoo.decoders()[name])
+    watched = watch(zoo.decoders()[name])
     documents = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2, -1]])
     found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH), documents=documents))[0]
     same = documents[0][:, None] == documents[0][None]
@@ -195,7 +174,7 @@ def test_documents_of_a_packed_row_do_not_meet(name: str) -> None:
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_documents_meet_within_themselves(attention: str) -> None:
     """An encoder's packed row: each document sees all of itself and nothing else, even when it is in two pieces."""
-    watched = Watched(zoo.encoder(ATTENTIONS[attention]))
+    watched = watch(zoo.encoder(ATTENTIONS[attention]))
     documents = torch.tensor([[0, 0, 1, 1, 0, 2, 1, 2, 2]])
     found = watched.influence(watched.model(zoo.tokens(watched.model.config, 1, LENGTH), documents=documents))[0]
     assert_same_pattern(found, documents[0][:, None] == documents[0][None])
@@ -204,7 +183,7 @@ def test_documents_meet_within_themselves(attention: str) -> None:
 @pytest.mark.parametrize("name", {**zoo.decoders(), **zoo.encoders(), **zoo.pairs()})
 def test_rows_do_not_meet(name: str) -> None:
     """The first row of a batch depends on no other row, with and without padding."""
-    watched = Watched({**zoo.decoders(), **zoo.encoders(), **zoo.pairs()}[name])
+    watched = watch({**zoo.decoders(), **zoo.encoders(), **zoo.pairs()}[name])
     ids = zoo.tokens(watched.model.config, 2, 6)
     for mask in (None, torch.tensor([[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]])):
         watched.seen.clear()
@@ -226,7 +205,7 @@ def test_a_decoder_sees_the_whole_source_and_only_its_own_past(name: str) -> Non
 
     Where a text is written whole, every position sees all others, too.
     """
-    watched = Watched(zoo.pairs()[name])
+    watched = watch(zoo.pairs()[name])
     source, target = zoo.tokens(watched.model.config, 1, 7), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
     by_source, by_target = watched.influence(watched.model(source, decoder_input_ids=target))
     assert by_source.all()
@@ -237,7 +216,7 @@ def test_a_decoder_sees_the_whole_source_and_only_its_own_past(name: str) -> Non
 @pytest.mark.parametrize("name", zoo.pairs())
 def test_a_decoder_does_not_see_padding_of_the_source(name: str) -> None:
     """Cross-attention: the padded end of a source moves nothing."""
-    watched = Watched(zoo.pairs()[name])
+    watched = watch(zoo.pairs()[name])
     source, target = zoo.tokens(watched.model.config, 1, 10), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
     mask = (torch.arange(10) < 9)[None].long()
     by_source, _ = watched.influence(watched.model(source, mask, decoder_input_ids=target))
@@ -248,7 +227,7 @@ def test_a_decoder_does_not_see_padding_of_the_source(name: str) -> None:
 @pytest.mark.parametrize("name", zoo.of_packed_pairs(zoo.pairs()))
 def test_packed_targets_see_their_own_sources(name: str) -> None:
     """Packed pairs: target document n sees source document n, whole, and no other."""
-    watched = Watched(zoo.pairs()[name])
+    watched = watch(zoo.pairs()[name])
     sources, targets = torch.tensor([[0, 0, 0, 1, 1, 2, 2]]), torch.tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2]])
     source, target = zoo.tokens(watched.model.config, 1, 7), zoo.tokens(watched.model.config, 1, LENGTH, seed=1)
     output = watched.model(source, documents=sources, decoder_input_ids=target, decoder_documents=targets)

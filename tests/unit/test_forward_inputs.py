@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import saucier
 from saucier import config as c
@@ -153,3 +155,107 @@ def test_embed_takes_texts(texts: Any) -> None:
     tree = tree.model_copy(update={"head": c.EmbeddingHead(pooling=(c.Pooling(kind="mean"),)), "pooler": None})
     with pytest.raises(saucier.InputError, match=r"^texts: "):
         saucier.embed(saucier.build(tree), texts, tokenizer=object())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [2, -1, 0.5, -1e9, float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
+def test_a_mask_holds_zeros_and_ones(models: dict[str, Transformer], kind: str, value: float) -> None:
+    """An additive mask (0 and -1e9), as some libraries want it, would be read the other way round."""
+    mask = torch.ones(2, 5)
+    mask[1, 2] = value
+    more = {"decoder_input_ids": IDS} if kind == "pair" else {}
+    said = rf"^attention_mask: holds {value:g}; give 1 for a real token, 0 for another$".replace("+", ".")
+    with pytest.raises(saucier.InputError, match=said):
+        models[kind](IDS, mask, **more)
+    if kind != "encoder":
+        with pytest.raises(saucier.InputError, match=said):
+            saucier.generate(models[kind], IDS, mask, max_new_tokens=1, decoder_start_token_id=0)
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "said"), [
+    ("encoder", "attention_mask", torch.ones(2, 5, dtype=torch.complex64), "of type complex64"),
+    ("encoder", "position_ids", torch.ones(2, 5), "of type float32; give int64 numbers"),
+    ("decoder", "documents", torch.full((2, 5), float("nan")), "of type float32"),
+    ("decoder", "prefix_length", torch.tensor([1, -3]), "row with -3 of 5 tokens"),
+    ("encoder", "lengths", torch.tensor([1, 6]), "row with 6 of 5 tokens"),
+    ("encoder", "input_mask", IDS, "holds 5; give 1"),
+    ("streams", "perm_mask", torch.full((2, 5, 5), 2.0), "holds 2; give 1"),
+    ("encoder", "labels", [1, 2], "is list, and no tensor"),
+    ("encoder", "num_hashes", 0, "is 0; give at least 1"),
+    ("encoder", "num_hashes", 1.5, "is float 1.5; give int"),
+    ("encoder", "use_mems", "yes", "is str 'yes'; give bool"),
+    ("decoder", "cache", 3, "is int 3; give one that model.new_cache made"),
+    ("decoder", "last_only", [1], r"is list \[1\]; give True or False"),
+    ("decoder", "output_attentions", "x", "is str 'x'; give True or False"),
+    ("decoder", "decoder_input_ids", IDS, "this model has no encoder and decoder; leave it out"),
+    ("decoder", "encoder_hidden_states", torch.ones(2, 5, 16), "this model has no cross-attention; leave it out"),
+    ("streams", "mems", torch.ones(2, 5), "is Tensor, and not what a pass gives"),
+    ("pair", "encoder_output", torch.ones(2, 5, 15), r"vectors of shape \[2, 5, 15\]; give \[batch, length, 16\]"),
+    ("pair", "encoder_output", torch.full((2, 5, 16), float("nan")), "holds nan; give finite numbers"),
+    ("pair", "encoder_states", "x", "is str, and not what a pass gives"),
+])
+def test_every_input_has_its_kind(models: dict[str, Transformer], kind: str, name: str, value: Any, said: str) -> None:
+    more = {"decoder_input_ids": IDS} if kind == "pair" else {}
+    with pytest.raises(saucier.InputError, match=f"^{name}: {said}") as told:
+        models[kind](IDS, **{**more, name: value})
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    (torch.ones(2, 5, 15), r"vectors of shape \[2, 5, 15\]; give \[batch, length, 16\]"),
+    (torch.ones(2, 5), r"of shape \[2, 5\]"), (torch.ones(2, 0, 16), r"of shape \[2, 0, 16\]"),
+    (torch.full((2, 5, 16), float("inf")), "holds inf; give finite numbers"),
+    (IDS[..., None] * ones(16), "of type int64"),
+])
+def test_vectors_in_place_of_ids(models: dict[str, Transformer], value: Tensor, said: str) -> None:
+    with pytest.raises(saucier.InputError, match=f"^inputs_embeds: {said}"):
+        models["encoder"](inputs_embeds=value)
+
+
+@pytest.mark.parametrize("shape", [(2, 0), (0, 5)])
+def test_a_batch_without_tokens_is_refused(models: dict[str, Transformer], shape: tuple[int, int]) -> None:
+    with pytest.raises(saucier.InputError, match=r"^input_ids: ids of shape"):
+        models["encoder"](torch.zeros(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"max_new_tokens": -1}, "max_new_tokens: "), ({"temperature": "x"}, "temperature: "),
+    ({"num_beams": 0}, "num_beams: "), ({"seed": 1.5}, "seed: "),
+    ({"eos_token_id": 50}, "eos_token_id: token 50 is outside the vocabulary of 50"),
+    ({"listener": 3}, "listener: is int 3; give a function"), ({"compile": 3}, "compile: is int 3"),
+    ({"tokenizer": 3}, "tokenizer: is int 3; give one"),
+    ({"prefix_length": ones(2)}, "prefix_length: the model knows no"),
+    ({"global_attention_mask": 3}, "global_attention_mask: "), ({"modell": 1}, "modell: unknown option of generate")])
+def test_options_of_generate(models: dict[str, Transformer], options: dict[str, Any], said: str) -> None:
+    with pytest.raises(saucier.InputError, match=f"^{said}") as told:
+        saucier.generate(models["decoder"], IDS, **options)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("model", [None, "gpt2", 3])
+def test_generate_takes_a_model(model: Any) -> None:
+    with pytest.raises(saucier.InputError, match=r"^model: is .*; give one that saucier.load or saucier.build made"):
+        saucier.generate(model, IDS)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_checks_the_shape_of_its_mask(models: dict[str, Transformer]) -> None:
+    model, mask = models["encoder"], ones(2, 5)
+    compiled = torch.compile(model, backend="eager")
+    assert torch.allclose(compiled(IDS, mask).last_hidden_state, model(IDS, mask).last_hidden_state, atol=1e-5)
+    with pytest.raises(saucier.InputError, match=r"^attention_mask: shape \[2, 3\]"):
+        compiled(IDS, ones(2, 3))
+
+
+def test_values_are_not_looked_at_where_a_pass_is_traced(models: dict[str, Transformer]) -> None:
+    """A fake tensor has no values, and a traced pass must not depend on those of its example."""
+    model = models["encoder"]
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(IDS)
+        assert model(fake).last_hidden_state.shape == (2, 5, 16)
+        with pytest.raises(saucier.InputError, match=r"^attention_mask: shape"):
+            model(fake, mode.from_tensor(ones(2, 3)))
+    graph = make_fx(lambda ids: model(ids).last_hidden_state)(IDS)
+    assert torch.equal(graph(IDS + 3), model(IDS + 3).last_hidden_state)
+    with pytest.raises(saucier.InputError, match=r"^input_ids: token 54"):
+        model(IDS + 40)

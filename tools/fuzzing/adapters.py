@@ -143,7 +143,7 @@ def shown(folder: Path) -> None:
     """Show an adapter."""
     found = inspection.describe_adapter(folder)
     inspection.adapter_lines(found)
-    found.as_json()
+    found.to_dict()
 
 
 def prompted(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The public Python functions, called with bad values: wrong types, shapes, numbers, texts, none at all.
 
-Each case takes a call that works and puts bad values in the place of one or two of its arguments.
+Each case takes a call that works and puts bad values in the place of one or two of its arguments, or gives them to
+other parameters of its signature. A value that a parameter's type excludes must be refused.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from saucier.adaptation.rewrite import rewrite
 from saucier.families import FAMILIES
 from saucier.folders.load import open_adapter
 from saucier.folders.save import save, save_adapter
-from saucier.jobs.convert import convert
 from saucier.model import Transformer
 from saucier.parts.output import Output
 from saucier.text.config import ByteBPE
@@ -30,6 +30,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of
 from tools.fuzzing.damage import hostile, told
+from tools.fuzzing.signatures import fits, parameters, required
 
 TEXT = "the cook stirs the sauce and a guest tastes some soup"
 SMALL = {"layers": 1, "dim": 16, "heads": 2}
@@ -62,6 +63,8 @@ TEMPLATES = (
     "{% set b = 'x' * 4000000 %}{% filter upper %}{% for i in range(9999) %}{{ b }}{% endfor %}{% endfilter %}",
 )
 """Hostile chat templates."""
+SETTINGS = ("clean", "compare", "cook", "finetune", "plan", "show", "train")
+"""Functions that take settings, of which an error names each that is wrong in a line."""
 Good = dict[str, Any]
 
 
@@ -70,7 +73,11 @@ def objects() -> tuple[Any, ...]:
     return (object(), object, len, b"bytes", bytearray(b"x"), Path("nowhere"), Path(), set(), frozenset({1}), 1j,
             range(3),
             iter([1]), {1: 2}, {("a",): 1}, ["a", 1], [["a"]], ("a", "b"), [b"a"], ..., NotImplemented, ValueError("x"),
-            torch.zeros(0), torch.zeros(2, 2), torch.tensor(float("nan")), torch.zeros(1, dtype=torch.int64),
+            torch.zeros(0), torch.zeros(2, 2), torch.zeros(1, 3), torch.full((1, 3), float("nan")),
+            torch.full((1, 3), 99_999), torch.full((1, 3), -1), torch.ones(1, 3, 16),
+            torch.zeros(1, 0, dtype=torch.int64),
+            torch.full((1,), -3), torch.ones(1, 3, dtype=torch.complex64), torch.ones(1, 3, dtype=torch.bool), [[3, 4]],
+            [torch.ones(1)], [(torch.ones(1, 16),)], torch.tensor(float("nan")), torch.zeros(1, dtype=torch.int64),
             torch.float16, torch.int8, torch.complex64, torch.device("meta"), torch.device("cpu"), "cuda:99", "meta",
             "mps", "cpu:x",
             "bfloat16", "int8", "complex64", "float64", "a" * 100_000, "é" * 5000, "\ud800\ud800", "a\x00b",
@@ -89,7 +96,7 @@ def tokenizer() -> Tokenizer:
 @cache
 def model(family: str = "gpt2") -> Transformer:
     """Return a small model."""
-    more = {"length": 32} if family in ("gpt2", "bert") else {"head_dim": 8, "hidden": 20}
+    more = {"gpt2": {"length": 32}, "bert": {"length": 32}, "t5": {"head_dim": 8, "hidden": 20}}.get(family, {})
     return saucier.build(FAMILIES[family](**SMALL, **more, vocab=tokenizer().vocab_size), seed=1).eval()
 
 
@@ -103,6 +110,9 @@ def embedder() -> Transformer:
 def whole(stock: Path) -> Path:
     """Return the folder of a small model with its tokenizer and an adapter, made when it is first asked for."""
     if not (stock / "model").is_dir():
+        (stock / "text.txt").write_text(f"{TEXT}\n" * 40)
+        (stock / "scored.jsonl").write_text('{"id": 1, "prediction": "a", "gold": "a"}\n{"id": 2, "prediction": "b", '
+                                            '"gold": "a"}\n')
         save(model(), stock / "model")
         tokenizer().save(stock / "model")
         save_adapter(rewrite(saucier.load(stock / "model", dtype="float32"), by=a.Lora(rank=2)), stock / "adapter")
@@ -129,13 +139,19 @@ def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
         "load_tokenizer": (saucier.load_tokenizer, {"folder": folder}),
         "build": (saucier.build, {"config": model().config, "seed": 0, "dtype": None, "device": None}),
         "recipe": (saucier.recipe, {"name_or_file": "gpt-nano", "overrides": ["training.steps=3"]}),
-        "generate": (partial(generated, input_ids=ids), dict(options)),
+        "generate": (partial(generated, model(), input_ids=ids), dict(options)),
         "generate-t5": (partial(generated, model("t5"), input_ids=ids), {**options, "num_beams": 1}),
-        "generate-ids": (generated, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 2}),
+        "generate-any": (saucier.generate, {"model": model(), "input_ids": ids, "max_new_tokens": 2}),
+        "generate-bert": (partial(generated, model("bert")), {"input_ids": ids, "max_new_tokens": 2}),
+        "generate-ids": (partial(generated, model()), {"input_ids": ids, "attention_mask": torch.ones_like(ids),
+                                                       "max_new_tokens": 2}),
         "embed": (saucier.embed, {"model": embedder(), "texts": [TEXT, "milk"], "tokenizer": spoken, "batch": 2}),
         "forward": (model().forward, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "last_only": False,
                                       "output_hidden_states": False, "output_attentions": False, "compute_logits": True,
                                       "position_ids": None, "token_type_ids": None, "inputs_embeds": None}),
+        "forward-bert": (model("bert").forward, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}),
+        "forward-t5": (model("t5").forward, {"input_ids": ids, "decoder_input_ids": ids}),
+        "forward-xlnet": (model("xlnet").forward, {"input_ids": ids}),
         "encode": (spoken.encode, {"text": TEXT, "add_special_tokens": True, "pair": None}),
         "encode_batch": (spoken.encode_batch, {"texts": [TEXT, "milk"], "add_special_tokens": True}),
         "decode": (spoken.decode, {"ids": [3, 4], "skip_special_tokens": True}),
@@ -146,45 +162,83 @@ def calls(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
                  {"messages": rows, "add_generation_prompt": True, "tools": None, "template": CHAT}),
         "save": (model().save, {"folder": place / "saved"}),
         "save-layout": (partial(save, model()), {"folder": place / "saved", "layout": "auto"}),
-        "convert": (convert, {"source": folder, "target": place / "converted", "layout": "auto", "dtype": "stored",
-                              "head": "auto"}),
         "open_adapter": (open_adapter, {"folder": folder.parent / "adapter", "base": None, "head": "auto",
                                         "dtype": "float32",
                                         "device": "cpu"}),
     }
 
 
-def generated(chosen: Transformer | None = None, **options: Any) -> Tensor:
+def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good]]:
+    """Return calls of the functions of `saucier.api`: those that train lack something, so that none begins to.
+
+    A function that is not known here is called with the small model, a new place, and files that are missing.
+    """
+    text, missing = folder.parent / "text.txt", place / "missing.jsonl"
+    good: dict[str, Good] = {
+        "write": {"model": folder, "prompt": TEXT, "tokens": 3}, "show": {"model": folder},
+        "backtranslate": {"model": folder, "files": [text], "out": place / "pairs.tsv"},
+        "prompt": {"task": missing, "model": folder}, "diff": {"left": folder, "right": "gpt-nano"},
+        "diagnose": {"model": folder, "text": text}, "score": {"predictions": folder.parent / "scored.jsonl"},
+        "attention_map": {"run": folder, "source": TEXT}, "merge": {"adapter": folder.parent / "adapter",
+                                                                    "out": place / "merged", "text": text},
+        "convert": {"source": folder, "target": place / "converted"}, "number_formats": {"values": ["0.1"]},
+        "clean": {"raw": [text], "out": place / "clean", "quiet": True}, "list_families": {"model_type": "gpt2"},
+        "train_tokenizer": {"files": [text], "out": place / "tokenizer", "vocab": 280},
+        "inspect_tokenizer": {"folder": folder, "text": TEXT}, "rerun": {"run": folder, "quiet": True},
+        "plan": {"recipe": "gpt-nano", "data": text, "calibrate": False},
+        "finetune": {"task": "classification", "model": folder, "data": missing, "quiet": True},
+        **{name: {"recipe": "no-such-recipe", "quiet": True} for name in ("cook", "train")},
+        "compare": {"recipes": ["no-such-recipe", "gpt-nano"], "quiet": True}}
+    names = {"model": folder, "run": folder, "source": folder, "folder": folder, "out": place / "out",
+             "target": place / "out"}
+    found = {}
+    for name, module in saucier.PUBLIC.items():
+        if module.startswith("saucier.api"):
+            function = getattr(saucier, name)
+            found[name] = function, good.get(name) or {key: names.get(key, missing) for key in required(function)}
+    return found
+
+
+def generated(chosen: Transformer, /, **options: Any) -> Tensor:
     """Write with a small model."""
-    return saucier.generate(chosen or model(), **options)
+    return saucier.generate(chosen, **options)
 
 
 def draw(drawn: Random, stock: Path, place: Path) -> Case:
     """Call a function with one or two bad arguments."""
     folder = whole(stock)
-    known = calls(folder, place)
+    known = {**calls(folder, place), **doors(folder, place)}
     name = drawn.choice([*known, "generate", "generate", "chat", "tokenizer"])
     function, good = known[name]
     if name == "chat" and drawn.random() < 0.6:
         template = drawn.choice(TEMPLATES)
         return Case(f"chat template {told(template)}",
                     (lambda: function(**{**good, "template": "{{ '' }}" + template}),))
-    bad = {key: value(drawn) for key in drawn.sample([*good], k=min(len(good), drawn.choice([1, 1, 1, 2])))}
+    hints = parameters(function)
+    names = [*{**good, **hints}]
+    bad = {key: value(drawn) for key in drawn.sample(names, k=min(len(names), drawn.choice([1, 1, 1, 2])))}
     given = {**good, **bad}
+    wrong = next((key for key, one in bad.items() if key in hints and not fits(one, hints[key])), None)
     if name.startswith("generate") and drawn.random() < 0.1:
         given |= {drawn.choice(["nothing", "", "modell", "_", "kind"]): 1}
     words = ", ".join(f"{key}={told(one)}" for key, one in bad.items())
-    return Case(f"{name}({words})", (partial(sound, function, given),), size_of(folder))
+    return Case(f"{name}({words})", (partial(sound, function, given, wrong),), size_of(folder),
+                many_lines=name in SETTINGS)
 
 
 def value(drawn: Random) -> Any:
     """Return a bad value."""
-    return hostile(drawn) if drawn.random() < 0.6 else drawn.choice(objects())
+    return hostile(drawn) if drawn.random() < 0.5 else drawn.choice(objects())
 
 
-def sound(function: Callable[..., Any], given: Good) -> None:
-    """Call a function. Raises `UnsoundError` for a result that is not finite."""
+def sound(function: Callable[..., Any], given: Good, wrong: str | None = None) -> None:
+    """Call a function. Raises `UnsoundError` for a result that is not finite, or that it should have refused.
+
+    `wrong`: an argument whose value is not of the type that the function says.
+    """
     result = function(**given)
+    if wrong is not None:
+        raise UnsoundError(f"{wrong} was taken, which its type excludes")
     if not all(math.isfinite(one) for one in numbers(result)):
         raise UnsoundError(f"numbers that are not finite in {type(result).__name__}")
 

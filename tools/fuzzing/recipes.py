@@ -195,7 +195,7 @@ def counted(path: Path, changes: list[str]) -> None:
     assert found is not None, "a recipe file was read"
     training = found.training
     described = anatomy.describe_model(found.name, found.model, length=training.length, batch=training.batch)
-    described.as_json()
+    described.to_dict()
     anatomy.render_description(described)
     if described.anatomy.parameters < 0:
         raise UnsoundError(f"{described.anatomy.parameters} parameters")
@@ -205,7 +205,7 @@ def planned(path: Path, changes: list[str]) -> None:
     """Plan a recipe without measuring anything. Raises `UnsoundError` for figures that are no numbers."""
     found = planning.make_plan(recipe(path, changes), seconds=None)
     planning.plan_lines(found)
-    found.as_json()
+    found.to_dict()
     if not math.isfinite(found.flops) or found.flops < 0 or found.parameters < 0:
         raise UnsoundError(f"{found.flops} floating-point operations, {found.parameters} parameters")
 

@@ -190,9 +190,17 @@ class MergedModel:
 def merge(model: Transformer) -> MergedModel:
     """Add every pair to the weights it changes, in place: the model is an ordinary one again.
 
-    Maps in four bits become float ones. Raises `InputError` where there is nothing to add, and for what no weights can
-    express: prefixes, prompts and bottlenecks; and for a changed table that an unchanged output layer shares.
+    Weights that were rounded in loading are the stored ones first. Maps in four bits become float ones. Raises
+    `InputError` where there is nothing to add, and for what no weights can express: prefixes, prompts and bottlenecks;
+    and for a changed table that an unchanged output layer shares.
     """
+    refuse_unmergeable(model)
+    model.restore_stored()
+    return merge_pairs(model)
+
+
+def merge_pairs(model: Transformer) -> MergedModel:
+    """Do the same in the number format that the model has, as loading does."""
     refuse_unmergeable(model)
     around = [module for module in model.modules() if isinstance(module, LowRank)]
     plain = {id(module): merge_map(module) for module in around}

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.rewrite import list_added, list_trainable, rewrite
-from saucier.adaptation.starting_weights import describe_body, drop_decoder, initialize_from
+from saucier.adaptation.rewrite import apply_rewrite, list_added, list_trainable
+from saucier.adaptation.starting_weights import describe_body, drop_decoder, transfer_weights
 from saucier.adaptation.tuning import Tuning
 from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, base_error
 from saucier.checkpoints.layout import model_error
@@ -107,7 +107,7 @@ def read_own_adapter(document: Mapping[str, Any], base: Transformer | None, path
     SafeShard(path)  # refuses a file that is not there or damaged, before anything is made for it
     for by in rewrites:
         check_widths(by, path)
-        rewrite(model, by=by)
+        apply_rewrite(model, by=by)
     model.provenance = replace(model.provenance, document=said["published"], generation=said["generation"])
     fill_learned(model, path.parent)
     return model
@@ -126,7 +126,7 @@ def move_to_config(tree: c.Transformer, base: Transformer) -> Transformer:
     """Return a model of another head, or of more tokens, with the weights of a base as far as it has them."""
     weight = base.embed.tokens.weight
     model = allocate_model(tree, dtype=weight.dtype, device=weight.device)
-    initialize_from(model, base)
+    transfer_weights(model, base)
     return model
 
 

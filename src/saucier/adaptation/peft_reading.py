@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRankTable, list_named_pairs
-from saucier.adaptation.rewrite import rewrite
+from saucier.adaptation.rewrite import apply_rewrite
 from saucier.adaptation.target_modules import TargetMap, list_targets
 from saucier.checkpoints.adapter_folder import PREFIX, VECTORS, Adapter, base_error
 from saucier.checkpoints.layout import model_error
 from saucier.checkpoints.published_folder import BASE, PublishedNames
 from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Same, Transpose
+from saucier.config.base import ConfigError
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.prefix import PrefixKeys, SoftPrompt
@@ -106,7 +106,7 @@ def attach_lora(model: Transformer, adapter: Adapter, modules: Mapping[str, str]
                              remedy="load it merged, with saucier.load")
         groups.setdefault(read_lora_settings(adapter, module), []).append((place, module, one))
     for by, members in groups.items():
-        rewrite(model, by=by, where=tuple(place.name for place, _, _ in members))
+        apply_rewrite(model, by=by, where=tuple(place.name for place, _, _ in members))
         for place, module, one in members:
             fill_pair(model, place, one, *adapter.pair(module))
     return model
@@ -124,8 +124,8 @@ def read_lora_settings(adapter: Adapter, module: str) -> a.Lora:
     try:
         return a.Lora(rank=len(down), alpha=adapter.alpha(module.removeprefix(PREFIX)), scaling=scaling,
                       dropout=adapter.options.get("lora_dropout") or 0.0)
-    except ValidationError as error:
-        raise model_error(error, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
+    except ConfigError as error:
+        raise model_error(error.cause, f"{adapter.folder}: {module}", "load it merged, with saucier.load") from error
 
 
 def fill_pair(model: nn.Module, place: TargetMap, one: PublishedMap, down: Tensor, up: Tensor) -> None:
@@ -148,9 +148,9 @@ def attach_prefix(model: Transformer, adapter: Adapter) -> Transformer:
     stacks = adapter.options.get("num_transformer_submodules") or 1
     if adapter.options.get("peft_type") == "PROMPT_TUNING":
         values = values[:max(1, len(values) // stacks)]  # PEFT stores a prompt for the decoder too, and never reads it
-        rewrite(model, by=a.Prompt(length=len(values), start=a.FromNoise()))
+        apply_rewrite(model, by=a.Prompt(length=len(values), start=a.FromNoise()))
     else:
-        rewrite(model, by=a.Prefix(length=len(values)))
+        apply_rewrite(model, by=a.Prefix(length=len(values)))
     assert isinstance(model.front, PrefixKeys | SoftPrompt), "the rewrite put it there"
     if isinstance(model.front, PrefixKeys) and stacks > 1:
         values = select_peft_layers(values, model.front.widths)

@@ -33,10 +33,17 @@ def rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, s
     """Change a model in place and return it: what is new starts as no change and learns, the rest is frozen.
 
     What stays learning besides is `by.train` and what the model did not get from its origin (a new head). `where`
-    overrules `by.where`; several rewrites may follow each other. `seed` feeds the starting values.
+    overrules `by.where`; several rewrites may follow each other. `seed` feeds the starting values. Weights that were
+    rounded in loading are the stored ones first: what is learned next to them belongs to those.
     Raises `InputError` for a place that the model does not have, that is taken, or that cannot be changed so; the model
     is then as it was.
     """
+    model.restore_stored()
+    return apply_rewrite(model, by=by, where=where, seed=seed)
+
+
+def apply_rewrite(model: Transformer, *, by: a.Tuning, where: a.Where | None = None, seed: int = 0) -> Transformer:
+    """Do the same in the number format that the model has, as loading an adapter does."""
     by = set_target(by, where)
     frozen = {name: model.get_parameter(name) for name in list_frozen(model, by)}
     with restore_on_error(model):

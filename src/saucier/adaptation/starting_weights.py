@@ -42,9 +42,16 @@ def initialize_from(model: Transformer, other: Transformer, tokens: NewTokens | 
 
     `tokens`: those that the other model does not know.
 
-    The row of a new token, in every table and output matrix, is the mean of the rows of its pieces.
+    The row of a new token, in every table and output matrix, is the mean of the rows of its pieces. What was rounded
+    when `other` was loaded is taken as it is stored.
     Raises `InputError` where the two bodies differ in more than vocabulary, mix, pooler and head.
     """
+    other.restore_stored()
+    return transfer_weights(model, other, tokens)
+
+
+def transfer_weights(model: Transformer, other: Transformer, tokens: NewTokens | None = None) -> TransferReport:
+    """Do the same with the numbers that `other` has, as loading an adapter does."""
     check_same_body(model.config, other.config)
     sizes = model.config.embed.vocab, other.config.embed.vocab
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
@@ -100,9 +107,9 @@ def describe_body(config: c.Transformer) -> Any:
     return drop_weightless_keys(values)
 
 
-WEIGHTLESS = ("dropout", "otherwise")
-"""Keys that say nothing of a body's weights: the one belongs to the training, the other (which tokens are global, or of
-which segment, where a batch does not say it) to the task."""
+WEIGHTLESS = ("dropout", "otherwise", "default_target")
+"""Keys that say nothing of a body's weights: the first belongs to the training, the others (which tokens are global, or
+of which segment, and what a decoder reads, where a batch does not say it) to the task."""
 
 
 def drop_weightless_keys(value: Any) -> Any:
@@ -123,6 +130,7 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
     sides = (("decoder", decoder, make_decoder_renamer(model)), ("encoder", encoder, rename_for_encoder))
     for side, other, ours in sides:  # the encoder last: what is shared is its own
         if other is not None:
+            other.restore_stored()
             taken |= dict.fromkeys(fill_side(side, mine, dict(other.named_parameters()), ours))
     return TransferReport(new=tuple(name for name in mine if name not in taken), taken=tuple(taken))
 
@@ -178,6 +186,6 @@ def rebuild_model(model: Transformer, config: Config, weights: Mapping[str, Tens
     with torch.no_grad():
         made.load_state_dict(dict(weights or model.state_dict()), strict=True)
     origin = model.provenance.origin
-    made.provenance = replace(model.provenance, unread={},
+    made.provenance = replace(model.provenance, unread={}, stored=None, saved=None,
                               origin=None if origin is None else replace(origin, tokenizer=None))
     return made.train(model.training)

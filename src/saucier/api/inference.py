@@ -17,7 +17,16 @@ from saucier.api.options import (
     SourceLanguage,
     TargetLanguage,
 )
-from saucier.api.requests import column_names, file_names, optional_path, refuse_file, refuse_folder, row_files
+from saucier.api.requests import (
+    column_names,
+    file_names,
+    optional_path,
+    refuse_file,
+    refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+    row_files,
+)
 from saucier.arguments import Changes, Files, Help, Place, Rows, public
 from saucier.errors import InputError
 
@@ -57,7 +66,7 @@ def write(
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     file: Annotated[Files | None, Help("Write for each line of a text file, or each row of a table. Can be given "
-                                       "again.", metavar="FILE")] = None,
+                                       "again.", metavar="FILE", check=refuse_missing_files)] = None,
     column: Annotated[str | None, Help("With --file: the column of a table that holds the sources.")] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -75,10 +84,8 @@ def write(
     From Python: returns the texts. `saucier.generate` does the same with ids and a model that is in memory.
     """
     from saucier.text.reading.guessing import ReadOptions
-    from saucier.text.reading.sources import find_sources
 
     options, files = ReadOptions(delimiter, encoding), file_names(file)
-    find_sources(files, options)  # before torch is imported
     from saucier.jobs.writing import written as job
 
     drawing = job.Drawing(tokens, temperature, top_k, top_p, beams, length_penalty, repetition_penalty, no_repeat_ngram,
@@ -133,7 +140,7 @@ def predict(
 def prompt(
     task: Annotated[Place, Help("The task: files, wording, how answers are taken.", metavar="TASK.yaml")],
     *,
-    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL", check=refuse_missing_model)],
     shots: Annotated[str, Help("Examples in front of each question: 0,1,4.", metavar="N,...")] = "0",
     draws: Annotated[int, Help("Times that the examples are drawn anew.", minimum=1)] = 1,
     limit: Annotated[int | None, Help("Ask so many questions only.", minimum=1)] = None,
@@ -149,10 +156,12 @@ def prompt(
 
     The exact text that was sent, and every answer, stand in DIR/results.jsonl.
     """
+    from saucier.jobs.prompting.questions import read_task
+
+    settings = read_task(Path(task))  # what is wrong with it is said before torch is imported
     from saucier.files import find_free_name
     from saucier.jobs.prompting.evaluation import PromptPlan, run_prompting
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
-    from saucier.jobs.prompting.questions import read_task
 
     said = {"delimiter": delimiter, "encoding": encoding}
     settings = read_task(Path(task)).model_copy(update={name: value for name, value in said.items() if value})
@@ -165,7 +174,8 @@ def prompt(
 @public
 def backtranslate(
     model: Run,
-    files: Annotated[Files, Help("Texts of the target language: one a line, or a row of a table.", metavar="FILE...")],
+    files: Annotated[Files, Help("Texts of the target language: one a line, or a row of a table.", metavar="FILE...",
+                                   check=refuse_missing_files)],
     *,
     out: Annotated[Place, Help("The pairs, as a new table.", metavar="FILE.tsv", check=refuse_file)],
     column: Annotated[str | None, Help("The column of a table that holds the texts.")] = None,
@@ -184,19 +194,17 @@ def backtranslate(
     target_language: TargetLanguage = None,
 ) -> "SyntheticPairs":
     """Let a model that translates backwards write a source for each text; `cook --synthetic` learns from the pairs."""
+    names = tuple(name.strip() for name in columns.split(","))
+    if len(names) != 2 or not all(names):
+        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     from saucier.text.reading.guessing import ReadOptions
-    from saucier.text.reading.sources import find_sources
 
     options = ReadOptions(delimiter, encoding)
-    find_sources(file_names(files), options)  # before torch is imported
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing import batches as job
     from saucier.jobs.writing.writer import choose_decoding
     from saucier.opened import open_model
 
-    names = tuple(name.strip() for name in columns.split(","))
-    if len(names) != 2 or not all(names):
-        raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
     job.refuse_existing(Path(out))
     opened = open_model(Path(model))
     decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)

@@ -27,6 +27,32 @@ def refuse_file(place: Place) -> None:
     refuse_unwritable(Path(place), folder=False)
 
 
+def refuse_missing_model(place: Place) -> None:
+    """Raise `InputError` for a model that is neither a folder here nor the id of a repository. Imports no torch."""
+    from saucier.checkpoints.hub import is_hub_id
+    from saucier.files import path_exists
+
+    if not path_exists(Path(place)) and not is_hub_id(os.fspath(place)):
+        raise InputError("no such folder", where=os.fspath(place),
+                         remedy="give a folder, or the id of a repository as owner/name")
+
+
+def refuse_missing_files(files: Rows) -> None:
+    """Raise `InputError` for a file that is not there or cannot be read. Standard input is not looked at."""
+    from saucier.text.reading.sources import find_sources, is_standard_input
+
+    names = [os.fspath(one) for one in ([files] if isinstance(files, str | os.PathLike) else files)
+             if isinstance(one, str | os.PathLike)] if isinstance(files, str | os.PathLike | Sequence) else []
+    find_sources([name for name in names if not is_standard_input(name)])
+
+
+def refuse_missing_runs(runs: Files) -> None:
+    """Raise `InputError` for a run folder that is not there."""
+    for name in file_names(runs):
+        if not Path(name).is_dir():
+            raise InputError("no such folder", where=name, remedy="give one that `saucier cook` made")
+
+
 def optional_path(place: Place | None) -> Path | None:
     """Return a path, or None."""
     return None if place is None else Path(place)

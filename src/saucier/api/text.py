@@ -46,11 +46,15 @@ def clean(
     From Python: returns the report; with `print_rules` the rules, with `why` what became of one document.
     """
     from saucier.jobs.cleaning.clean import CleaningOptions, Rules, clean_and_say, cleaning, explain_rejection
+    from saucier.jobs.run.console import Console
     from saucier.recipes.source import format_overrides, is_override
     from saucier.text.reading.guessing import ReadOptions
 
+    console = Console(silent=quiet)
     if why is not None:
-        return explain_rejection(Path(out), why)
+        rejection = explain_rejection(Path(out), why)
+        console.show(rejection.view())
+        return rejection
     options = {"language.code": language, "bad_words.file": None if bad_words is None else str(bad_words),
                "column": column, "document": document, "contamination.files": file_names(against) or None}
     words = file_names(raw)
@@ -58,6 +62,7 @@ def clean(
                *filter(is_override, words), *format_changes(set)]
     settings = cleaning(rules, changes)
     if print_rules:
+        console.show(Rules(settings).view())
         return Rules(settings)
     files = [word for word in words if not is_override(word)]
     return clean_and_say(files, settings, Path(out), CleaningOptions(
@@ -70,7 +75,8 @@ def train_tokenizer(
                                         metavar="FILE")] = None,
     *,
     out: Annotated[Place, Help("A new folder for tokenizer.json.", metavar="DIR", check=refuse_folder)] = "tokenizer",
-    kind: Annotated[str, Help("byte_bpe, bpe, wordpiece, unigram, bytes or characters.")] = "byte_bpe",
+    kind: Annotated[str, Help("byte_bpe, bpe, wordpiece, unigram, bytes or characters.",
+                              choices=("byte_bpe", "bpe", "wordpiece", "unigram", "bytes", "characters"))] = "byte_bpe",
     vocab: Annotated[int, Help("Size of the vocabulary, special tokens included.", minimum=1)] = 8000,
 ) -> "TrainedTokenizer":
     """Train a tokenizer and save it as transformers reads it."""

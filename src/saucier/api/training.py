@@ -1,9 +1,9 @@
-"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `compare`."""
+"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.api.options import (
     BadRows,
@@ -29,14 +29,22 @@ from saucier.api.requests import (
     refuse_folder,
     row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, Rows, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
     from saucier.jobs.finetuning.finished import Finetuned
+    from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
+    from saucier.model import Transformer
     from saucier.report.results import Run
+    from saucier.training.hyperparameters import Training
+else:
+    Transformer = not_imported("saucier.model", "Transformer")
+    Training = not_imported("saucier.training.hyperparameters", "Training")
 
+Steps = Annotated[int | None, Help("Updates of the weights in all; a run that has ended goes on to more.", metavar="N",
+                                   minimum=1)]
 What = Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with; not needed with --from.",
                                    metavar="RECIPE")]
 Start = Annotated[Place | None, Help("Begin with the weights and the tokenizer of this model or run.", metavar="MODEL",
@@ -54,35 +62,42 @@ SourceEncoder = Annotated[int | None, Help(
 
 @public
 def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-         out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
-         shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-         delimiter: Delimiter = None, encoding: Encoding = None, calibrate: Calibrate = True,
-         quiet: Quiet = False) -> "Run":
+         out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
+         decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
+         source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
-    With --from it goes on from a model that is there; a recipe for that is made where none is given.
+    With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
+    for that is made where none is given.
 
     From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
     files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
-    begin = Begin(start, encoder, decoder, shared, source_encoder)
-    return cook_run(recipe, set, files, out, begin, calibrate=calibrate, quiet=quiet)
+    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
+                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
 
 @public
 def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-          out: Out = None, start: Start = None, encoder: EncoderStart = None, decoder: DecoderStart = None,
-          shared: Shared = False, synthetic: Synthetic = None, source_encoder: SourceEncoder = None,
-          delimiter: Delimiter = None, encoding: Encoding = None, calibrate: Calibrate = True,
-          quiet: Quiet = False) -> "Run":
+          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
+          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
+          source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
     files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
-    begin = Begin(start, encoder, decoder, shared, source_encoder)
-    return cook_run(recipe, set, files, out, begin, calibrate=calibrate, quiet=quiet, evaluate=False)
+    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
+                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
+                    evaluate=False)
+
+
+def with_key(changes: Changes, key: str, value: object) -> list[str]:
+    """Return changes as words, with one more where a value is given."""
+    return [*format_changes(changes), *([] if value is None else [f"{key}={value}"])]
 
 
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
@@ -112,7 +127,7 @@ def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], 
     from saucier.jobs.run.console import Console
 
     found = work(Path(run), optional_path(out), quiet=quiet)
-    Console(silent=quiet).say("", *found.summary())
+    Console(silent=quiet).show("\n" + found.view())
     return found
 
 
@@ -128,6 +143,8 @@ def finetune(
     data: Annotated[Rows | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
     held_out: Annotated[Rows | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
     test: Annotated[Rows | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    epochs: Annotated[float | None, Help("How often each row is seen, in all; what is finished goes on to more.",
+                                         metavar="N", minimum=0)] = None,
     columns: Annotated[Changes, Help(
         "The column of the text; or ROLE=NAME for what the task calls text, label and so on; held-out.ROLE=NAME and "
         "test.ROLE=NAME where those files have other names. Can be given again.", metavar="[ROLE=]NAME",
@@ -154,9 +171,35 @@ def finetune(
     files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
                                                                  ("test", test))}
     changes = [*row_changes(str(task), column_names(columns), bad_rows=bad_rows, delimiter=delimiter,
-                            encoding=encoding), *format_changes(set)]
+                            encoding=encoding), *with_key(set, "training.epochs", epochs)]
     return run_finetuning(str(task), changes, model=None if model is None else str(model), files=files,
                           out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
+
+
+@public
+def fit(
+    model: Annotated[Transformer, Help("What `saucier.build` or `saucier.load` returns; it is trained in place.")],
+    batches: Annotated[Any, Help("A list of batches, gone through again and again; or a function that gives, for the "
+                                 "number of a step from 0, always the same batch. A batch is a tensor, a tuple of "
+                                 "tensors, or tensors by name, with a row for each example.")],
+    loss: Annotated[Any, Help("A function of the model and a batch that returns the mean loss over its rows; a module "
+                              "with weights learns too.")],
+    *,
+    training: Annotated[Training | Changes, Help("Settings of the loop: {'steps': 100}, or words such as "
+                                                 "training.steps of a recipe without `training.`.")],
+    out: Annotated[Place, Help("The run folder; one that was stopped goes on.", metavar="DIR", check=refuse_folder)],
+    evaluate: Annotated[Any, Help("Batches on which the loss is measured; or a function of the model that returns a "
+                                  "loss, or figures by name with a `loss` among them.")] = None,
+    quiet: Quiet = False,
+) -> "Fitted":
+    """Train a model on tensors and a loss of one's own: the same loop, checkpoints, resume and report.
+
+    At the end the model has the weights of the best evaluation, or the last ones. Raises `InputError` for what cannot
+    be trained and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
+    """
+    from saucier.jobs.fit import fit as work
+
+    return work(model, batches, loss, training=training, out=out, evaluate=evaluate, quiet=quiet)
 
 
 @public
@@ -190,6 +233,7 @@ def compare(
     """
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
+    from saucier.jobs.run.console import Console
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
@@ -201,4 +245,5 @@ def compare(
         from saucier.jobs.comparison.report import write_comparison_page
 
         write_comparison_page(found, Path(page))
+    Console(silent=quiet).show(found.view())
     return found

@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.expressions import compile_expression
 from saucier.files import parse_json, read_json
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, WEIGHTS, PICKLED_WEIGHTS = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."
 """Precedes every name in an adapter's file."""
 OWN = "SAUCIER"
@@ -161,7 +161,7 @@ def read_adapter(folder: Path) -> Adapter:
         raise InputError(f"init_lora_weights {str(start)[:40]!r} changes the base model", where=str(path),
                          remedy="merge the adapter with peft, and load the result")
     check_numbers(options, str(path))
-    return Adapter(folder, options, Weights(folder, stem=(WEIGHTS, "adapter_model.bin")),
+    return Adapter(folder, options, Weights(folder, stem=(WEIGHTS, PICKLED_WEIGHTS)),
                    read_alpha_pattern(options, str(path)))
 
 

@@ -24,6 +24,7 @@ from saucier.checkpoints.fields import (
     put,
 )
 from saucier.checkpoints.weight_names import Rule, Rules
+from saucier.config.base import ConfigError
 from saucier.config.blocks import MAX_LAYERS
 from saucier.errors import InputError, suggest_name
 
@@ -204,8 +205,8 @@ def call_family(family: Callable[..., c.Transformer], arguments: Document, where
     """Call a family's function. Raises `InputError` for arguments that make no model."""
     try:
         return family(**arguments)
-    except ValidationError as error:
-        raise model_error(error, where) from error
+    except ConfigError as error:
+        raise model_error(error.cause, where) from error
     except InputError as error:
         raise InputError(f"these values make no model ({error.where}: {error.what})", where=where,
                          remedy=error.remedy) from error

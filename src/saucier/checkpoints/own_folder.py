@@ -1,6 +1,7 @@
 """A model as a folder, in our own layout: the config tree and the weights under the names of the built model.
 
-`config.json` holds `{"model_type": "saucier", "model": <tree>}`; tied weights are stored once.
+`config.json` holds `{"model_type": "saucier", "model": <tree>}`, and of parts from outside the kinds with their
+packages and versions; tied weights are stored once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.weight_files import SafeShard, write_tensors
+from saucier.config.registry import name_packages, require_packages
 from saucier.errors import InputError
 from saucier.files import read_json
 from saucier.model import Transformer, allocate_model
@@ -44,7 +46,8 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     `weights` replaces the model's own (averaged ones, master weights), under the same names.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    document = {"model_type": MODEL_TYPE, "format": FORMAT, "model": model.config.model_dump(mode="json")}
+    tree = model.config.model_dump(mode="json")
+    document = {"model_type": MODEL_TYPE, "format": FORMAT, **name_packages(tree), "model": tree}
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if defaults := model.provenance.generation:
         (folder / "generation_config.json").write_text(json.dumps(defaults, indent=2) + "\n", encoding="utf-8")
@@ -66,6 +69,7 @@ def read_config(folder: Path) -> c.Transformer:
     if document.get("format") != FORMAT:
         raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=str(path),
                          remedy="use the version of Saucier that wrote it")
+    require_packages(document, str(path))
     try:
         return c.Transformer.model_validate(document.get("model"))
     except ValidationError as error:

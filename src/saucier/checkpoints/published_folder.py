@@ -20,10 +20,10 @@ from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
 from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
-from saucier.checkpoints.own_folder import weights_error
+from saucier.checkpoints.own_folder import stored_weights, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
-from saucier.checkpoints.weight_files import check_shape, write_tensors
-from saucier.checkpoints.weight_names import Concat, Operation, Rules, Same, Table, Twins
+from saucier.checkpoints.weight_files import check_shape, widest_dtype, write_tensors
+from saucier.checkpoints.weight_names import Concat, Operation, Rule, Rules, Same, Table, Twins
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.files import read_json
@@ -134,16 +134,15 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
         if match is None:
             faults.append(f"{name} has no rule")
             continue
-        found = [(template, names.present(template, source, match.instead)) for template in match.foreign]
-        if isinstance(match.operation, Twins) and any(name for _, name in found):
-            found = [(template, name) for template, name in found if name is not None]
-        if match.absent is not None and not any(name for _, name in found):
+        found = find_stored_names(names, match, source)
+        if match.absent is not None and not any(found):
             parameter.data.fill_(match.absent)
             continue
-        if missing := [template for template, name in found if name is None]:
+        given = [name for name in found if name is not None]
+        if given != found:
+            missing = [template for template, name in zip(match.foreign, found, strict=True) if name is None]
             faults.append(f"{', '.join(missing).replace(BASE, names.layout.base)} is missing")
             continue
-        given = [name for _, name in found if name is not None]
         used.update(given)
         try:
             write_parameter(match.operation, source, given, parameter.data)
@@ -153,6 +152,14 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
                *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise weights_error(faults, where)
+
+
+def find_stored_names(names: PublishedNames, rule: Rule, source: Source) -> list[str | None]:
+    """Return the names under which the files hold what a rule reads, each None where it is missing; of twins the ones
+    that are there, if any is.
+    """
+    found = [names.present(template, source, rule.instead) for template in rule.foreign]
+    return [name for name in found if name] if isinstance(rule.operation, Twins) and any(found) else found
 
 
 def write_parameter(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
@@ -229,44 +236,49 @@ def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, d
     return PublishedNames(layout.choose_layout(layout, document), tree, document["architectures"][0]), document
 
 
-def list_published_tensors(model: Transformer, names: PublishedNames) -> dict[str, Tensor]:
-    """Return a model's weights under their published names. Raises `InputError` for one that has no place."""
+def list_published_tensors(weights: Mapping[str, Tensor], names: PublishedNames,
+                           config: c.Transformer) -> dict[str, Tensor]:
+    """Return the weights of a model of this config under their published names.
+
+    Raises `InputError` for one that has no place.
+    """
     tensors, base = {}, names.layout.base_of(names.published)
-    for name, parameter in model.named_parameters():
-        if names.tree is not model.config and name.startswith("head."):
+    for name, tensor in weights.items():
+        if names.tree is not config and name.startswith("head."):
             continue
         match = names.rules.match(name)
         if match is None:
             raise InputError(f"{name} has no place in the layout of {names.layout.model_type}", where="model",
                              remedy="save it in our own layout")
-        for foreign, tensor in zip(match.foreign, match.operation.theirs(parameter.detach().cpu()), strict=True):
-            tensors[foreign.replace(BASE, base)] = tensor.contiguous()
+        for foreign, part in zip(match.foreign, match.operation.theirs(tensor), strict=True):
+            tensors[foreign.replace(BASE, base)] = part.contiguous()
     for table in names.rules.tables:
         if table.name not in names.layout.classes[names.published].unwritten:
-            tensors[table.name.replace(BASE, base)] = compute_table(table).to(next(model.parameters()).dtype)
+            tensors[table.name.replace(BASE, base)] = compute_table(table).to(widest_dtype(weights))
     return tensors
 
 
-def write_published(model: Transformer, names: PublishedNames, document: dict[str, Any], folder: Path) -> None:
+def write_published(model: Transformer, names: PublishedNames, document: dict[str, Any], folder: Path,
+                    weights: Mapping[str, Tensor] | None = None) -> None:
     """Write a model's files in a published layout, for callers who make the folder atomic themselves.
 
-    `names` and `document` are those of `express_model`.
+    `names` and `document` are those of `express_model`. `weights` replaces the model's own, under our names.
     """
-    came_from = model.provenance
+    came_from, weights = model.provenance, stored_weights(model) if weights is None else weights
     said = names.layout.fields(names.published) & document.keys()
     document |= {name: value for name, value in came_from.generation.items()
                  if name in SPECIAL_IDS and name not in said}
-    document["dtype"] = str(next(model.parameters()).dtype).removeprefix("torch.")
+    document["dtype"] = str(widest_dtype(weights)).removeprefix("torch.")
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if came_from.generation:
         generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
         (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
-    write_tensors({**list_published_tensors(model, names),
+    write_tensors({**list_published_tensors(weights, names, model.config),
                    **{name: tensor for name, tensor in came_from.unread.items() if name in names.rules.carried}},
                   folder / "model.safetensors")
     if is_sentence_head(model.config.head):
-        write_modules(model, folder)
+        write_modules(model.config, folder, weights)
 
 
 LANGUAGE_HEADS = ("head", "head.language")

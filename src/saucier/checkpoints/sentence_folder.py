@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from saucier import config as c
 from saucier.checkpoints.sentence_modules import ACTIVATIONS, MODULES, POOLINGS
@@ -14,6 +17,8 @@ from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.heads import EmbeddingHead, build_head
 
+MAP = re.compile(r"head\.maps\.(?P<number>\d+)\.(?P<end>weight|bias)")
+"""Our name of a weight of a map."""
 TYPES = "sentence_transformers.models."
 
 
@@ -41,23 +46,26 @@ def put_head(model: Transformer, head: c.EmbeddingHead, maps: list[Path]) -> Tra
     return model
 
 
-def write_modules(model: Transformer, folder: Path) -> None:
-    """Write the files, in addition to the body's, that make a folder one of sentence-transformers."""
-    head = model.config.head
-    assert isinstance(head, c.EmbeddingHead) and isinstance(model.head, EmbeddingHead), "only called for such models"
+def write_modules(config: c.Transformer, folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write the files, in addition to the body's, that make a folder one of sentence-transformers.
+
+    `weights`: those of the model, under our names.
+    """
+    head = config.head
+    assert isinstance(head, c.EmbeddingHead), "only called for such models"
     listed: list[tuple[str, str]] = [("Transformer", ""), ("Pooling", "1_Pooling")]
     write_module_config(folder / "1_Pooling", {
-        "word_embedding_dimension": model.config.dim,
+        "word_embedding_dimension": config.dim,
         **{f"pooling_mode_{name}": pooling in head.pooling for name, pooling in POOLINGS.items()}})
     classes = {ours: f"torch.nn.modules.{'linear' if ours == 'identity' else 'activation'}.{theirs}"
                for theirs, ours in ACTIVATIONS.items()}
-    for number, (one, given) in enumerate(zip(head.maps, head.widths(model.config.dim), strict=False)):
+    for number, (one, given) in enumerate(zip(head.maps, head.widths(config.dim), strict=False)):
         name = f"{number + 2}_Dense"
         listed.append(("Dense", name))
         write_module_config(folder / name, {"in_features": given, "out_features": one.width, "bias": one.bias,
                                             "activation_function": classes[one.activation]})
-        write_tensors({f"linear.{key}": value.detach().cpu().contiguous()
-                       for key, value in model.head.maps[number].named_parameters()},
+        write_tensors({f"linear.{match['end']}": value for key, value in weights.items()
+                       if (match := MAP.fullmatch(key)) is not None and int(match["number"]) == number},
                       folder / name / "model.safetensors")
     if head.normalize:
         listed.append(("Normalize", f"{len(listed)}_Normalize"))

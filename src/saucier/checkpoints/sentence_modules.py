@@ -32,6 +32,16 @@ def is_sentence_folder(folder: Path) -> bool:
     return (folder / MODULES).is_file()
 
 
+def is_classifier_folder(folder: Path) -> bool:
+    """Say whether the modules are a classifier: the mean, one map, and as many names of labels as it has outputs."""
+    if not is_sentence_folder(folder):
+        return False
+    body, head, _ = read_modules(folder)
+    named = read_object(body / "config.json").get("id2label")
+    return (isinstance(named, dict) and head.pooling == (c.Pooling(kind="mean"),) and not head.normalize
+            and [(one.width, one.activation) for one in head.maps] == [(len(named), "identity")])
+
+
 def read_modules(folder: Path) -> tuple[Path, c.EmbeddingHead, list[Path]]:
     """Return the body's folder, the head that the other modules make, and the folders of its maps' weights.
 

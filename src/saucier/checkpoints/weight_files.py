@@ -53,6 +53,11 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str,
         raise OSError(int(number[1]), str(error), str(path)) from error
 
 
+def widest_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
+    """Return the number format that holds all tensors exactly."""
+    return reduce(torch.promote_types, {tensor.dtype for tensor in tensors.values()})
+
+
 SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
 BYTES_AT_ONCE, SHARE = 8 * 2**20, 50
 """Bytes, or the part of a file, that are taken before it is mapped again, so that what was read leaves the memory."""

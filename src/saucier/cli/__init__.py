@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import inference, inspection, models, text, training
-from saucier.cli import attention, evaluate
+from saucier.api import evaluation, inference, inspection, models, text, training
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -35,13 +34,30 @@ Words = dict[str, Any]
 def read_prompt(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given, and let it appear while it is written."""
     alone = not (words.get("prompt") or words.get("masks") or words.get("file"))
-    prompt = sys.stdin.read().removesuffix("\n") if alone else words.get("prompt", "")
+    prompt = read_input(words["model"]).removesuffix("\n") if alone else words.get("prompt", "")
     return words | {"prompt": prompt} | ({} if as_json else {"speak": partial(print, end="", flush=True)})
 
 
 def read_text(words: Words, as_json: bool) -> Words:
     """Take the text from standard input where none is given."""
-    return {"text": sys.stdin.read()} | words
+    return words if words.get("text") else words | {"text": read_input(words["folder"])}
+
+
+def read_input(folder: str) -> str:
+    """Return standard input, which a person may have to type: so a folder that is not there is said first."""
+    from saucier.checkpoints.hub import resolve_folder
+
+    resolve_folder(folder)
+    return sys.stdin.read()
+
+
+def split_words(words: Words, as_json: bool) -> Words:
+    """Tell changes `key.sub=value` from the files among which they are."""
+    from saucier.recipes.source import is_override
+
+    given = words.get("rows", ())
+    return words | {"rows": [one for one in given if not is_override(one)],
+                    "set": [one for one in given if is_override(one)]}
 
 
 def show_written(words: Words, found: Written) -> None:
@@ -50,14 +66,13 @@ def show_written(words: Words, found: Written) -> None:
     typer.echo("" if appeared else found.view())
 
 
-app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
-                  pretty_exceptions_enable=False,
+app = typer.Typer(name="saucier", invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
 VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
     "cook": derive_verb(training.cook, "cook"),
     "train": derive_verb(training.train, "train"),
-    "evaluate": evaluate.evaluate,
+    "evaluate": derive_verb(evaluation.evaluate, "evaluate", prepare=split_words),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": derive_verb(inference.predict, "predict"),
@@ -70,13 +85,14 @@ VERBS: dict[str, Callable[..., None]] = {
     "doctor": derive_verb(inspection.diagnose, "doctor"),
     "plan": derive_verb(inspection.plan, "plan"),
     "prompt": derive_verb(inference.prompt, "prompt"),
-    "attention": attention.attention,
+    "attention": derive_verb(inspection.attention, "attention"),
     "attention-map": derive_verb(inspection.attention_map, "attention-map"),
     "compare": derive_verb(training.compare, "compare"),
     "scaling": derive_verb(inspection.scaling, "scaling"),
     "score": derive_verb(inspection.score, "score"),
     "convert": derive_verb(models.convert, "convert"),
     "merge": derive_verb(models.merge, "merge"),
+    "push": derive_verb(models.push, "push"),
     "number": derive_verb(inspection.number_formats, "number"),
 }
 """Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from saucier.arguments import UNIONS, Help, split_annotation
+from saucier.cli.completion import COMPLETERS
 
 if TYPE_CHECKING:
     from saucier.result import Result
@@ -75,7 +76,8 @@ def make_parameter(one: inspect.Parameter, kind: Any, about: Help | None) -> ins
         info: Any = typer.Option(*names, metavar=about.metavar, help=about.text, rich_help_panel=about.section,
                                  show_default=not several and one.default not in (None, "", False), **limits)
     else:
-        info = typer.Argument(metavar=about.metavar, help=about.text, show_default=False, **limits)
+        info = typer.Argument(metavar=about.metavar, help=about.text, show_default=False,
+                              autocompletion=COMPLETERS.get(about.metavar), **limits)
     found = list[str] if several else plain
     default = one.empty if required else None if several or one.default is None else one.default
     if plain is bool:

@@ -7,7 +7,9 @@ import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from saucier.config.attention_slots import AttentionKernel as AttentionKernel
 from saucier.config.attention_slots import NoPositions as NoPositions
+from saucier.config.attention_slots import PositionsInAttention as PositionsInAttention
 from saucier.config.attention_slots import Projection as Projection
 from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
@@ -43,6 +45,7 @@ from saucier.config.heads import AdaptiveHead as AdaptiveHead
 from saucier.config.heads import BidirectionalHead as BidirectionalHead
 from saucier.config.heads import ChoiceHead as ChoiceHead
 from saucier.config.heads import ClassificationHead as ClassificationHead
+from saucier.config.heads import CustomHead as CustomHead
 from saucier.config.heads import DoubleHead as DoubleHead
 from saucier.config.heads import EmbeddingHead as EmbeddingHead
 from saucier.config.heads import Head as Head
@@ -71,6 +74,7 @@ from saucier.config.kernels import Softmax as Softmax
 from saucier.config.layers import Activation as Activation
 from saucier.config.layers import Chain as Chain
 from saucier.config.layers import CrossAttention as CrossAttention
+from saucier.config.layers import CustomSublayer as CustomSublayer
 from saucier.config.layers import Experts as Experts
 from saucier.config.layers import FeedForward as FeedForward
 from saucier.config.layers import FourierMixing as FourierMixing

@@ -67,12 +67,19 @@ class PositionsInAttention(Config):
     """The slot of an attention's positions: what they refuse (`check`), and the trained tables that they have.
 
     New positions are a subclass with its own `kind`, listed in `AttentionPositions`, and their computation in
-    `saucier.parts.attention_slots`.
+    `saucier.parts.attention_slots`; from outside, a subclass that is registered with what builds, from (config,
+    projection, dim), a module that is called as those are.
     """
 
+    slot: ClassVar[str] = "position"
     kind: str
     query_bias: ClassVar[bool] = True
     """Whether queries may have a bias, where the maps have one; some positions have biases in its place."""
+
+    @property
+    def longest(self) -> int | None:
+        """The longest text; None: any."""
+        return None
 
     @property
     def reads_rows(self) -> bool:
@@ -104,9 +111,11 @@ class AttentionKernel(Config):
     """The slot of a kernel: what it refuses (`check`), what it costs (`nodes`), and what it can (all the others).
 
     A new kernel is a subclass with its own `kind`, listed in `Kernel`, and its computation in
-    `saucier.parts.attention_slots`.
+    `saucier.parts.attention_slots`; from outside, a subclass that is registered with what builds, from the
+    self-attention's config, a module that is called with query, key, value and a `KernelCall`.
     """
 
+    slot: ClassVar[str] = "kernel"
     kind: str
     exact: ClassVar[bool] = False
     """Whether it scores single pairs of positions: memories, prefixes, bottlenecks and masks of any kind need that."""
@@ -141,7 +150,16 @@ class AttentionKernel(Config):
         return 0
 
     def check(self, path: str, attention: AttentionParts, dim: int) -> None:
-        """Raise `InputError` for an attention that this kernel cannot compute."""
+        """Raise `InputError` for an attention that this kernel cannot compute.
+
+        One that does not score single pairs gets rotated queries and keys, and no other positions.
+        """
+        if not self.exact:
+            check_taken_positions(path, attention, self.kind, "none", "rotary",
+                                  remedy="use rotary, or positions in the embedding,")
+            if attention.global_maps:
+                raise InputError(f"kernel {self.kind} has one set of maps", where=f"{path}.global_maps",
+                                 remedy="leave them out")
 
     def key_count(self, visibility: Visibility, length: int) -> float:
         """Return how many keys a query meets in an input of this length."""

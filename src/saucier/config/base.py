@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from saucier.errors import InputError, suggest_name
+from saucier.plain import HANDED_IN
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest whole number that tensors, arrays and files can hold."""
@@ -21,6 +24,16 @@ for part in ("_bootstrap", "_bootstrap_external"):
     inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{part}>"), f"importlib.{part}")
 
 
+class ConfigError(InputError):
+    """Arguments that make no config: the first fault in one line, and all of them in `cause`."""
+
+    def __init__(self, kind: type[BaseModel], values: Mapping[str, Any], cause: ValidationError) -> None:
+        """Say what is wrong with the arguments of a class."""
+        self.cause = cause
+        what, place, remedy = HANDED_IN["config fault"](kind, values, cause)
+        super().__init__(what, where=place, remedy=remedy or None)
+
+
 class Config(BaseModel):
     """A frozen piece of a recipe. Slots that exclude each other are unions told apart by `kind`.
 
@@ -29,6 +42,43 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False,
                               use_attribute_docstrings=True)
+
+    def __init__(self, /, **values: Any) -> None:
+        """Make one of its fields. Raises `ConfigError`, an `InputError`, for a name or a value that it cannot have."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise ConfigError(type(self), values, error) from None
+
+    # Pydantic then reads nested configs without this method, and reports their faults with the whole path
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Return a copy with other values, which are checked when a model is built of it.
+
+        Raises `InputError` for a field that there is not.
+        """
+        if unknown := (update or {}).keys() - type(self).model_fields.keys():
+            name = min(unknown)
+            raise InputError("unknown key", where=f"{type(self).__name__}.{name}",
+                             remedy=suggest_name(name, list(type(self).model_fields)))
+        return super().model_copy(update=update, deep=deep)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse to change a config. Raises `InputError` that says how to get another one."""
+        raise InputError("a config cannot be changed", where=f"{type(self).__name__}.{name}",
+                         remedy=f"config.model_copy(update={{{name!r}: ...}}) gives one with another value")
+
+    def __str__(self) -> str:
+        """Show what is not the default, under the name of the class."""
+        return repr(self)
+
+    def __repr_args__(self) -> Iterator[tuple[str, Any]]:
+        """Show what is not the default."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name, None)
+            if field.is_required() or value != field.get_default(call_default_factory=True):
+                yield name, value
 
     @field_validator("*")
     @classmethod
@@ -58,3 +108,12 @@ def _rewrite_value(value: Any, change: Callable[[Config], Config]) -> Any:
         found = tuple(_rewrite_value(one, change) for one in value)
         return value if all(one is other for one, other in zip(found, value, strict=True)) else found
     return value
+
+
+def validate_again(config: Config) -> None:
+    """Raise `ConfigError` for a config with values that it cannot have: a copy takes any, unlike its class."""
+    values = config.model_dump(mode="python", warnings=False)
+    try:
+        type(config).model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(type(config), values, error) from None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.counting import Node
 from saucier.config.layers import Activation
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.pooling import DenseMap, Pick, PickVector, Pooling
+from saucier.config.registry import OpenSlot
 
 
 class AdaptiveHead(Config):
@@ -297,7 +299,34 @@ class ReaderHead(Config):
     """Where the text's vector is taken."""
 
 
+class CustomHead(Config):
+    """The slot of a head from outside: what it refuses, what it costs, and what it reads and gives.
+
+    A new one is a subclass with its own `kind`, registered with what builds, from (config, dim, the embedding's
+    table), a module with a method `answer(reading)` that returns fields of `Output` by name; any other name stands in
+    `Output.more`.
+    """
+
+    slot: ClassVar[str] = "head"
+    kind: str
+    token_logits: ClassVar[bool] = False
+    """Whether its `logits` are of the next token at each place: called with vectors [..., D], it gives [..., V]."""
+
+    @property
+    def picks(self) -> tuple[Pick | Pooling, ...]:
+        """Where it looks for one vector of a text, so that a pooler is asked for, and padding left in its place."""
+        return ()
+
+    def check(self, dim: int, vocab: int) -> None:
+        """Raise `InputError` for a width, or settings, that it cannot work with."""
+
+    def nodes(self, dim: int, vocab: int) -> list[Node]:
+        """Return its weights, and its work for each token."""
+        return []
+
+
 Head = Annotated[
     LanguageHead | PretrainingHead | LengthHead | BidirectionalHead | ClassificationHead | TokenHead | SpanHead
-    | ChoiceHead | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead,
-    Field(discriminator="kind")]
+    | ChoiceHead | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead
+    | CustomHead,
+    OpenSlot("head")]

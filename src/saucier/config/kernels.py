@@ -21,6 +21,7 @@ from saucier.config.base import Config, Part, rewrite_config
 from saucier.config.counting import Node, linear
 from saucier.config.norms import Probability
 from saucier.config.nystrom import Nystrom
+from saucier.config.registry import OpenSlot
 from saucier.config.visibility import Causal, Full, Visibility, is_causal
 from saucier.errors import InputError
 
@@ -326,4 +327,4 @@ class LowRank(AttentionKernel):
         return [found, *super().nodes(attention, dim, length)]
 
 
-Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank | Nystrom, Field(discriminator="kind")]
+Kernel = Annotated[Softmax | Chunks | Hashing | Favor | LowRank | Nystrom | AttentionKernel, OpenSlot("kernel")]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.base import Config
+from saucier.config.counting import Node
 from saucier.config.kernels import Kernel, Softmax
 from saucier.config.norms import LayerNorm, Norm, Probability
 from saucier.config.positions import AttentionPositions
 from saucier.config.recurrent import Recurrent
+from saucier.config.registry import OpenSlot
 from saucier.config.visibility import Full, Visibility
 
 
@@ -147,9 +149,38 @@ class Experts(Config):
     """
 
 
+class CustomSublayer(Config):
+    """The slot of a sublayer from outside: what it refuses, what it costs, and what it mixes.
+
+    A new one is a subclass with its own `kind`, registered with what builds, from (config, dim), a module that is
+    called with vectors [B, L, D] and the `Context` of the pass.
+    """
+
+    slot: ClassVar[str] = "sublayer"
+    kind: str
+    mixes: ClassVar[Literal["nothing", "past", "all"]] = "nothing"
+    """What of a text a token's vector is made of: of its own alone, of it and earlier ones, or of all."""
+
+    def check(self, path: str, dim: int) -> None:
+        """Raise `InputError` for a width, or settings, that it cannot work with."""
+
+    def nodes(self, dim: int, length: int) -> list[Node]:
+        """Return its weights, and its work for each token of a text of this length."""
+        return []
+
+    def kept_values(self, dim: int) -> int:
+        """Return the values of a token that it keeps for the backward pass."""
+        return 2 * dim
+
+    def state_values(self, dim: int) -> int:
+        """Return the values of a row that decoding keeps of all earlier tokens."""
+        return 0
+
+
 Sublayer = Annotated[
-    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts | FourierMixing | Recurrent,
-    Field(discriminator="kind"),
+    SelfAttention | CrossAttention | FeedForward | GatedFeedForward | Experts | FourierMixing | Recurrent
+    | CustomSublayer,
+    OpenSlot("sublayer"),
 ]
 
 

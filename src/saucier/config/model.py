@@ -13,6 +13,7 @@ from saucier.config.embedding import (
 from saucier.config.heads import (
     AdaptiveHead,
     BidirectionalHead,
+    CustomHead,
     DoubleHead,
     EmbeddingHead,
     Head,
@@ -24,6 +25,7 @@ from saucier.config.pooling import LayerMix, Pooler
 from saucier.config.stack import SegmentMemory, Stack
 from saucier.config.visibility import Window
 from saucier.errors import InputError
+from saucier.plain import HANDED_IN
 
 
 class NormalInit(Config):
@@ -133,6 +135,15 @@ class Transformer(Config):
     initialization: Initialization = NormalInit()
     """How `build` draws the starting weights."""
 
+    def __repr__(self) -> str:
+        """Show the tree of parts, with their sizes."""
+        return HANDED_IN["draw config"](self) or super().__repr__()
+
+    def _repr_html_(self) -> str | None:
+        """Return the tree for a notebook."""
+        drawn: str | None = HANDED_IN["draw config"](self, html=True)
+        return drawn
+
     @property
     def reader_dim(self) -> int:
         """Width of the residual stream of what reads."""
@@ -178,10 +189,16 @@ class Transformer(Config):
         return self.head.language if isinstance(self.head, BidirectionalHead) else self.language_head
 
     @property
+    def gives_token_logits(self) -> bool:
+        """Whether the head gives logits of tokens at each place."""
+        other = isinstance(self.head, AdaptiveHead) or (isinstance(self.head, CustomHead) and self.head.token_logits)
+        return other or self.language_head is not None
+
+    @property
     def writes(self) -> bool:
         """Whether text can be generated: by a decoder, or by a head that is asked about the place of a token."""
         head = self.language_head
-        if isinstance(self.head, AdaptiveHead):
+        if head is None and self.gives_token_logits:
             return self.decoder is not None
         return head is not None and (self.decoder is not None or head.predicts.kind != "next")
 

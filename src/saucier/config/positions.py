@@ -13,6 +13,7 @@ from pydantic import Field
 from saucier.config.attention_slots import AttentionParts, NoPositions, PositionsInAttention
 from saucier.config.base import Config
 from saucier.config.disentangled import Disentangled
+from saucier.config.registry import OpenSlot
 from saucier.config.relative_positions import (
     Alibi,
     GlobalLocal,
@@ -218,6 +219,11 @@ class Rotary(PositionsInAttention):
     length: int | None = Field(default=None, gt=0)
     """The longest input, where a published table ends; None: any."""
 
+    @property
+    def longest(self) -> int | None:
+        """The longest text, where there is a table."""
+        return self.length
+
     def width(self, head_dim: int) -> int:
         """Return how many values of a head of this width are rotated."""
         return int(head_dim * self.share + 1e-6)  # six sevenths of seven are six
@@ -285,6 +291,6 @@ EmbeddingPositions = Annotated[Learned | Sinusoidal | Axial | NoPositions, Field
 
 AttentionPositions = Annotated[
     Shaw | RelativeVectors | MusicTransformer | T5Bias | Rotary | Alibi | Disentangled | TransformerXL | GlobalLocal
-    | PooledDistances | NoPositions,
-    Field(discriminator="kind"),
+    | PooledDistances | NoPositions | PositionsInAttention,
+    OpenSlot("position"),
 ]

@@ -11,6 +11,7 @@ from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
     ChoiceHead,
     ClassificationHead,
+    CustomHead,
     DoubleHead,
     EmbeddingHead,
     LengthHead,
@@ -21,9 +22,10 @@ from saucier.config.kernels import LowRank
 from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
 from saucier.config.model import Transformer
 from saucier.config.pooling import LastToken, Pick, PickVector, Pooling
-from saucier.config.positions import CountedPlaces, EmbeddingPositions, Rotary, SkipPadding
+from saucier.config.positions import CountedPlaces, EmbeddingPositions, SkipPadding
 from saucier.config.recurrent import Recurrent
-from saucier.config.relative_positions import MusicTransformer, RelativeVectors, T5Bias, TransformerXL
+from saucier.config.registry import MARK
+from saucier.config.relative_positions import T5Bias, TransformerXL
 from saucier.config.stack import Stack
 from saucier.config.visibility import (
     Beyond,
@@ -113,17 +115,12 @@ def hides_keys(visibility: Visibility) -> bool:
     return any(isinstance(term, Permutation) for term in list_terms(visibility))
 
 
-LIMITED_POSITIONS = MusicTransformer | RelativeVectors | Rotary
-"""Positions of an attention that may have a table."""
-
-
 def list_length_limits(stack: Stack) -> list[int]:
     """Return the lengths of all tables of positions inside a stack, and of the maps along the length of a text."""
     tables = [stack.layer_positions.length] if stack.layer_positions else []
     parts = stack.attentions()
     tables += [part.kernel.longest for part in parts if part.kernel.longest is not None]
-    positions = [part.positions for part in parts]
-    return tables + [one.length for one in positions if isinstance(one, LIMITED_POSITIONS) and one.length is not None]
+    return tables + [part.positions.longest for part in parts if part.positions.longest is not None]
 
 
 def remembered_tokens(config: Transformer) -> int | None:
@@ -170,6 +167,8 @@ def list_picks(config: Transformer) -> tuple[Pick | Pooling, ...]:
             return pooling
         case PretrainingHead():
             return (PickVector(kind="pooled"),)
+        case CustomHead(picks=picks):
+            return picks
         case _:
             return ()
 
@@ -225,7 +224,8 @@ def list_layerwise_kernels(stack: Stack) -> list[LowRank]:
 def sublayer_name(part: Config) -> str:
     """Return the name that a sublayer has inside its block, in the built model as in the anatomy."""
     kind: str = part.kind  # type: ignore[attr-defined]  # every sublayer is a tagged config
-    return {"gated_feed_forward": "feed_forward", "cross_attention": "cross"}.get(kind, kind)
+    named = {"gated_feed_forward": "feed_forward", "cross_attention": "cross"}.get(kind, kind)
+    return named.rpartition(MARK)[2].replace("-", "_")
 
 
 SharedPositions = T5Bias | Disentangled

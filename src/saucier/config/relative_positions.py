@@ -41,6 +41,11 @@ class RelativeVectors(PositionsInAttention):
     scale: float | None = Field(default=None, gt=0)
     """Factor on what the vectors add to the scores; None: that of the scores themselves."""
 
+    @property
+    def longest(self) -> int | None:
+        """The longest text, where there is a table."""
+        return self.length
+
     def nodes(self, projection: Projection, dim: int) -> list[Node]:
         """Return the tables that one attention has."""
         head, rows = projection.widths(dim)[2], 2 * self.length - 1
@@ -56,6 +61,11 @@ class MusicTransformer(PositionsInAttention):
     kind: Literal["music_transformer"] = "music_transformer"
     length: int = Field(gt=0)
     """The largest number of past positions, itself included, that has a vector."""
+
+    @property
+    def longest(self) -> int | None:
+        """The longest text, where there is a table."""
+        return self.length
 
     def nodes(self, projection: Projection, dim: int) -> list[Node]:
         """Return the tables that one attention has."""

@@ -11,6 +11,7 @@ from saucier.config import (
     Activations,
     Block,
     CrossAttention,
+    CustomSublayer,
     Experts,
     FeedForward,
     GatedFeedForward,
@@ -69,6 +70,8 @@ def block_activations(block: Block, wide: int) -> int:
                 total += len(part.ways) * part.layers * (2 * part.gates(dim) + 3 * part.cells(dim))
             case Experts(inner=expert, router=router):
                 total += router.top * (2 * dim + (2 if isinstance(expert, FeedForward) else 3) * expert.hidden)
+            case CustomSublayer() as part:
+                total += part.kept_values(dim)
     return total
 
 

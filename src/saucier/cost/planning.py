@@ -13,6 +13,7 @@ from rich.text import Text
 
 from saucier.config import parameters
 from saucier.config.base import Config
+from saucier.config.registry import list_local_kinds
 from saucier.cost.calibration import Calibration, calibrate
 from saucier.cost.workload import (
     Workload,
@@ -110,7 +111,8 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
     """
     vocab = vocab or recipe.vocab
     work = workload or make_workload(recipe, vocab)
-    measured = None if seconds is None else calibrate(recipe, work, seconds=seconds)
+    local = list_local_kinds(recipe.as_dict())
+    measured = None if seconds is None or local else calibrate(recipe, work, seconds=seconds)
     dtype = measured.dtype if measured else recipe.training.dtype.replace("auto", UNKNOWN)
     tokens, steps = tokens_per_step(recipe, work), recipe.training.steps
     memory = training_memory(recipe, vocab, dtype)
@@ -119,7 +121,8 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
                 flops=steps * training_flops(recipe, vocab, tokens),
                 dtype=dtype, memory={name: getattr(memory, name) for name in ("weights", "gradients", "optimizer",
                                                                              "activations")},
-                notes=plan_notes(recipe, work, held_out_tokens, measured))
+                notes=(*plan_notes(recipe, work, held_out_tokens, measured), *(
+                    f"{kind} is known to this program alone, and not to the process that measures" for kind in local)))
     return plan if measured is None else add_times(
         plan, recipe, work, measured=measured, held_out=held_out_tokens or 0, program=program)
 

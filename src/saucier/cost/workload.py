@@ -195,8 +195,9 @@ def tokens_per_step(recipe: Recipe, workload: Workload) -> StepTokens:
         some = rows.select(slice(0, ROWS))
         batch = corruption(some, seed=seed, step=step)
         learned = objective.at(step) if mixed else objective
-        targets = int((batch["labels"] != IGNORED).sum())
-        counts = *count_tokens_by_stack(batch), learned.count(batch)[learned.parts[0]], targets
+        targets = learned.count(batch)[learned.parts[0]]
+        labels = int((batch["labels"] != IGNORED).sum()) if "labels" in batch else targets
+        counts = *count_tokens_by_stack(batch), targets, labels
         found.append([count * len(rows) / len(some) for count in counts])
     return StepTokens(*(sum(counts) / len(found) for counts in zip(*found, strict=True)))
 

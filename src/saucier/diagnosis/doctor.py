@@ -260,7 +260,7 @@ def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", de
 
     Errors: `InputError` for what cannot be opened or read.
     """
-    model = load(path, dtype="fastest" if dtype == "auto" else dtype, device=device, base=base)
+    model = load(path, dtype=dtype, device=device, base=base)
     tokenizer, reason = find_tokenizer(path, base)
     rows, source = (draw_rows(model), f"random ids, since no tokenizer: {reason}") if tokenizer is None else \
         (cut_text_rows(model, tokenizer, read_texts(files)), ", ".join(files) or "Python's documentation")

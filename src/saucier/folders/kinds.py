@@ -12,13 +12,21 @@ from typing import Any
 import torch
 
 from saucier import config as c
-from saucier.checkpoints.adapter_folder import CONFIG, OWN, WEIGHTS, is_adapter_folder, read_settings
+from saucier.checkpoints.adapter_folder import (
+    CONFIG,
+    LEARNED_INPUTS,
+    OWN,
+    PICKLED_WEIGHTS,
+    WEIGHTS,
+    is_adapter_folder,
+    read_settings,
+)
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.published_folder import PublishedFolder
 from saucier.checkpoints.sentence_modules import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint
-from saucier.checkpoints.weight_files import Weights
+from saucier.checkpoints.weight_files import SAFE, Weights, shard_paths
 from saucier.errors import InputError
 from saucier.families import find_layout
 from saucier.files import path_exists, read_json
@@ -56,6 +64,11 @@ class AdapterFolder:
     def is_own(self) -> bool:
         """Whether it is in our own form."""
         return self.settings.get("peft_type") == OWN
+
+    @property
+    def learns_inputs(self) -> bool:
+        """Whether it is one of PEFT's that put something before the text."""
+        return self.settings.get("peft_type") in LEARNED_INPUTS
 
     def resolve_base(self) -> Path:
         """Find the base model: a folder, relative to the adapter's or not, or a hub id.
@@ -131,6 +144,20 @@ def stored_dtype(kind: FolderKind) -> torch.dtype:
             return Weights(body.path).dtype()
         case OwnFolder() | PublishedFolder():
             return Weights(kind.path).dtype()
+
+
+def list_weight_files(kind: FolderKind) -> list[Path]:
+    """Return the files that hold a folder's weights; those of an adapter's base as well."""
+    match kind:
+        case OwnFolder():
+            return [kind.path / SAFE]
+        case PublishedFolder():
+            return shard_paths(kind.path)
+        case SentenceFolder(body=body, maps=maps):
+            return [path for folder in (body.path, *maps) for path in shard_paths(folder)]
+        case AdapterFolder():
+            own = [path for name in (WEIGHTS, PICKLED_WEIGHTS) if (path := kind.path / name).is_file()]
+            return own if kind.base is None else [*own, *list_weight_files(identify_folder(kind.resolve_base()))]
 
 
 def find_tokenizer(kind: FolderKind) -> Path | None:

@@ -4,13 +4,15 @@ the two separate. Each in the number format and on the device that suit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
+from typing import Any
 
 import torch
 
-from saucier.adaptation.lora import merge
+from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
 from saucier.checkpoints.adapter_folder import (
@@ -22,12 +24,15 @@ from saucier.checkpoints.adapter_folder import (
     read_adapter,
 )
 from saucier.checkpoints.hub import resolve_folder
+from saucier.checkpoints.layout import NO_HEAD
 from saucier.checkpoints.own_folder import read_own_model
 from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import Weights
+from saucier.config.questions import reads_padding
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
-from saucier.errors import InputError, expect
+from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import (
     AdapterFolder,
     FolderKind,
@@ -37,11 +42,14 @@ from saucier.folders.kinds import (
     find_tokenizer,
     identify_adapter,
     identify_folder,
+    list_weight_files,
     stored_dtype,
 )
+from saucier.folders.sentence_classifier import to_classifier
 from saucier.model import Transformer
 from saucier.parts.embedding import CharacterTokens
-from saucier.parts.provenance import Origin, mark_parameters
+from saucier.parts.provenance import FolderState, Origin, StoredWeights, mark_parameters
+from saucier.plain import HANDED_IN
 from saucier.text.tokenizer.model_inputs import spell_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -75,23 +83,31 @@ MERGEABLE = {"lora", "qlora", "freeze", "bias"}
 """Kinds of rewrites whose result an ordinary model can hold."""
 
 
-def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "auto",
-         device: str | torch.device = "auto", base: str | None = None) -> Transformer:
+def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto",
+         device: str | torch.device = "auto", *, base: str | None = None, task: str | None = None,
+         labels: Sequence[str] = ()) -> Transformer:
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
     where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
     with its embedding head, an adapter (LoRA) the model that it names, or `base`, with the adapter merged in.
-    `dtype` "auto" (or "stored") is the format of the folder's weights, so that what is saved again is the same;
-    "fastest" the one that the device multiplies fastest, for a model that is not trained. `device` "auto" is CUDA, then
-    MPS, then CPU. `head` "auto" keeps what was saved; a published class name takes a folder of its family as that
-    class, and so does the kind of one of our heads (`language`, `span`, ..., or `none` for the body alone).
-    Raises `InputError` for a folder that cannot be read, for an unknown dtype, device or head, and for a `base` where
-    there is no adapter.
+    `dtype` is what to compute in: "auto" (or "fastest") the format that the device multiplies fastest, "stored" that of
+    the folder's weights. What is saved, changed or trained begins with the stored numbers either way. `device` "auto"
+    is CUDA, then MPS, then CPU. `head` "auto" keeps what was saved; a published class name takes a folder of its family
+    as that class, and so does the kind of one of our heads (`language`, `span`, ..., or `none` for the body alone).
+    `task` puts a new head on the body, as `saucier finetune` begins (`classification`, `tagging`, ...); `labels` are
+    the names of its outputs, in order. A head that knows the same labels is kept. Such a model is to be trained: it has
+    the stored format, float32 at least, where `dtype` is "auto".
+    Raises `InputError` for a folder that cannot be read, for an unknown dtype, device, head or task, for wrong labels,
+    and for a `base` where there is no adapter.
     """
     check_options(head, base)
+    if task is not None or labels not in ((), []):
+        return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
-    model = merge_if_possible(open_folder(kind, head, choose_number_format(dtype, kind, place), place))
+    number_format = choose_number_format(dtype, kind, place)
+    model = merge_if_possible(open_folder(kind, head, number_format, place))
+    remember_stored(model, kind, model.provenance.document, head=head, base=base, loaded=number_format)
     if model.config.embed.characters is not None:
         load_token_spellings(model, path)
     if place.type == "cpu":
@@ -101,18 +117,41 @@ def load(path: str | Path, *, head: str = "auto", dtype: str | torch.dtype = "au
     return model.eval()
 
 
+def load_for_task(path: str | Path, head: str, dtype: str | torch.dtype, device: str | torch.device, *,
+                  base: str | None, put_head: Callable[[Transformer, str | Path], Transformer]) -> Transformer:
+    """Load a model and put the head of a task on it, as `load` says."""
+    if head != "auto":
+        raise InputError("a task has a head of its own", where="head", remedy="leave it out, or leave out the task")
+    place = choose_real_device(device)
+    wanted = None if dtype in ("auto", "stored") else choose_number_format(dtype, None, place)
+    model = put_head(load(path, dtype="stored", device="cpu", base=base), path)
+    return model.to(device=place, dtype=wanted or torch.promote_types(model.dtype, torch.float32)).eval()
+
+
 def check_options(head: str, base: str | None) -> None:
     """Raise `InputError` for a head or a base of another type."""
     expect(head, str, "head", "give auto, or the name of a head")
     expect(base, (str, NoneType), "base", "give a folder or a hub id")
 
 
-def choose_number_format(dtype: str | torch.dtype, kind: FolderKind, device: torch.device) -> torch.dtype:
+def choose_number_format(dtype: str | torch.dtype, kind: FolderKind | None, device: torch.device) -> torch.dtype:
     """Return the number format in which a folder's model is opened. Raises `InputError` for an unknown name."""
     expect(dtype, (str, torch.dtype), "dtype", "give auto, float32, bfloat16 or float16")
-    if dtype in ("auto", "stored"):
+    if dtype == "stored" and kind is not None:
         return stored_dtype(kind)
-    return choose_dtype(dtype, device, ("auto", "stored", "fastest"))
+    return choose_dtype("fastest" if dtype == "auto" else dtype, device, ("auto", "stored", "fastest"))
+
+
+def remember_stored(model: Transformer, kind: FolderKind, document: Mapping[str, Any], *, loaded: torch.dtype,
+                    head: str = "auto", base: str | None = None, separate: bool = False) -> None:
+    """Note in a model's provenance where its weights are stored.
+
+    `document`: the published config that names their class; `loaded`: the format in which they were loaded.
+    """
+    published = (document.get("architectures") or (None,))[0]
+    model.provenance = replace(model.provenance, stored=StoredWeights(
+        FolderState.of(kind.path, list_weight_files(kind)), model.config, published, head, base, separate, loaded,
+        stored_dtype(kind)))
 
 
 def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:
@@ -123,10 +162,7 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
     published = None if head == "auto" else head
     match kind:
         case OwnFolder():
-            if published is not None:
-                raise InputError(f"unknown head {head!r}", where="head",
-                                 remedy="this folder is in our own layout: use auto")
-            return read_own_model(kind.path, dtype=dtype, device=device)
+            return keep_head(read_own_model(kind.path, dtype=dtype, device=device), head)
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
         case SentenceFolder(body=body):
@@ -135,11 +171,25 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
                     *(name for name, one in classes.items() if one.base == "")]  # the saved one first
             model = build_published(body, Weights(body.path), published=bare[0] if bare else None, dtype=dtype,
                                     device=device)
-            return put_head(model, kind.head, kind.maps)
-        case AdapterFolder() if kind.is_own or kind.settings.get("peft_type") in LEARNED_INPUTS:
+            model = put_head(model, kind.head, kind.maps)
+            return to_classifier(model) if is_classifier_folder(kind.path) else model
+        case AdapterFolder() if kind.is_own or kind.learns_inputs:
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
+
+
+def keep_head(model: Transformer, head: str) -> Transformer:
+    """Return a model of our own layout with the head that it has, or with none. Raises `InputError` for another one."""
+    kind = NO_HEAD if model.config.head is None else model.config.head.kind
+    if head == NO_HEAD:
+        model.config, model.head = model.config.model_copy(update={"head": None}), None
+        model.packs = not reads_padding(model.config)
+    elif head not in ("auto", kind):
+        raise InputError(f"the folder has no head {head!r}", where="head",
+                         remedy=f"{suggest_name(head, list(dict.fromkeys(['auto', kind, NO_HEAD])))}; "
+                                "a new head is put on with task=...")
+    return model
 
 
 def merge_if_possible(model: Transformer) -> Transformer:
@@ -147,7 +197,7 @@ def merge_if_possible(model: Transformer) -> Transformer:
     kinds = model.provenance.rewrite_kinds
     if kinds and kinds <= MERGEABLE:
         if kinds & {"lora", "qlora"}:
-            merge(model)
+            merge_pairs(model)
         model.provenance = replace(model.provenance, rewrites=())
         model.requires_grad_(True)
     return model
@@ -162,7 +212,10 @@ def open_adapter(folder: str | Path, *, base: str | None = None, head: str = "au
     """
     check_options(head, base)
     kind, place = identify_adapter(find_model_folder(resolve_folder(folder)), base), choose_real_device(device)
-    return open_unmerged(kind, head, choose_number_format(dtype, kind, place), place).eval()
+    number_format = choose_number_format(dtype, kind, place)
+    model = open_unmerged(kind, head, number_format, place)
+    remember_stored(model, kind, model.provenance.document, head=head, base=base, separate=True, loaded=number_format)
+    return model.eval()
 
 
 def open_unmerged(folder: AdapterFolder, head: str, dtype: torch.dtype, device: torch.device) -> Transformer:

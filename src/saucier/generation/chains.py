@@ -25,9 +25,10 @@ from saucier.generation.decoding import (
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import Processor, forbid_tokens
-from saucier.generation.prompt import check_mask, check_tokens, make_distribution
+from saucier.generation.prompt import check_call, check_mask, check_tokens, make_distribution
 from saucier.generation.search import Sample, Step, TokenSelection, apply_processors, decode, pick_likeliest
 from saucier.model import Transformer
+from saucier.parts.input_checks import expect_tensor
 
 ROWS = 512
 """Rows of one pass where all places of many texts are hidden in turn."""
@@ -182,6 +183,7 @@ def walk(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | 
     Shapes: input_ids and attention_mask [B, L] -> Chains of R = B·num_return_sequences rows.
     Raises `InputError` for a model that fills in no hidden tokens, and for a text without a mask token.
     """
+    check_call(model, None, None, False)
     return run_chains(model, input_ids, attention_mask, resolve_options(options, model.provenance.generation))
 
 
@@ -194,7 +196,7 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
         raise InputError("chains need a strategy, and a text with mask tokens to begin with",
                          where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
-    ids = ids.to(model.embed.tokens.weight.device)
+    ids = expect_tensor("input_ids", ids).to(model.embed.tokens.weight.device)
     mask = check_mask(model.config.embed, ids, mask, padding=options.padding)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)

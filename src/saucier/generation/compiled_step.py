@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier import parts as parts_package
+from saucier.config.registry import list_outside_kinds
 from saucier.errors import InputError, WorkError
 from saucier.generation.feeds import ReadToken, State
 from saucier.generation.packed_weights import MadeFromWeights, copy_modules
@@ -114,7 +115,9 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
     modules = list(model.modules())
     keeps_states = any(isinstance(one, Recurrent) or (isinstance(one, SelfAttention)
                                                       and not one.config.kernel.caches_keys) for one in modules)
+    custom = [*list_outside_kinds(model.config.model_dump())]
     for found, what in ((model.front is not None, "a prefix or a prompt before the text"),
+                        (bool(custom), f"parts from outside ({', '.join(custom[:1])}), which are not compiled"),
                         (any(isinstance(one, Experts) for one in modules), "experts, which are chosen token by token"),
                         (keeps_states, "layers that keep states, which are not compiled")):
         if found:

@@ -21,6 +21,7 @@ from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
+    check_call,
     check_length,
     check_tokens,
     make_search_rules,
@@ -68,6 +69,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     Ids are those of transformers 5's `generate` with the same options, with these differences: sampling keeps all
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
+    check_call(model, tokenizer, listener, compile)
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)

@@ -173,7 +173,7 @@ def resolve_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> Ge
     if "max_length" in said:  # the caller's length, whichever way it is said, goes before the model's
         own.pop("max_new_tokens", None)
     try:
-        options = GenerationOptions(**own | said)
+        options = GenerationOptions.model_validate(own | said)
     except ValidationError as error:
         raise describe_error(error) from error
     refuse_unknown(defaults, sampled=options.do_sample)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from types import NoneType
 
 import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.errors import InputError
+from saucier.errors import InputError, expect
 from saucier.generation.feeds import Prompt
 from saucier.generation.options import GenerationOptions, as_tuple
 from saucier.generation.processors import (
@@ -32,7 +33,18 @@ from saucier.generation.processors import (
 )
 from saucier.generation.search import SearchRules, Stop, TextDecoder, end_at_strings, end_at_tokens
 from saucier.model import Transformer
-from saucier.parts.input_checks import check_ids, expect_tensor
+from saucier.parts.input_checks import check_ids, check_values, expect_tensor
+
+
+def check_call(model: object, tokenizer: object, listener: object, compiled: object) -> None:
+    """Raise `InputError` for arguments of `generate` that are of another kind."""
+    expect(model, Transformer, "model", "give one that saucier.load or saucier.build made")
+    expect(compiled, bool, "compile", "give True or False")
+    for name, value, can, remedy in (
+            ("tokenizer", tokenizer, hasattr(tokenizer, "decode"), "give one that saucier.load_tokenizer gives"),
+            ("listener", listener, callable(listener), "give a function that takes the new tokens")):
+        if value is not None and not can:
+            expect(value, NoneType, name, remedy)
 
 
 def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, options: GenerationOptions) -> Prompt:
@@ -64,9 +76,11 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
 
 def add_global_tokens(prompt: Prompt, named: Tensor) -> Prompt:
     """Return the prompt with the global tokens of its source. Raises `InputError` where there is no source."""
+    expect_tensor("global_attention_mask", named)
     if prompt.source is None or prompt.source.shape != named.shape:
         raise InputError(f"global tokens of shape {list(named.shape)}, and no source of it",
                          where="global_attention_mask", remedy="give one number for each token of a source")
+    check_values("global_attention_mask", named, "mask")
     return replace(prompt, source_global=named.to(prompt.source.device))
 
 
@@ -83,6 +97,7 @@ def add_prefix_lengths(prompt: Prompt, config: c.Transformer, length: Tensor | N
     rows, columns = prompt.ids.shape
     if length is None:
         return replace(prompt, prefix=torch.full((rows,), columns, device=prompt.ids.device))
+    check_values("prefix_length", expect_tensor("prefix_length", length), "whole")
     if length.shape != (rows,) or bool((length < 0).any()):
         raise InputError(f"prefixes of shape {list(length.shape)} for {rows} rows", where="prefix_length",
                          remedy="give one number for each row, 0 or more")
@@ -120,6 +135,7 @@ def check_mask(embed: c.Embedding, ids: Tensor, mask: Tensor | None, *, padding:
     if expect_tensor("attention_mask", mask).shape != ids.shape:
         raise InputError(f"mask of shape {list(mask.shape)} for ids of {list(ids.shape)}", where="attention_mask",
                          remedy="give one number for each token")
+    check_values("attention_mask", mask, "mask")
     mask = mask.to(ids.device).bool()
     empty = (~mask.any(1)).nonzero()
     if len(empty):

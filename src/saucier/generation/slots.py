@@ -96,7 +96,7 @@ def find_obstacle(model: Transformer) -> str | None:
                 return f"attention with the kernel {part.kernel.kind} counts from the row's beginning, or keeps sums"
             case c.Experts(capacity=int()):
                 return "experts with a capacity drop tokens of one row for those of another"
-            case c.FeedForward() | c.GatedFeedForward() | c.Experts():
+            case c.FeedForward() | c.GatedFeedForward() | c.Experts() | c.CustomSublayer(mixes="nothing"):
                 continue
             case _:
                 return f"a sublayer of kind {part.kind} keeps states, or reads another text"

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,16 @@ from saucier.tasks.matching import MatchedRows, convert_row, group_rows, guess_k
 from saucier.tasks.metrics.labels import ClassScore
 from saucier.tasks.metrics.metric import Metric, influence
 from saucier.tasks.prediction_files import PredictionRow, read_golds, read_predictions
-from saucier.tasks.scores import KINDS, Score, further_metrics, metrics_for, per_class, score_difference, scored
+from saucier.tasks.scores import (
+    KINDS,
+    Score,
+    choose_metric,
+    metrics_for,
+    per_class,
+    read_metric,
+    score_difference,
+    scored,
+)
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED
 
@@ -155,18 +163,8 @@ def choose_metrics(names: Sequence[str], kind: str, golds: Sequence[Any], answer
     """Take the requested metrics, or the usual ones. Raises `InputError` for an unknown name."""
     if not names:
         return metrics_for(kind, golds, *answers)
-    known = {slug(metric.name): metric for choose in (metrics_for, further_metrics)
-             for metric in choose(kind, golds, *answers)}
-    for name in names:
-        if slug(name) not in known:
-            raise InputError(f"no metric {name!r} of {kind}", where="--metric",
-                             remedy=suggest_name(slug(name), list(known)))
-    return tuple(known[slug(name)] for name in names)
-
-
-def slug(name: str) -> str:
-    """Write a metric's name as an option: `entity F1 (iob2)` is entity-f1-iob2."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    return tuple(choose_metric(read_metric(name, "--metric"), kind, golds, *answers, where="--metric")
+                 for name in names)
 
 
 def add_comparison(head: ScoreReport, metrics: Sequence[Metric], found: Sequence[MatchedRows],

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from saucier.config.registry import find_builder
 from saucier.errors import InputError
 from saucier.objectives import config as c
 from saucier.objectives.base import Batch, Corruption, Loss, Objective, ObjectiveInputs
@@ -175,7 +176,7 @@ def build_objective(config: c.Single, given: ObjectiveInputs) -> tuple[Corruptio
     for found in () if given.body is None else config.check_body(given.body):
         path = ("objective", *found.path) if found.own else found.path
         raise InputError(found.what, where=".".join(path), remedy=found.remedy)
-    return BUILDERS[config.kind](config, given)
+    return (BUILDERS.get(config.kind) or find_builder(config))(config, given)
 
 
 BUILDERS: Mapping[str, Callable[[Any, ObjectiveInputs], tuple[Corruption[Any], Objective]]] = {

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Loss, LossPart, Objective
 from saucier.objectives.cross_entropy import LossSums, compute_cross_entropy, count_chunk_rows
@@ -161,6 +162,8 @@ def sum_token_losses(model: nn.Module, features: Tensor, targets: Tensor, *, smo
 
     Raises `InputError` for smoothing over clusters, and for a model whose head gives no tokens.
     """
+    if is_custom(model):
+        return measure_token_logits(model.head(features), targets, smoothing)  # type: ignore[operator]
     if not isinstance(adaptive := getattr(model, "head", None), AdaptiveHead):
         head = get_language_head(model)
         return compute_cross_entropy(head.prepare(features), head.matrix, head.bias, targets, smoothing=smoothing)
@@ -173,6 +176,23 @@ def sum_token_losses(model: nn.Module, features: Tensor, targets: Tensor, *, smo
         pieces = zip(features.split(rows), targets.split(rows), strict=True)
         right = sum(((adaptive(part).argmax(-1) == expected).sum() for part, expected in pieces), right)
     return LossSums(loss, loss.detach(), right)
+
+
+def is_custom(model: nn.Module) -> bool:
+    """Say whether the token logits of a model are those of a head from outside."""
+    config = getattr(model, "config", None)
+    return isinstance(config, architecture.Transformer) and isinstance(config.head, architecture.CustomHead) \
+        and config.head.token_logits
+
+
+def measure_token_logits(logits: Tensor, targets: Tensor, smoothing: float) -> LossSums:
+    """Sum the losses of targets by logits that are there. Shapes: logits [N, V], targets [N]."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        plain = F.cross_entropy(logits, targets, reduction="sum") if smoothing else loss.detach()
+        right = (logits.argmax(-1) == targets).sum().float()
+    return LossSums(loss, plain, right)
 
 
 def get_language_head(model: nn.Module) -> LanguageHead:

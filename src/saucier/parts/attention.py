@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import differs_by_head, draws_blocks
-from saucier.parts.attention_slots import MIXERS, POSITIONS
+from saucier.parts.attention_slots import build_positions, find_mixer
 from saucier.parts.context import Context, KernelCall
 from saucier.parts.global_attention import GlobalPositions, find_global_positions, mask_global_rows, publish_weights
 from saucier.parts.kernels import (
@@ -90,9 +90,8 @@ class SelfAttention(nn.Module):
         self.qkv = build_qkv(config, dim)
         self.out = Linear(query, dim, bias=config.projection.output_bias)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
-        positions = POSITIONS.get(type(config.positions))
-        self.positions = positions and positions(config.positions, config.projection, dim)
-        self.mixer = MIXERS[type(config.kernel)]
+        self.positions = build_positions(config, dim)
+        self.mixer = find_mixer(config.kernel)
         setattr(self, self.mixer.name, self.mixer.weights and self.mixer.weights(config))
         self.reads_past = True
         """A block's memory comes before the rows that it reads."""
@@ -128,7 +127,7 @@ class SelfAttention(nn.Module):
         mixed = join_heads(mixed if context.segment is None else context.segment.rejoin(mixed))
         if self.global_qkv is not None:
             mixed = attend_globally(self, self.global_qkv, mixed, x, context)
-        if context.want_weights:
+        if context.want_weights and context.observe is None:
             publish_weights(self.config.visibility, context)
         return self.out(mixed)  # type: ignore[no-any-return]
 
@@ -150,7 +149,7 @@ class SelfAttention(nn.Module):
             bias = mask.times.log() if bias is None else bias + mask.times.log()
         if bias is not None and mask.whole and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, None if draw else context)
-        scores = Scores(mask, self.scale, bias, self.dropout)
+        scores = Scores(mask, self.scale, bias, self.dropout, context.observe)
         if context.layout is None:
             return self.mix(query, key, value, scores, context)
         return mix_by_rows(partial(self.mix, context=context), (query, key, value), scores, context.layout,
@@ -231,7 +230,7 @@ class CrossAttention(nn.Module):
         query = split_heads(self.q(x), self.head_dim)
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
-        scores = Scores(context.memory_mask(), self.scale, dropout=rate)
+        scores = Scores(context.memory_mask(), self.scale, dropout=rate, observe=context.observe)
         mix = partial(attend, record=context.cross_attentions if context.want_weights else None)
         if context.layout is None or context.memory is None or context.memory.layout is None:
             mixed = mix(query, key, value, scores)

@@ -1,4 +1,7 @@
-"""What computes each kernel and each kind of positions of a self-attention: a new one is a line in a table here."""
+"""What computes each kernel and each kind of positions of a self-attention: a new one is a line in a table here.
+
+Those from outside are registered with what builds them (`saucier.config.registry`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.registry import find_builder, is_outside
 from saucier.parts.context import KernelCall
 from saucier.parts.favor import attend_by_features
 from saucier.parts.funnel import PooledDistances
@@ -53,6 +57,16 @@ MIXERS: Mapping[type[c.Config], Mixer] = {
 }
 """Kernel -> how it is computed."""
 
+
+
+def find_mixer(kernel: c.Config) -> Mixer:
+    """Return how a kernel is computed; one from outside by the module that its builder makes of the attention."""
+    if (mixer := MIXERS.get(type(kernel))) is not None:
+        return mixer
+    return Mixer(lambda query, key, value, call: call.weights(query, key, value, call),  # type: ignore[misc]
+                 find_builder(kernel), "kernel")
+
+
 RELATIVE_VECTORS = {"relative_key": RelativeKeys, "relative_key_query": RelativeKeysAndQueries}
 POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]] = {
     c.Disentangled: DisentangledPositions,
@@ -69,3 +83,11 @@ POSITIONS: Mapping[type[c.Config], Callable[[Any, c.Projection, int], nn.Module]
 The others have none. Such a module is called as `(query, key, scale, context)` and returns what is added to
 the scaled scores, [B, H, Q, K]; Shaw's positions, which enter the values too, have their own way.
 """
+
+
+def build_positions(config: c.SelfAttention, dim: int) -> nn.Module | None:
+    """Return the trained tables of an attention's positions, if they have any."""
+    build = POSITIONS.get(type(config.positions))
+    if build is None and is_outside(config.positions.kind):
+        build = find_builder(config.positions)
+    return build and build(config.positions, config.projection, dim)

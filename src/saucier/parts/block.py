@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import sublayer_name
+from saucier.config.registry import find_builder
 from saucier.parts.attention import CrossAttention, SelfAttention
-from saucier.parts.attention_slots import MIXERS
+from saucier.parts.attention_slots import find_mixer
 from saucier.parts.context import Context
 from saucier.parts.feed_forward import Experts, FeedForward, GatedFeedForward
 from saucier.parts.linear import Linear
@@ -72,7 +73,7 @@ class Bottleneck(nn.Module):
 
 def build_attention(config: c.SelfAttention, dim: int) -> nn.Module:
     """Return the module of a self-attention, which some kernels build in their own way."""
-    return (MIXERS[type(config.kernel)].attention or SelfAttention)(config, dim)
+    return (find_mixer(config.kernel).attention or SelfAttention)(config, dim)
 
 
 SUBLAYERS: Mapping[type[c.Config], Callable[[Any, int], nn.Module]] = {
@@ -89,7 +90,7 @@ class Residual(nn.Module):
         super().__init__()
         norm = getattr(config, "norm", None)
         self.norm: Any = build_norm(norm, dim) if norm else None
-        self.inner = SUBLAYERS[type(config.inner)](config.inner, dim)
+        self.inner = (SUBLAYERS.get(type(config.inner)) or find_builder(config.inner))(config.inner, dim)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

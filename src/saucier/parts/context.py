@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.questions import differs_by_head
 from saucier.errors import InputError
 from saucier.parts.inputs import EncoderMemory, Inputs
 from saucier.parts.masks import Draw, Mask, Ragged, Span, refuse_split_documents
@@ -24,6 +25,8 @@ from saucier.parts.visibility import build_mask
 
 T = TypeVar("T")
 
+Observe = Callable[[Tensor, Tensor, Tensor], None]
+"""Is given queries [B, H, Q, E], keys [B, G, K, E] and the scores of their pairs before the softmax [B, H, Q, K]."""
 LEAST_LENGTH = 512
 """Keys below which dense attention is taken: its one call costs less there than a plan."""
 
@@ -65,6 +68,9 @@ class Context:
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name."""
     want_weights: bool = False
+    observe: Observe | None = None
+    """Set by a lens on the attention that runs; its weights are then recorded as [B, H, Q, K], also where they are
+    published in another form."""
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
     router_logits: list[Tensor] = field(default_factory=list)
@@ -137,6 +143,11 @@ class Context:
         layout = self.layout
         return function(*heads) if layout is None else layout.pack_heads(function(*map(layout.unpack_heads, heads)))
 
+    def by_rows(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Apply a function to vectors [B, L, D], packed rows padded with zeros for it. Shapes: -> as x."""
+        layout = self.layout
+        return function(x) if layout is None else layout.pack(function(layout.unpack(x)))
+
     @property
     def encoder(self) -> EncoderMemory:
         """What an encoder gave, for parts that run only where there is one."""
@@ -187,6 +198,19 @@ class KernelCall:
     def kernel(self) -> Any:
         """The kernel's config, of the class that the table names."""
         return self.config.kernel
+
+    def allowed(self) -> Tensor:
+        """Return which keys a query may see, by visibility, padding and documents. Shapes: -> [B or 1, H or 1, Q, K].
+
+        A query at padding may see none.
+        """
+        visibility, span, real = self.config.visibility, self.context.span, self.context.real_keys()
+        found = self.context.mask(visibility, heads=self.config.projection.heads if differs_by_head(visibility) else 1)
+        seen = found.allowed
+        if seen is None:
+            seen = torch.ones(1, 1, span.queries, span.keys, dtype=torch.bool, device=span.device)
+            seen = seen.tril(span.keys - span.queries) if found.causal else seen
+        return seen if real is None else seen & real[:, None, None, :]
 
     def refuse_cache(self) -> None:
         """Raise `InputError` where a cache brings texts in pieces to a kernel that reads them whole."""

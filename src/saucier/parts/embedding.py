@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.embedding import BEGIN_WORD, END_WORD, PADDING, SYMBOLS
+from saucier.devices import is_traced
 from saucier.errors import InputError
 from saucier.parts.adaptive import ClusterTables
 from saucier.parts.inputs import Side, find_question
@@ -201,7 +202,7 @@ class Embedding(nn.Module):
 
 def refuse_numbers(numbers: Tensor, name: str, what: str) -> None:
     """Raise `InputError` for segments or languages other than 0 where a model knows none."""
-    if not torch.compiler.is_compiling() and bool(numbers.any()):
+    if not is_traced() and bool(numbers.any()):
         raise InputError(f"this model knows no {what}", where=name, remedy="leave them out")
 
 

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.config.registry import find_builder
 from saucier.parts.adaptive import AdaptiveHead, ClusterTables
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.inputs import find_question
@@ -326,4 +327,4 @@ HEADS: Mapping[type[c.Config], Callable[[Any, int, Tokens], nn.Module]] = {
 
 def build_head(config: c.Head, dim: int, tokens: Tokens) -> nn.Module:
     """Return the module for a head config; its `answer` gives the fields of `Output` that it fills."""
-    return HEADS[type(config)](config, dim, tokens)
+    return (HEADS.get(type(config)) or find_builder(config))(config, dim, tokens)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +15,14 @@ from saucier.parts.hashing import HashedAttention
 from saucier.parts.norms import NoNorm
 from saucier.parts.pooling import LayerMix
 from saucier.parts.recurrent_cells import Cell
+
+
+@runtime_checkable
+class OwnStart(Protocol):
+    """A module, as a rule of a part from outside, that begins in its own way; called after all others have begun."""
+
+    def start_weights(self) -> None:
+        """Fill its parameters in place, the same way every time."""
 
 
 def initialize_weights(model: nn.Module, config: c.Transformer, seed: int) -> None:
@@ -35,6 +45,8 @@ def initialize_weights(model: nn.Module, config: c.Transformer, seed: int) -> No
         for module in model.modules():
             if isinstance(module, Cell | CharacterTokens | LayerMix):
                 module.begin()
+            elif isinstance(module, OwnStart):
+                module.start_weights()
         if isinstance(config.initialization, c.FanInInit):
             fold_scale(model)
 

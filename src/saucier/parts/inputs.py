@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.devices import is_traced
 from saucier.errors import InputError
 from saucier.parts.masks import ANY_DOCUMENT, Ragged, Span, pad_start
 from saucier.parts.output import Cache
@@ -218,7 +219,7 @@ class Side:
 
 def as_boolean_mask(mask: Tensor | None) -> Tensor | None:
     """Return a mask of 0 and 1 as a boolean one, and None for a mask that hides nothing."""
-    if mask is None or (not torch.compiler.is_compiling() and bool(mask.all())):
+    if mask is None or (not is_traced() and bool(mask.all())):
         return None
     return mask.bool()
 

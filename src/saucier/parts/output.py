@@ -163,6 +163,8 @@ class Output:
     """[B, N, E], of the candidates that the batch holds."""
     relevance_score: Tensor | None = None
     """[B, N], the inner product of each candidate's vector with the text's."""
+    more: dict[str, Tensor] = field(default_factory=dict)
+    """What a head from outside gives under names of its own."""
     cache: Cache | None = None
     mems: list[Tensor] | None = None
     """[M, B, D] for each block: the memory for the next segment."""

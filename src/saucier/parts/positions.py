@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.devices import is_traced
 from saucier.errors import InputError
 from saucier.parts.context import Context
 
@@ -73,7 +74,7 @@ class SinusoidalPositions(nn.Module):
 
 def check_positions(positions: Tensor, length: int, what: str) -> None:
     """Raise `InputError` for a position beyond a table of `length` rows."""
-    if torch.compiler.is_compiling() or not positions.numel() or positions.device.type == "meta":
+    if is_traced() or not positions.numel() or positions.device.type == "meta":
         return
     if int(positions.max()) >= length:
         raise InputError(f"position {int(positions.max())} is beyond the {length} {what}",

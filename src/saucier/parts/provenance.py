@@ -6,10 +6,14 @@ import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.plain import format_bytes
+from saucier.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,51 @@ class Origin:
         place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
         return cls(place, digest_weights(model, unlike), frozenset(unlike), mark_parameters(model, unlike),
                    None if tokenizer is None else str(tokenizer.absolute()))
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """A folder as it was, by size and last change of the files that count."""
+
+    path: str
+    files: tuple[tuple[str, int, int], ...]
+    """Path, bytes and time of the last change in nanoseconds, of each."""
+
+    @classmethod
+    def of(cls, path: Path, files: Collection[Path]) -> Self:
+        """Return the state of some files of a folder; all are there."""
+        found = ((str(file.absolute()), file.stat()) for file in files)
+        return cls(str(path.absolute()), tuple((name, one.st_size, one.st_mtime_ns) for name, one in found))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the files are still as they were."""
+        paths = [Path(name) for name, _, _ in self.files]
+        return all(path.is_file() for path in paths) and self == FolderState.of(Path(self.path), paths)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredWeights:
+    """Where a loaded model's weights are stored, with all that is needed to read them from there again."""
+
+    state: FolderState
+    """Of the folder that holds them, and of an adapter's base too."""
+    config: c.Transformer
+    """The model as it was loaded."""
+    published: str | None
+    """Class of a published layout as which it was loaded."""
+    head: str
+    base: str | None
+    separate: bool
+    """Whether an adapter was left separate from its base."""
+    loaded: torch.dtype
+    """Number format in which they were loaded."""
+    widest: torch.dtype
+    """Number format that holds all of them exactly."""
+
+    def is_rounded(self, dtype: torch.dtype) -> bool:
+        """Say whether numbers of this format may be rounded ones of those that are stored."""
+        return torch.promote_types(self.widest, dtype) != dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +112,10 @@ class Provenance:
     unread: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors of the published file that its reference stores and never reads."""
     rewrites: tuple[Applied, ...] = ()
+    stored: StoredWeights | None = None
+    """The weights in the folder that the model was loaded from; None: it was built, or has another shape since."""
+    saved: FolderState | None = None
+    """Where this model was saved last, and what was written there."""
 
     @property
     def path(self) -> str | None:
@@ -112,3 +165,42 @@ def sample_parameter(name: str, parameter: Tensor) -> bytes:
     """Return a parameter's name, shape, and a sample of its values."""
     sample = parameter.detach().flatten()[::max(1, parameter.numel() // SAMPLED_VALUES)].to(torch.bfloat16)
     return f"{name} {tuple(parameter.shape)}\n".encode() + sample.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+
+
+class Saved(str, Result):
+    """The `model_type` of the layout that a model was written in, and what was stored; a string, so that it compares.
+    """
+
+    folder: Path
+    parameters: int
+    formats: Mapping[str, int]
+    """Number format -> bytes of the numbers stored in it."""
+    size: int
+    """Bytes of all files."""
+    tensors: int
+    """Parameters, as the model has them."""
+    unchanged: int | None
+    """Those that were copied from the folder that the model was loaded from; None: there is none, or not any more."""
+    files: tuple[str, ...]
+    """All that was written."""
+
+    def __new__(cls, layout: str, **facts: Any) -> Self:
+        """Make one of the layout and the other fields."""
+        made = super().__new__(cls, layout)
+        vars(made).update(facts)
+        return made
+
+    def view(self) -> str:
+        """Say what was stored."""
+        formats = " and ".join(f"{format_bytes(size)} of {name}" for name, size in self.formats.items())
+        copied = "" if self.unchanged is None else f", {self.unchanged} copied unchanged"
+        return (f"{self.folder}, layout {self!s}: {self.parameters:,} parameters in {self.tensors} tensors{copied}; "
+                f"{formats}; {', '.join(self.files)}")
+
+    def __repr__(self) -> str:
+        """Say what was stored."""
+        return self.view()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"layout": str(self)} | vars(self) | {"folder": str(self.folder), "files": list(self.files)}

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.devices import is_traced
 from saucier.errors import InputError
 from saucier.parts.norms import dropout
 
@@ -150,7 +151,7 @@ def find_query_positions(mapping: Tensor | None) -> Tensor | None:
     """
     if mapping is None:
         return None
-    if not torch.compiler.is_compiling() and not bool((((mapping == 1).sum(-1) == 1) & ((mapping != 0).sum(-1) == 1))
+    if not is_traced() and not bool((((mapping == 1).sum(-1) == 1) & ((mapping != 0).sum(-1) == 1))
                                                       .all()):
         raise InputError("a row of target_mapping is not a single 1 among zeros", where="target_mapping",
                          remedy="let every row ask about one place")

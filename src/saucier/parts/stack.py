@@ -78,9 +78,10 @@ class Stack(nn.Module):
         self.queries = QueryVector(config.queries, dim) if config.queries else None
         """Where the second stream begins."""
         self.reversible = config.residual.kind == "reversible"
-        self.repeatable = not any(isinstance(one.inner, c.Experts | c.Recurrent)
+        self.repeatable = not any(isinstance(one.inner, c.Experts | c.Recurrent | c.CustomSublayer)
                                   for block in config.blocks() for one in block.sublayers)
-        """Whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts.
+        """Whether every sublayer gives nearly the same for nearly the same input: none sends tokens to experts, and
+        none is from outside, where that is not known.
 
         The buckets of hashed attention jump too, and are kept. Recurrent layers hand on their states as well.
         """

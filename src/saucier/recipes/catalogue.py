@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from saucier.config import SkipPadding, Transformer, check, list_length_limits, longest_input
+from saucier.config.base import ConfigError
+from saucier.config.registry import import_package
 from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import path_exists
 from saucier.objectives.checks import check_mixed_row_order, find_mismatches
@@ -38,8 +38,8 @@ def build_tree(recipe: Recipe, source: Source) -> Transformer:
     try:
         model = recipe.model
         check(model)
-    except ValidationError as error:
-        first = error.errors()[0]
+    except ConfigError as error:
+        first = error.cause.errors()[0]
         what = f"{first['msg'].replace('Input should', 'should')}, not {first['input']!r}"
         raise make_fault(source, ("model", *(str(part) for part in first["loc"])), what,
                          "change the hyper-parameter behind it") from error
@@ -196,6 +196,7 @@ def file_text(path: Path) -> str:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a recipe, for editors."""
+    """Return the JSON Schema of a recipe, for editors; it knows the parts of all installed packages."""
+    import_package()
     found: dict[str, Any] = json.loads(json.dumps(Recipe.model_json_schema()))
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Saucier recipe"} | found

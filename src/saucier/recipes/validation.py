@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from saucier.config import Transformer
+from saucier.config.registry import registered_kinds
 from saucier.errors import InputError, suggest_name
 from saucier.recipes.recipe import TREE
 from saucier.recipes.source import KeyPath, Source, join_path
@@ -34,7 +35,7 @@ def validate_config(source: Source, config: type[C]) -> C:
 
 def to_input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
     """Return one error with a line for each fault."""
-    schema = json_schema_of(config)
+    schema = json_schema_of(config, registered_kinds())
     faults = error.errors(include_url=False)
     # a list that is too short only because what is in it is wrong: the other line is enough
     lines = [format_fault(dict(one), source, schema) for one in faults
@@ -45,9 +46,22 @@ def to_input_error(error: ValidationError, source: Source, config: type[BaseMode
     return InputError(first, more=more)
 
 
+def describe_config_fault(kind: type[BaseModel], values: dict[str, Any],
+                          error: ValidationError) -> tuple[str, str, str]:
+    """Return what is wrong with the arguments of a config that Python code makes, where, and the remedy."""
+    faults = error.errors(include_url=False)  # a misspelt key is missing as well
+    fault = dict(next((one for one in faults if one["type"] == "extra_forbidden"), faults[0]))
+    path = path_of(fault["loc"], values, missing=fault["type"] == "missing")
+    what, remedy = explain_fault(fault, path, {"$defs": {}, **json_schema_of(kind)})
+    return what, join_path((kind.__name__, *path)), remedy
+
+
 @cache
-def json_schema_of(config: type[BaseModel]) -> Schema:
-    """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second."""
+def json_schema_of(config: type[BaseModel], outside: tuple[str, ...] = ()) -> Schema:
+    """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second.
+
+    `outside`: the kinds from outside that are registered now, which it knows too.
+    """
     return config.model_json_schema()
 
 
@@ -63,7 +77,7 @@ def format_fault(fault: dict[str, Any], source: Source, schema: Schema) -> str:
     what, remedy = explain_fault(fault, path, schema)
     if fault["type"] == "missing" and path[-1] == "kind":
         path = path[:-1]
-    if fault["type"] == "union_tag_invalid":
+    if fault["type"] in ("union_tag_invalid", "package_missing"):
         path = (*path, "family" if path == ("model",) else "kind")
     head = ": ".join(part for part in (source.where(path), join_path(path), what) if part)
     return f"{head}; {remedy}" if remedy else head
@@ -87,6 +101,8 @@ def explain_fault(fault: dict[str, Any], path: KeyPath, schema: Schema) -> tuple
         case "union_tag_invalid":
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"there is no {tag!r}", suggest_name(tag, known)
+        case "package_missing":
+            return fault["ctx"]["what"], fault["ctx"]["remedy"]
         case "literal_error":
             what = f"there is no {value!r}" if path[-1] == "kind" else f"unknown choice {value!r}"
             known = fault["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", ")

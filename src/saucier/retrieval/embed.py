@@ -12,6 +12,7 @@ from saucier import config as c
 from saucier.errors import InputError, expect, expect_texts
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.model import Transformer
+from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -21,7 +22,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
 
     `model` is a model with an embedding head, or the folder or hub id of one, such as sentence-transformers publishes;
     a folder brings its own tokenizer. Texts of similar length go through the model together, `batch` at a time; longer
-    ones than the model was trained on are cut, with a warning that counts.
+    ones than the model was trained on are cut, with one warning that counts.
     Shapes: -> [texts, E]; with `normalize` in the head, the product of two rows is their cosine similarity.
     Errors: `InputError` for a model without such a head, for a model given without tokenizer, and for what is no text.
     Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084.
@@ -43,12 +44,15 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     check_tokenizer_fits(model, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
+    options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
     device = model.embed.tokens.weight.device
     for start in range(0, len(order), batch):
         rows = order[start:start + batch]
-        encoded = tokenizer([texts[row] for row in rows], max_length=limit)
+        encoded = pad_rows(tokenizer, encode_rows(tokenizer, [texts[row] for row in rows], None, options), options)
+        cut += encoded.cut
         with torch.inference_mode():
             vectors = model(**encoded.to(device)).embeddings
         found[rows] = vectors.float().cpu()
+    warn_of_cuts(cut, limit)
     return found

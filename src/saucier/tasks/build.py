@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from saucier.config.registry import find_builder
 from saucier.tasks import simple_baselines as simple
 from saucier.tasks.classification import TextTask
 from saucier.tasks.definitions import (
@@ -83,17 +84,22 @@ TASKS: dict[type, TaskKind] = {
 
 def build_task(config: TaskConfig) -> Task:
     """Return the task that a config describes."""
-    return TASKS[type(config)].build(config)
+    return (TASKS.get(type(config)) or TaskKind(find_builder(config))).build(config)
+
+
+def list_baselines(task: Task) -> tuple[simple.Method, ...]:
+    """Return the simple methods that fit a task; none for one from outside."""
+    return TASKS[type(task.config)].baselines if type(task.config) in TASKS else ()
 
 
 def predict_simple_baselines(task: Task, train: Sequence[Any], test: Sequence[Any]) -> list[simple.SimpleBaseline]:
     """Return the predictions of the simple methods that fit a task, the weakest first."""
-    return [method(task, train, test) for method in TASKS[type(task.config)].baselines
+    return [method(task, train, test) for method in list_baselines(task)
             if method not in simple.WITH_EXTRA or simple.has_extra()]
 
 
 def missing_extra(task: Task) -> str | None:
     """Say what cannot be compared because scikit-learn is missing; None where nothing is."""
-    if {*TASKS[type(task.config)].baselines} & {*simple.WITH_EXTRA} and not simple.has_extra():
+    if {*list_baselines(task)} & {*simple.WITH_EXTRA} and not simple.has_extra():
         return f"no TF-IDF baseline: scikit-learn is not installed (pip install 'saucier[{simple.EXTRA}]')"
     return None

@@ -4,12 +4,13 @@ hold what, and how texts become one row. No torch. Tasks whose answer is a text 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
+from saucier.config.registry import OpenSlot, registered_kinds
 from saucier.tasks.written.definitions import ColumnName, WrittenTask
 
 
@@ -240,6 +241,46 @@ class Tagging(Config):
     """The tags, in the order of the model's outputs; none: those of the training file."""
 
 
+class CustomTask(Config):
+    """The slot of a task from outside.
+
+    A new one is a subclass with its own `kind`, registered with what builds, from its config, a `Task`.
+    """
+
+    slot: ClassVar[str] = "task"
+    kind: str
+
+
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
-                       | MultipleChoice | Embedding | WrittenTask, Field(discriminator="kind")]
+                       | MultipleChoice | Embedding | WrittenTask | CustomTask, OpenSlot("task")]
 """Any task."""
+
+
+class NamedMetric(Config):
+    """A metric of ours by its name, as `saucier score --metric` has it."""
+
+    kind: Literal["named"] = "named"
+    name: str
+    """Such as `matthews`."""
+
+
+class CustomMetric(Config):
+    """The slot of a metric from outside.
+
+    A new one is a subclass with its own `kind`, registered with what builds, from its config, a `Metric`.
+    """
+
+    slot: ClassVar[str] = "metric"
+    kind: str
+    scores: ClassVar[tuple[str, ...]] = ("classes",)
+    """The kinds of predictions that it is for (`saucier.tasks.scores`)."""
+
+
+MetricConfig = Annotated[NamedMetric | CustomMetric, OpenSlot("metric")]
+"""A metric in addition to the usual ones of a task."""
+
+
+def task_kinds() -> list[str]:
+    """Name the kinds of task."""
+    own = [kind for one in get_args(get_args(TaskConfig)[0]) for kind in get_args(one.model_fields["kind"].annotation)]
+    return [*own, *registered_kinds("task")]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.registry import OpenSlot
 from saucier.config.stack import Activations
 
 Positive = Annotated[int, Field(gt=0)]
@@ -130,6 +131,45 @@ class LayerRates(Config):
     """The paper's by default, which was found for three layers; for twelve 0.8 to 0.95 is usual."""
 
 
+class WeightsAndBiases(Config):
+    """The figures of a run, for Weights & Biases (`pip install 'saucier[wandb]'`)."""
+
+    kind: Literal["wandb"] = "wandb"
+    project: str = Field(default="saucier", min_length=1)
+    """The project that the run appears in."""
+    name: str | None = None
+    """What the run is called there; None: as its folder."""
+    mode: Literal["offline", "online"] = "offline"
+    """offline: into the run folder, and `wandb sync` sends it later; online: at once."""
+
+
+class MLflow(Config):
+    """The figures of a run, for MLflow (`pip install 'saucier[mlflow]'`)."""
+
+    kind: Literal["mlflow"] = "mlflow"
+    experiment: str = Field(default="saucier", min_length=1)
+    """The experiment that the run belongs to."""
+    name: str | None = None
+    """What the run is called there; None: as its folder."""
+    tracking: str | None = None
+    """Address of the tracking server or database; None: `mlflow.db` in the run folder."""
+
+
+class CustomReporter(Config):
+    """The slot of a reporter from outside.
+
+    A new one is a subclass with its own `kind`, registered with what builds, from (config, `ReportedRun`), a
+    `Reporter`.
+    """
+
+    slot: ClassVar[str] = "reporter"
+    kind: str
+
+
+ReporterConfig = Annotated[WeightsAndBiases | MLflow | CustomReporter, OpenSlot("reporter")]
+"""Where the figures of a run go, in addition to the screen and its folder."""
+
+
 class Training(Config):
     """One run of the loop."""
 
@@ -172,5 +212,7 @@ class Training(Config):
     """Steps between lines in metrics.jsonl and, without a terminal, on the screen."""
     events: Literal["auto", "on", "off"] = "auto"
     """TensorBoard events in the run folder; auto: where tensorboard is installed."""
+    reporters: tuple[ReporterConfig, ...] = ()
+    """Where else the figures go."""
     seed: int = Field(default=0, ge=0)
     """Feeds the order of the data, the corruption and the dropout."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,7 +37,8 @@ from saucier.training import resume as r
 from saucier.training.hyperparameters import Training
 from saucier.training.optimizers import Optimizer, build_optimizer, learning_rate_factor
 from saucier.training.processes import Processes, join_processes
-from saucier.training.progress import Progress, Reporter, build_reporters
+from saucier.training.progress import Progress, Reporter
+from saucier.training.reporters import build_reporters
 from saucier.training.update import Evaluate, HeldOut, TrainingData, Updater
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -71,7 +72,7 @@ class Interrupt:
 
 
 FAILURES = "failures"
-HARMLESS = ("micro_batch", "log_every", "keep", "events", "save_every", "activations")
+HARMLESS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "activations")
 """Keys of `Training` that may differ in a resumed run: they do not change what is learned."""
 
 
@@ -94,12 +95,15 @@ class TrainingResult:
 
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
           evaluate: Evaluate | HeldOut | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None, until: int | None = None) -> TrainingResult:
+          recipe: Mapping[str, Any] | None = None, may_differ: Collection[str] = (),
+          until: int | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
+    Weights that were rounded in loading are the stored ones first, in float32 at most.
     `evaluate` gives held-out scores with a `loss`, by which the best checkpoint is chosen unless it says otherwise;
     `reporters` default to a bar or lines on standard error. `recipe` is whatever must be equal for the run to be
-    resumed, as JSON; by default model and training. `until`: pause after so many steps, with a checkpoint.
+    resumed, as JSON; by default model and training; `may_differ` are paths in it, such as `training.steps`, that need
+    not. `until`: pause after so many steps, with a checkpoint.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
@@ -107,7 +111,7 @@ def train(model: Transformer, study: TrainingData, training: Training, *, run_fo
     identity = recipe or {"model": model.config.model_dump(mode="json"),
                           "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
     with join_processes() as processes, Interrupt() as interrupt:
-        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
+        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity, may_differ)
         run.until = min(training.steps, until or training.steps)
         try:
             return run.go(HeldOut(evaluate) if callable(evaluate) else evaluate, interrupt)
@@ -134,8 +138,10 @@ class Run:
 
     @classmethod
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
-                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any]) -> Run:
+                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any],
+                       may_differ: Collection[str] = ()) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
+        model.restore_stored()
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
@@ -151,8 +157,9 @@ class Run:
             state = TrainingState(recipe=dict(recipe),  # all take the first one's choice
                                   dtype="bfloat16" if processes.agree(dtype == "bfloat16") else "float32")
         else:
-            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder)
+            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, may_differ)
             state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)
+            state.recipe = dict(recipe)
             redraws.at(max(0, state.step - 1))
             if found == list_checkpoints(folder)[0]:
                 processes.write_once(partial(mark_and_prune, folder, max(training.keep, training.average), state.best),
@@ -160,7 +167,7 @@ class Run:
             notes.append(f"resumed from {found}, {state.step} of {training.steps} steps done, in {state.dtype}")
         if training.compile:
             model.compile()
-        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first)
+        reporter = build_reporters(training, folder, state.step, reporters, writes=processes.first, settings=recipe)
         for text in notes:
             reporter.note(text)
         updater = Updater(model, study, processes, cast(AutocastDtype, state.dtype), seed=training.seed,

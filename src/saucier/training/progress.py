@@ -1,20 +1,23 @@
-"""Reporting a training run: a bar on a terminal or lines, metrics.jsonl, and TensorBoard events."""
+"""What hears of a training run: a bar on a terminal or in a notebook, lines, metrics.jsonl, TensorBoard events."""
 
 from __future__ import annotations
 
-import importlib.util
+import html
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
-from saucier.errors import InputError
 from saucier.files import parse_json, report_disk_errors, write_text
-from saucier.training.hyperparameters import Training
+from saucier.machine import in_notebook
+from saucier.plain import format_duration
 
 METRICS, EVENTS = "metrics.jsonl", "tensorboard"
+FIGURES = ("loss", "rate", "gradient_norm", "tokens_per_second")
+"""What of an update is drawn as a curve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Progress:
     """Of those that are read, padding left out: of this update."""
     seconds: float
     """Time so far, over all parts of the run."""
+
+    @property
+    def seconds_left(self) -> float:
+        """How long it takes at the pace so far."""
+        return self.seconds / self.step * (self.steps - self.step)
 
 
 class Reporter:
@@ -69,9 +77,8 @@ class Lines(Reporter):
     def progress(self, progress: Progress) -> None:
         """Write a line when it is time."""
         if progress.step % self.every == 0 or progress.step in (1, progress.steps):
-            left = progress.seconds / progress.step * (progress.steps - progress.step)
             self.note(f"step {progress.step}/{progress.steps}: loss {progress.loss:.4f}, rate {progress.rate:.2e}, "
-                      f"{progress.tokens_per_second:.0f} tokens/s, {left:.0f} s left")
+                      f"{progress.tokens_per_second:.0f} tokens/s, {progress.seconds_left:.0f} s left")
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
         """Write a line."""
@@ -113,6 +120,58 @@ class Bar(Reporter):
     def close(self) -> None:
         """Leave the bar as it is."""
         self.bar.stop()
+
+
+class NotebookBar(Reporter):
+    """A bar in a notebook, below the lines of this run: one output, which is shown again when something is new."""
+
+    SECONDS = 0.25
+    """Between two updates of the bar: a browser has to draw each."""
+
+    def __init__(self, steps: int) -> None:
+        """Show an empty bar."""
+        from IPython.display import display
+
+        self.steps, self.step, self.facts = steps, 0, ""
+        self.lines: list[str] = []
+        self.drawn = time.monotonic()
+        self.handle = display(self, display_id=True)
+
+    def progress(self, progress: Progress) -> None:
+        """Move the bar, when it is time."""
+        self.step, self.facts = progress.step, (
+            f"{progress.step:,} of {progress.steps:,}, loss {progress.loss:.4f}, rate {progress.rate:.1e}, "
+            f"{progress.tokens_per_second:.0f} tokens/s, {format_duration(progress.seconds_left)} left")
+        if time.monotonic() - self.drawn > self.SECONDS:
+            self.draw()
+
+    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
+        """Add a line above the bar."""
+        self.note(format_evaluation(step, scores))
+
+    def note(self, text: str) -> None:
+        """Add a line above the bar."""
+        self.lines.append(text)
+        self.draw()
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Show it again in its place."""
+        self.drawn = time.monotonic()
+        self.handle.update(self)
+
+    def __repr__(self) -> str:
+        """Return it as text, for what shows no HTML."""
+        return "\n".join([*self.lines, f"training {self.facts}"])
+
+    def _repr_html_(self) -> str:
+        """Return it as a notebook shows it."""
+        lines = "".join(f"<div>{html.escape(line)}</div>" for line in self.lines)
+        return (f'<div style="font-family:monospace">{lines}<div>training <progress value="{self.step}" '
+                f'max="{self.steps}"></progress> {html.escape(self.facts)}</div></div>')
 
 
 class MetricsFile(Reporter):
@@ -169,7 +228,7 @@ class Events(Reporter):
     def progress(self, progress: Progress) -> None:
         """Add the figures when it is time."""
         if progress.step % self.every == 0 or progress.step in (1, progress.steps):
-            for name in ("loss", "rate", "gradient_norm", "tokens_per_second"):
+            for name in FIGURES:
                 self.writer.add_scalar(f"training/{name}", getattr(progress, name), progress.step)
 
     def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
@@ -182,58 +241,13 @@ class Events(Reporter):
         self.writer.close()
 
 
-class Reporters(Reporter):
-    """Several reporters as one."""
-
-    def __init__(self, *members: Reporter) -> None:
-        """Tell each of them, in order."""
-        self.members = members
-
-    def progress(self, progress: Progress) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.progress(progress)
-
-    def evaluation(self, step: int, scores: Mapping[str, float]) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.evaluation(step, scores)
-
-    def note(self, text: str) -> None:
-        """Tell all."""
-        for member in self.members:
-            member.note(text)
-
-    def close(self) -> None:
-        """Close all."""
-        for member in self.members:
-            member.close()
-
-
-def check_events(choice: Literal["auto", "on", "off"]) -> bool:
-    """Say whether to write events. Raises `InputError` when they are required and tensorboard is missing."""
-    installed = importlib.util.find_spec("tensorboard") is not None
-    if choice == "on" and not installed:
-        raise InputError("tensorboard is not installed", where="training.events",
-                         remedy="pip install 'saucier[tensorboard]', or set events: off")
-    return installed and choice != "off"
-
-
 def choose_screen(steps: int, every: int) -> Reporter:
-    """Return a bar where standard error is a terminal, else lines."""
+    """Return a bar where somebody looks on, in a notebook or on a terminal; else lines."""
+    if in_notebook():
+        return NotebookBar(steps)
     return Bar(steps) if sys.stderr.isatty() else Lines(every)
 
 
-def build_reporters(training: Training, folder: Path, first: int, given: Sequence[Reporter] | None, *,
-                    writes: bool) -> Reporters:
-    """Return the reporters: those given (by default the screen), and the files of a run that goes on after `first`.
-
-    A process that does not write has none. Raises `InputError` when events are required and cannot be written.
-    """
-    events = check_events(training.events)
-    if not writes:
-        return Reporters()
-    every = training.log_every
-    files: list[Reporter] = [MetricsFile(folder / METRICS, every, first)]
-    files += [Events(folder / EVENTS, every, first)] if events else []
-    return Reporters(*([choose_screen(training.steps, every)] if given is None else given), *files)
+def shows_bar() -> bool:
+    """Say whether `choose_screen` gives a bar, which a silent job keeps."""
+    return in_notebook() or sys.stderr.isatty()

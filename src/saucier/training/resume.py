@@ -7,7 +7,7 @@ be loaded by itself); of a rewritten model it is an adapter, which can be loaded
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -124,13 +124,24 @@ def load_modules(modules: Modules, folder: Path) -> None:
         fill_weights(module, folder / name / "model.safetensors" if whole else folder / f"{name}.safetensors")
 
 
-def refuse_other_recipe(then: Json, now: Json, where: Path) -> None:
-    """Raise `InputError`, naming the first key that differs, when a run was started with another recipe."""
-    found = first_difference(then, now)
+def refuse_other_recipe(then: Json, now: Json, where: Path, may_differ: Collection[str] = ()) -> None:
+    """Raise `InputError`, naming the first key that differs, when a run was started with another recipe.
+
+    `may_differ`: paths such as `training.steps` that need not be equal.
+    """
+    found = first_difference(without_paths(then, may_differ), without_paths(now, may_differ))
     if found is not None:
         key, old, new = found
         raise InputError(f"this run was begun with another recipe: {key} was {old!r} and is now {new!r}",
                          where=str(where), remedy="resume with the run's own recipe, or give a new folder")
+
+
+def without_paths(values: Json, paths: Collection[str]) -> dict[str, Any]:
+    """Return nested values without those at some paths."""
+    keys = [path.split(".", 1) for path in paths]
+    inside = {key: [rest[0] for first, *rest in keys if first == key and rest] for key, *_ in keys}
+    return {key: without_paths(value, inside[key]) if key in inside and isinstance(value, Mapping) else value
+            for key, value in values.items() if [key] not in keys}
 
 
 def average_weights(folders: list[Path]) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ def printed(name: str, width: int = 140) -> str:
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_whole_is_the_sum_of_its_parts(name: str) -> None:
     config = FAMILIES[name]()
-    described = describe_model(name, config, length=64).as_json()
+    described = describe_model(name, config, length=64).to_dict()
     whole = described["anatomy"]
     assert whole["parameters"] == parameters(config)
     assert whole["parameters"] == sum(part["parameters"] for part in whole["children"])
@@ -57,7 +57,7 @@ def test_every_part_is_drawn_once_with_guides_of_its_depth() -> None:
 
 
 def test_memory_is_given_for_training_and_for_inference_in_both_formats() -> None:
-    needs = describe_model("gpt2", FAMILIES["gpt2"](), length=64, batch=4).as_json()["needs"]
+    needs = describe_model("gpt2", FAMILIES["gpt2"](), length=64, batch=4).to_dict()["needs"]
     assert [(need["use"], need["dtype"]) for need in needs] == [
         ("training", "float32"), ("training", "bfloat16"), ("generation", "float32"), ("generation", "bfloat16")]
     for need in needs:

@@ -5,13 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
 from saucier.errors import InputError
-from saucier.text.config import BERT_TOKENS, GPT2_TOKENS, T5_TOKENS, ByteBPE, SpecialTokens, Unigram, WordPiece
+from saucier.text.config import (
+    BERT_TOKENS,
+    BPE,
+    GPT2_TOKENS,
+    T5_TOKENS,
+    ByteBPE,
+    Bytes,
+    Characters,
+    SpecialTokens,
+    TokenizerConfig,
+    Unigram,
+    WordPiece,
+)
+from saucier.text.tokenizer.offsets import Token
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
-from saucier.text.tokenizer.training import train_tokenizer
+from saucier.text.tokenizer.training import split_text, train_tokenizer
 
 GOLDEN = ("tokenizer-byte-bpe", "tokenizer-wordpiece", "tokenizer-unigram-t5")
 
@@ -123,3 +137,59 @@ def test_tokens_by_name(texts: list[str]) -> None:
     tokenizer = train_tokenizer(ByteBPE(vocab=300, special=SpecialTokens(eos="<e>", extra=("<x>", "<y>"))), texts)
     assert [tokenizer.token_to_id(name) for name in ("<e>", "<x>", "<y>", "<z>")] == [0, 1, 2, None]
     assert tokenizer.encode("a<x>")[1:] == [1]
+
+
+WRITTEN = "The café's naïve dog — 3 Bäume, 日本語 \N{LATIN SMALL LIGATURE FI}ne  text!\n"
+
+
+def trained(config: TokenizerConfig) -> Tokenizer:
+    return train_tokenizer(config, [WRITTEN * 5] * 4)
+
+
+@pytest.mark.parametrize("config", [ByteBPE(vocab=300), BPE(vocab=58), WordPiece(vocab=58), Bytes(), Characters()])
+def test_tokens_know_their_characters(config: TokenizerConfig) -> None:
+    """Every letter is in a token, in order; a token of letters is what its characters are."""
+    tokenizer = trained(config)
+    found = tokenizer.split(WRITTEN)
+    assert [one.id for one in found] == tokenizer.encode(WRITTEN, add_special_tokens=False)
+    assert all(one.token == tokenizer.id_to_token(one.id) and one.start < one.end for one in found)
+    assert {place for one in found for place in range(one.start, one.end)} >= {
+        place for place, letter in enumerate(WRITTEN) if letter.isalnum()}
+    assert [one.start for one in found] == sorted(one.start for one in found)
+    for one in found:
+        letters = one.token.removeprefix("##").removeprefix("Ġ").removesuffix("</w>")
+        if letters.isascii() and letters.isalpha():
+            plain = normalize("NFKD", WRITTEN[one.start:one.end]).encode("ascii", "ignore").decode().strip().casefold()
+            assert letters.casefold() in {plain, "f", "i"}, one  # either letter has the whole ligature
+
+
+def test_tokens_that_are_not_in_the_text(shared: Path) -> None:
+    unigram = load_tokenizer(shared / "golden/tokenizer-unigram-t5")
+    found = unigram.split("a cat", add_special_tokens=True)
+    assert found[-1] == Token(1, "</s>", 0, 0)
+    alone = next(one for one in found if one.token == "▁")
+    assert (alone.start, alone.end) == (2, 2)
+
+
+def test_rows_are_decoded_together(shared: Path) -> None:
+    bert = load_tokenizer(shared / "golden/tokenizer-wordpiece")
+    batch = bert(["the class", "the method returns a class"])
+    assert bert.decode_batch(batch.input_ids) == [bert.decode(row) for row in batch.input_ids] == [
+        "the class", "the method returns a class"]
+    with pytest.raises(InputError, match=r"^rows: is int 3; give rows of ids"):
+        bert.decode_batch(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^ids: is int 3; give a list of ids"):
+        bert.decode_batch([3])  # type: ignore[list-item]
+
+
+def test_what_a_tokenizer_says_of_itself() -> None:
+    tokenizer = trained(ByteBPE(vocab=300))
+    assert repr(tokenizer) == "Tokenizer(byte-level BPE, vocab_size=300, special={'eos': '<|endoftext|>'})"
+    assert len(tokenizer) == tokenizer.vocab_size == len(tokenizer.get_vocab()) == 300
+    assert [*tokenizer.get_vocab()][:2] == ["<|endoftext|>", tokenizer.id_to_token(1)]
+    said = repr(trained(WordPiece(vocab=58)))
+    assert said.startswith("Tokenizer(WordPiece, vocab_size=58, special={'pad': '[PAD]', ")
+
+
+def test_parts_of_a_character_are_shown_as_bytes() -> None:
+    assert [token for _, token in split_text(trained(Bytes()), "é!")] == ["\\xc3", "\\xa9", "!"]

@@ -38,9 +38,10 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     """Return a model of another shape, and up to how many tokens a text gives the numbers that it gave before.
 
     `by`: the operations, one after the other; positions come before what is seen, as a BigBird draws blocks for its
-    longest input. `pad`: the padding id. The model that is given stays as it is. Raises `InputError` for what cannot be
-    done with this model.
+    longest input. `pad`: the padding id. The model that is given stays as it is, but for weights that were rounded in
+    loading: both have the stored ones. Raises `InputError` for what cannot be done with this model.
     """
+    model.restore_stored()
     state = ModelState(model.config, model.state_dict(), pad)
     for operation in by:
         has_attention = any(stack.attentions() for stack in state.stacks().values())

@@ -19,7 +19,7 @@ from saucier.config.embedding import (
     ProjectTwice,
     SegmentTable,
 )
-from saucier.config.heads import AdaptiveHead, BidirectionalHead, LanguageHead, LengthHead, WholeText
+from saucier.config.heads import AdaptiveHead, BidirectionalHead, CustomHead, LanguageHead, LengthHead, WholeText
 from saucier.config.layers import FromNorm, Residual, SelfAttention
 from saucier.config.model import SourceEncoder, Transformer
 from saucier.config.pooling import PickVector
@@ -189,6 +189,8 @@ def check_head(config: Transformer) -> None:
     if isinstance(config.head, AdaptiveHead):
         check_clusters("head", config.head, embed.vocab)
         check_ties(config.head, embed, config.dim)
+    if isinstance(config.head, CustomHead):
+        config.head.check(config.width, embed.vocab)
     if isinstance(embed.projection, ProjectClusters) and language and language.tied:
         raise InputError("an output matrix cannot be tied to tables of several widths", where="head",
                          remedy="use kind: adaptive, or tied: false")

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.blocks import Block
 from saucier.config.disentangled import Disentangled, SharedMaps
-from saucier.config.layers import CrossAttention, Experts, FromNorm, Parallel, PreNorm, SelfAttention, Sublayer
+from saucier.config.layers import (
+    CrossAttention,
+    CustomSublayer,
+    Experts,
+    FromNorm,
+    Parallel,
+    PreNorm,
+    SelfAttention,
+    Sublayer,
+)
 from saucier.config.model import Transformer
 from saucier.config.positions import Rotary
 from saucier.config.questions import (
@@ -38,8 +47,11 @@ def check_stack(name: str, stack: Stack, config: Transformer) -> None:
     attentions = {path: one for path, (one, _) in sublayers.items() if isinstance(one, SelfAttention)}
     check_shared_parts(name, stack, attentions, width)
     parts = list_recurrent_parts(stack)
-    if parts and (stack.memory or stack.queries or stack.residual.kind != "one"):
-        raise InputError("recurrent layers keep their own states, in a plain stack", where=f"{name}.layers",
+    mixing = [inner for inner, _ in sublayers.values()
+              if isinstance(inner, CustomSublayer) and inner.mixes != "nothing"]
+    if (parts or mixing) and (stack.memory or stack.queries or stack.residual.kind != "one"):
+        what = "recurrent layers keep" if parts else f"a sublayer of kind {mixing[0].kind} keeps"
+        raise InputError(f"{what} {'their' if parts else 'its'} own states, in a plain stack", where=f"{name}.layers",
                          remedy="leave out memory, queries and streams")
     if name == "decoder" and any(part.start.kind == "final" for part in parts):
         check_initial_states(parts, config)
@@ -83,6 +95,11 @@ def check_sublayer(path: str, stack: str, inner: Sublayer, dim: int, config: Tra
             if stack == "encoder":
                 raise InputError("cross-attention has no encoder output to read here", where=path,
                                  remedy="use it in a decoder beside an encoder")
+        case CustomSublayer() as part:
+            part.check(path, dim)
+            if stack == "decoder" and part.mixes == "all":
+                raise InputError(f"a sublayer of kind {part.kind} sees the future", where=path,
+                                 remedy="use it in an encoder")
 
 
 def check_attention(path: str, stack: str, attention: SelfAttention, dim: int) -> None:

@@ -11,6 +11,7 @@ from saucier.config.heads import (
     BidirectionalHead,
     ChoiceHead,
     ClassificationHead,
+    CustomHead,
     DoubleHead,
     EmbeddingHead,
     Head,
@@ -68,6 +69,8 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             return group_nodes("head", head.kind, adaptive_nodes(head, dim, vocab))
         case EmbeddingHead():
             return group_nodes("head", head.kind, embedding_nodes(head, dim, vocab))
+        case CustomHead():
+            return group_nodes("head", head.kind, head.nodes(dim, vocab))
 
 
 def adaptive_nodes(head: AdaptiveHead, dim: int, vocab: int) -> list[Node]:

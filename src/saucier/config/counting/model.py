@@ -26,6 +26,7 @@ from saucier.config.embedding import (
 )
 from saucier.config.layers import (
     CrossAttention,
+    CustomSublayer,
     Experts,
     FeedForward,
     FourierMixing,
@@ -125,7 +126,7 @@ def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
             return [linear("router", dim, count, bias=part.router_bias), experts]
         case FourierMixing():
             return [Node("transform", "fourier", "over width and tokens")]
-        case Recurrent():
+        case Recurrent() | CustomSublayer():
             return part.nodes(dim, length)
 
 
@@ -282,4 +283,6 @@ def cache_bytes(
         elif isinstance(part, Recurrent):
             read = config.dim + part.keys(config.dim) if part.attention else 0
             values += sum(part.kept(config.dim)) + source_length * read
+        elif isinstance(part, CustomSublayer):
+            values += part.state_values(config.dim)
     return batch * (values * bytes_per_value + sums)

@@ -125,7 +125,7 @@ def score_classification(trial: Trial, judge: Classification, model: Transformer
     batches = BucketedTexts(learned, limits, seed=trial.seed)
     training = classification_training(judge, trial.recipe, batches.steps_per_epoch, trial.seed)
     identity = {"judge": judge.model_dump(mode="json"), "train": file_digest(Path(judge.train)),
-                "training": training.model_dump(mode="json")}
+                "training": training.model_dump(mode="json", exclude={"reporters"})}
     train(classifier, TrainingData(batches, labels, ClassLabels()), training, run_folder=place, reporters=[],
           recipe=identity)
     dtype: AutocastDtype = choose_autocast_dtype(training.dtype, next(classifier.parameters()).device)[0]

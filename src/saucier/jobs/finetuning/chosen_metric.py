@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.jobs.score import choose_metrics, slug
+from saucier.jobs.score import choose_metrics
 from saucier.tasks.metrics.metric import Metric, full_value
+from saucier.tasks.scores import slug
 from saucier.tasks.task import Task
 
 LOSS = "loss"

@@ -10,7 +10,7 @@ from typing import Literal
 
 from saucier import config as c
 from saucier.checkpoints.hub import find_finetuned_model, is_hub_id, resolve_folder
-from saucier.checkpoints.sentence_modules import is_sentence_folder, read_modules
+from saucier.checkpoints.sentence_modules import is_classifier_folder, is_sentence_folder, read_modules
 from saucier.files import is_file, is_folder, read_object
 from saucier.tasks.definitions import Classification, TaskConfig
 
@@ -33,7 +33,9 @@ def published_pooling(model: str) -> tuple[c.Pooling, ...]:
         folder = resolve_folder(model, weights=False)
     else:
         return ()
-    return read_modules(folder)[1].pooling if is_sentence_folder(folder) else ()
+    if not is_sentence_folder(folder) or is_classifier_folder(folder):  # a classifier's own head says it
+        return ()
+    return read_modules(folder)[1].pooling
 
 
 def published_pick(model: str) -> c.Pick | None:

@@ -32,7 +32,8 @@ def run_finetuning(task: str, changes: Sequence[str] = (), *, model: str | None 
     check_model(settings)
     target = out or folder
     splits = None if target is not None and is_finished(target) else read_checked(settings)
-    from saucier.jobs.finetuning.finetune import FINETUNING, finetune
+    from saucier.jobs.finetuning.finetune import finetune
+    from saucier.jobs.finetuning.job import FINETUNING
     from saucier.jobs.run.folder import default_folder
 
     done = finetune(settings, target or default_folder(settings, FINETUNING), quiet=quiet, splits=splits)

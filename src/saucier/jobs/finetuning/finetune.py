@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import FOLDER
+from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype
 from saucier.files import remove_path, write_atomically, write_json
 from saucier.folders.save import save_bare
+from saucier.folders.sentence_classifier import exchanged_head, modules_head, write_labels
 from saucier.jobs.finetuning.data import Splits
-from saucier.jobs.finetuning.job import FinetuningJob, describe_training, prepare_model, read_data, train_task
+from saucier.jobs.finetuning.extension import Extension, find_extension
+from saucier.jobs.finetuning.job import (
+    FINETUNING,
+    FinetuningJob,
+    describe_training,
+    prepare_model,
+    read_data,
+    train_task,
+)
 from saucier.jobs.finetuning.range_test import find_rate
 from saucier.jobs.finetuning.results import (
     SplitScores,
@@ -24,50 +34,48 @@ from saucier.jobs.finetuning.results import (
     write_finetuning_report,
 )
 from saucier.jobs.finetuning.search import chosen_task, search
-from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
+from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.finetuning.start import open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
-from saucier.jobs.run.folder import Job, JobKind, open_or_create, write_settings
+from saucier.jobs.run.folder import Job, open_or_create, write_settings
 from saucier.jobs.run.passport import start_passport
+from saucier.report.card import CardFacts, write_card
 from saucier.tasks.build import missing_extra
 from saucier.tasks.prediction_files import write_predictions
 from saucier.tasks.task import Predictor
 from saucier.training.loop import TrainingResult
 from saucier.training.processes import join_processes
-
-
-def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
-    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    return {"task.kind": settings.task.kind} | settings.model_dump(mode="json", exclude={"name"})
-
-
-FINETUNING = JobKind(
-    settings=TUNED, last="scores.json",
-    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
-    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
+from saucier.training.reporters import check_reporters
 
 
 def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Splits | None = None) -> TaskFolder:
     """Fine-tune into a folder, or go on where that stopped; `splits`: the rows, where they were read already.
 
-    Under torchrun every process calls this; the first one writes and speaks.
+    A finished one can be given more epochs. Under torchrun every process calls this; the first one writes and speaks.
     Raises `InputError` for settings, files or rows that are wrong; `WorkError` when training fails or is interrupted
     (after saving).
     """
+    extension = find_extension(out, settings)
+    if extension is not None:
+        return extend(extension, quiet=quiet)
     with join_processes() as processes:
         processes.write_once(partial(open_or_create, out, settings, FINETUNING))
         folder = TaskFolder(out)
         console = Console(silent=quiet or not processes.first)
         console.heading(f"{settings.task.kind}: {settings.model} → {out}")
         if folder.is_finished:
-            console.say("this fine-tuning is finished; give another folder with --out to do it again", style="green")
+            console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
+                        "again, give another folder with --out", style="green")
             if processes.first:
                 remove_path(folder.path / FOLDER)  # where it was killed while they were removed
             return folder
+        check_reporters(settings.training.training(1, 1))
         start = open_start(settings)
         run = Job(out, FINETUNING, console, processes,
                   start_passport(out, settings.name, {"training": settings.training.seed}, start.place))
+        run.passport = run.passport.in_environment(**list_versions(settings.as_dict()))
         job = FinetuningJob(run, settings, folder, start)
         with console.stage("data"):
             read_data(job, splits)
@@ -101,12 +109,23 @@ def choose_settings(job: FinetuningJob) -> None:
         prepare_model(job)
 
 
+def extend(extension: Extension, *, quiet: bool) -> TaskFolder:
+    """Give a finished fine-tuning more epochs, or go on with them; raises as `finetune`."""
+    with join_processes() as processes:
+        Console(silent=quiet or not processes.first).say(extension.describe())
+        finetune(extension.settings, extension.phase.path, quiet=quiet)
+        processes.write_once(extension.adopt)
+    return extension.folder
+
+
 def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     """Score every part, write the model and the report, and finish the folder: on the process that writes."""
     with job.run.console.stage("score"):
         found = [score_split(job, name, trained) for name in job.encoded if name != "train"]
     with job.run.console.stage("save"):
-        write_atomically(job.folder.model, partial(save_task_model, job))
+        facts = describe_finetuning(job.run.passport, job.settings.task.kind, trained.steps,
+                                    {one.split: one.scores for one in found})
+        write_atomically(job.folder.model, partial(save_task_model, job, facts))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
                                                         job.data_lines, rates=job.rates, trials=job.trials,
                                                         learned=len(job.splits.train))))
@@ -117,11 +136,28 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     remove_path(job.folder.path / FOLDER)
 
 
-def save_task_model(job: FinetuningJob, folder: Path) -> None:
-    """Save the model with its tokenizer and its task."""
-    layout = save_bare(job.model, folder)
+def write_model(job: FinetuningJob, folder: Path) -> str:
+    """Write the model, and return in which layout; one that only we read says why."""
+    document = job.start.document
+    head = modules_head(job.model, document, job.encoding.length)
+    if head is not None:
+        with exchanged_head(job.model, document, head):
+            save_bare(job.model, folder)
+        named = job.model.provenance.document
+        write_labels(folder, {key: named[key] for key in ("id2label", "label2id") if key in named})
+        return "sentence-transformers (its encode gives the logits; transformers has no class that reads the mean)"
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        layout = save_bare(job.model, folder)
+    return "; ".join([layout, *(str(one.message) for one in said)])
+
+
+def save_task_model(job: FinetuningJob, facts: CardFacts, folder: Path) -> None:
+    """Save the model with its tokenizer, its task and its card."""
+    layout = write_model(job, folder)
     job.encoding.tokenizer.save(folder)
     write_task(folder, job.splits.task.config, job.encoding.length)
+    write_card(folder, job.model.config, facts)
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 
@@ -131,7 +167,7 @@ def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> Split
     examples: list[Any] = splits.named()[name]
     reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
     answers = splits.task.predict(reading, examples, job.encoded[name])
-    found = score_answers(splits.task, name, examples, answers, splits.train)
+    found = score_answers(splits.task, name, examples, answers, splits.train, metrics=settings.metrics)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))
     first, *others = found.lines()
     job.run.console.say(f"{name}: {first}", *others)

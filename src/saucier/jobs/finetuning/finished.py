@@ -118,5 +118,8 @@ def read_split(value: Mapping[str, Any]) -> SplitResult:
 
 def read_scores(values: Sequence[Mapping[str, Any]]) -> tuple[Score, ...]:
     """Read scores; what is not defined is null in the file."""
-    return tuple(Score(one["name"], *(math.nan if one[key] is None else one[key] for key in ("value", "low", "high")),
-                       one["count"], one["unit"]) for one in values)
+    def number(value: float | None) -> float:
+        return math.nan if value is None else value
+
+    return tuple(Score(one["name"], number(one["value"]), number(one["low"]), number(one["high"]), one["count"],
+                       one["unit"]) for one in values)

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from saucier.adaptation.rewrite import rewrite_and_report
+from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import latest_checkpoint, usable_checkpoint
 from saucier.config import parameters
 from saucier.devices import choose_device
 from saucier.jobs.finetuning.data import Splits, describe_splits, describe_unknown_tokens, read_splits, show_examples
 from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
-from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning
+from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
-from saucier.jobs.run.folder import Job
+from saucier.jobs.run.folder import Job, JobKind
 from saucier.jobs.run.passport import file_digest
 from saucier.model import Transformer
 from saucier.opened import room
@@ -34,6 +36,18 @@ from saucier.training.update import TrainingData
 
 RatePoints = Sequence[tuple[float, float]]
 """Learning rates, each with the mean of the loss there."""
+
+
+def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
+    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
+    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
+    return {"task.kind": settings.task.kind} | decides
+
+
+FINETUNING = JobKind(
+    settings=TUNED, last="scores.json",
+    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
+    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
 
 
 @dataclass(slots=True)
@@ -114,9 +128,10 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     data, training = plan_training(job)
     rows = HeldOutRows(job.splits.held_out, job.encoded["held-out"], job.encoding)
     evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes)
+    identity = job.settings.model_dump(mode="json", exclude={"metrics": True, "training": {"reporters"}})
     result = train(job.model, data, training, run_folder=job.folder.path,
                    reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,
-                   recipe=job.settings.as_dict() | {"data": job.run.passport.data},
+                   recipe=identity | {"data": job.run.passport.data},
                    until=max(1, round(share * training.steps)))
     chosen = usable_checkpoint if job.settings.training.early_stop else newest_checkpoint
     load_weights_into(job.model, chosen(job.folder.path))

@@ -155,7 +155,7 @@ def read_columns(task: Task, source: SourceFile) -> dict[int, Mapping[str, Any]]
     return {row.line: row.cells for row in read_rows(quiet, None)}
 
 
-def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
+def answer_examples(opened: OpenModel, examples: Sequence[Any], batch: int = PREDICTION_BATCH) -> TaskAnswers:
     """Answer for some examples of the task that a model was opened for (see `open_task`)."""
     from saucier.devices import choose_autocast_dtype
 
@@ -163,7 +163,7 @@ def answer_examples(opened: OpenModel, examples: Sequence[Any]) -> TaskAnswers:
     encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
                         opened.model.provenance.generation.get("decoder_start_token_id"))
     encoded = opened.task.encode(examples, encoding)
-    predictor = Predictor(opened.model, encoding, PREDICTION_BATCH, choose_autocast_dtype("auto", opened.device)[0])
+    predictor = Predictor(opened.model, encoding, batch, choose_autocast_dtype("auto", opened.device)[0])
     answers = opened.task.predict(predictor, examples, encoded)
     return TaskAnswers(opened.task, examples, answers, encoded.truncation.rows)
 
@@ -174,17 +174,25 @@ def open_task(path: Path | str, base: str | None = None) -> OpenModel:
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
     kind.
     """
-    from saucier.folders.kinds import find_model_folder
-    from saucier.folders.load import check_tokenizer_fits, load
-    from saucier.opened import OpenModel, load_model_tokenizer, room
+    from saucier.opened import open_model
 
-    folder = TaskFolder(Path(path)).model if is_folder(TaskFolder(Path(path)).model) else path
-    model, tokenizer = load(folder, dtype="float32", base=base), load_model_tokenizer(folder, base)
-    check_tokenizer_fits(model, tokenizer, str(path))
-    saved = read_task(find_model_folder(resolve_folder(folder)))
-    config, length = saved or (task_of_published(model, str(path)),
-                               room(model.config, LONGEST_ROW, tokenizer.handling.max_length))
-    return OpenModel(Path(path), model, tokenizer, task=build_task(config), length=length)
+    return find_task(open_model(Path(path), dtype="float32", base=base))
+
+
+def find_task(opened: OpenModel) -> OpenModel:
+    """Return a model with the task that its folder names, or that its head is for. Raises `InputError` for none."""
+    from saucier.folders.kinds import find_model_folder
+
+    known = read_task(find_model_folder(resolve_folder(opened.path)))
+    config, length = known or (task_of_published(opened.model, str(opened.path)), task_length(opened))
+    return replace(opened, task=build_task(config), length=length)
+
+
+def task_length(opened: OpenModel) -> int:
+    """Return how many tokens a row of a task may have, where no training says it."""
+    from saucier.opened import room
+
+    return room(opened.model.config, LONGEST_ROW, opened.tokenizer.handling.max_length)
 
 
 def task_of_published(model: Transformer, where: str) -> TaskConfig:

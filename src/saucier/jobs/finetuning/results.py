@@ -18,10 +18,10 @@ from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
 from saucier.tasks.build import predict_simple_baselines
-from saucier.tasks.definitions import Texts
+from saucier.tasks.definitions import MetricConfig, Texts
 from saucier.tasks.metrics.metric import Metric
 from saucier.tasks.prediction_files import ID, PREDICTION, PredictionRow
-from saucier.tasks.scores import Score, metrics_for, per_class, score_difference, scored
+from saucier.tasks.scores import Score, choose_metric, metrics_for, per_class, score_difference, scored
 from saucier.tasks.task import Answer, Json, ScoredPart, Task
 
 if TYPE_CHECKING:
@@ -75,11 +75,14 @@ class SplitScores:
 
 
 def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
-                  train: Sequence[Any] = ()) -> SplitScores:
-    """Score answers on one split, and those of simple methods that learn from the training rows, by task."""
+                  train: Sequence[Any] = (), *, metrics: Sequence[MetricConfig] = ()) -> SplitScores:
+    """Score answers on one split, and those of simple methods that learn from the training rows, by task.
+
+    `metrics`: in addition to the usual ones of each task.
+    """
     learned = {part.name: part.examples for part in task.scored_parts(train)} if train else {}
     parts = task.scored_parts(examples)
-    found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name))
+    found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name), metrics)
              for part in parts]
     whole = score_together(task, parts, examples, answers)
     return SplitScores(split, examples, answers, (*whole, *(score for own, *_ in found for score in own)),
@@ -102,7 +105,8 @@ def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[A
 ScoredMethods = list[tuple[str, tuple[Score, ...]]]
 
 
-def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None) -> tuple[
+def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None,
+               further: Sequence[MetricConfig] = ()) -> tuple[
         tuple[Score, ...], ScoredMethods, BaselineVerdict | None]:
     """Score the answers to one part, and those of simple methods; a part's name comes before its metrics'.
 
@@ -112,7 +116,8 @@ def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any]
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
     predictions: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
     grouped = [part.task.group_for_scoring(part.examples, one) for one in predictions]
-    metrics = metrics_for(part.task.scored_as, golds, *grouped)
+    kind = part.task.scored_as
+    metrics = (*metrics_for(kind, golds, *grouped), *(choose_metric(one, kind, golds, *grouped) for one in further))
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)]
                     for one in grouped)

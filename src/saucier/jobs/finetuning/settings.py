@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
+from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
@@ -25,7 +26,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, TaskConfig, Texts
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
 from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
@@ -38,6 +39,7 @@ from saucier.training.hyperparameters import (
     Muon,
     OptimizerConfig,
     Positive,
+    ReporterConfig,
     Training,
 )
 
@@ -138,6 +140,8 @@ class FineTraining(Config):
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
     """Compile the model with torch.compile."""
+    reporters: tuple[ReporterConfig, ...] = ()
+    """Where the figures go, in addition to the screen and the folder."""
     stop: Stop | None = None
     """Measure after every epoch by a metric, keep the best weights, and stop early. None: by `patience`, or not."""
     patience: Positive | None = None
@@ -158,8 +162,9 @@ class FineTraining(Config):
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
             layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
-            activations=self.activations, compile=self.compile, patience=stop.patience if stop else None,
-            seed=self.seed, keep=1, evaluate_every=per_epoch if stop else steps, save_every=per_epoch,
+            activations=self.activations, compile=self.compile, reporters=self.reporters,
+            patience=stop.patience if stop else None, seed=self.seed, keep=1,
+            evaluate_every=per_epoch if stop else steps, save_every=per_epoch,
             log_every=max(1, steps // LOG_LINES))
 
 
@@ -174,6 +179,8 @@ class Finetuning(Config):
     """Changes to that recipe: `recipe.model.dropout=0.5`, `recipe.tokenizer.vocab=2000`."""
     task: TaskConfig
     """What is learned."""
+    metrics: tuple[MetricConfig, ...] = ()
+    """Metrics in addition to the usual ones of the task."""
     data: LabelledFiles
     """From what."""
     training: FineTraining = FineTraining()
@@ -260,6 +267,8 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
     `key.sub=value` are more training files, as a shell unfolds `--data *.tsv`. `files`: by the names of the fields of
     `LabelledFiles`. Raises `InputError`.
     """
+    if is_outside(what):
+        find_extension(what)  # so that it is among the known ones
     overrides, train = split_overrides(words, files.get("train", ()), wrong="no setting",
                                        remedy="write key.sub=value, or --data FILE for labelled rows")
     data = {key: [make_absolute(name) for name in names] for key, names in {**files, "train": train}.items() if names}
@@ -346,8 +355,3 @@ def first_role(task: str) -> str:
 def column_roles(task: type[Config]) -> list[str]:
     """List what a task calls the columns that it reads."""
     return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]
-
-
-def task_kinds() -> list[str]:
-    """Name the kinds of task."""
-    return [str(one.model_fields["kind"].default) for one in get_args(get_args(TaskConfig)[0])]

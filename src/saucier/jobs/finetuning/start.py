@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -55,6 +55,11 @@ class TrainedStart:
         return find_model_folder(resolve_folder(self.place))
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The config in the folder; empty where another one holds it, as for an adapter."""
+        return read_object(self.folder / "config.json")
+
+    @property
     def generation_defaults(self) -> dict[str, Any]:
         """How it writes, under the names of `saucier.generate`."""
         return read_generation_defaults(self.folder, read_object(self.folder / "config.json"))
@@ -83,6 +88,8 @@ class RecipeStart:
 
     place: ClassVar[None] = None
     """A recipe is in no folder."""
+    document: ClassVar[dict[str, Any]] = {}
+    """Of a published model."""
     generation_defaults: ClassVar[dict[str, Any]] = {}
     """Nothing yet."""
 
@@ -159,8 +166,8 @@ def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
         yield from (part for part in whole if part)
 
 
-def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Tokenizer, *, start: Path | None = None,
-                     seed: int = 0, fresh_head: bool = False, mix: c.LayerMix | None = None,
+def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Tokenizer | None, *,
+                     start: Path | None = None, seed: int = 0, fresh_head: bool = False, mix: c.LayerMix | None = None,
                      device: torch.device | str = "cpu") -> tuple[Transformer, TransferReport]:
     """Build the model for a task and give it the weights of another; parameters that are new are drawn from `seed`.
 
@@ -168,14 +175,14 @@ def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Toke
 
     A head of the same kind that the other has is kept, unless `fresh_head`. With a `mix` the head reads all
     layers, for which no family publishes a class; where that is new, so is the head. `start` is where the weights came
-    from; None: they were drawn. Raises `InputError` for a head with other labels, and for a body that the head does
-    not fit.
+    from; None: they were drawn. Without a `tokenizer` the body keeps its vocabulary, and the head must be one that
+    its family publishes. Raises `InputError` for a head with other labels, and for a body that the head does not fit.
     """
     where = "model" if start is None else str(start)
     document = published_with_tokenizer(other.provenance.document, other.config, tokenizer)
     other.provenance = replace(other.provenance, document=document)
     trained = () if start is None else read_task_labels(find_model_folder(resolve_folder(start)))
-    fits = tokenizer.vocab_size <= other.config.input_embed.vocab
+    fits = tokenizer is None or tokenizer.vocab_size <= other.config.input_embed.vocab
     known = labels_of_head(other, required, trained, where) if fits else None
     if known is not None and known != required.labels and not fresh_head:
         raise other_labels_error(known, required.labels, where)
@@ -184,10 +191,14 @@ def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Toke
         other.provenance = replace(other.provenance, document=document)
         return other.to(device), TransferReport()
     published = None if mix else published_task_config(required, document, where)
-    name, config = published or (None, own_task_config(other.config, required, tokenizer))
+    if published is None and tokenizer is None:
+        raise InputError("no class of its family has such a head, and one of ours needs the tokenizer", where=where,
+                         remedy="put the model's tokenizer into its folder")
+    name, config = published or (None, own_task_config(other.config, required, cast(Tokenizer, tokenizer)))
     config = config.model_copy(update={"mix": mix}) if mix else config
     model = build(config, seed=seed, device=device)
-    set_token_spellings(model, tokenizer)
+    if tokenizer is not None:
+        set_token_spellings(model, tokenizer)
     removed = remove_unused_parts(other, config)
     found = initialize_from(model, other)
     model.provenance = replace(
@@ -198,10 +209,10 @@ def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Toke
 
 
 def published_with_tokenizer(document: Mapping[str, Any], config: c.Transformer,
-                             tokenizer: Tokenizer) -> dict[str, Any]:
+                             tokenizer: Tokenizer | None) -> dict[str, Any]:
     """Return a published config that knows the tokenizer's new tokens and its padding; empty where there is none."""
-    if not document:
-        return {}
+    if not document or tokenizer is None:
+        return dict(document)
     more = {"vocab_size": tokenizer.vocab_size} if tokenizer.vocab_size > config.embed.vocab else {}
     if document.get("pad_token_id") is None and tokenizer.pad_id is not None:
         more["pad_token_id"] = tokenizer.pad_id

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from saucier.config.registry import name_packages, require_packages
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
 from saucier.result import Result
@@ -53,7 +54,8 @@ class TaskFolder(Result):
 
 def write_task(folder: Path, task: TaskConfig, length: int) -> None:
     """Write next to a model what it was trained to do, so that it can answer."""
-    write_json(folder / TASK_FILE, {"task": task.model_dump(mode="json"), "length": length})
+    values = task.model_dump(mode="json")
+    write_json(folder / TASK_FILE, {"task": values, "length": length, **name_packages(values)})
 
 
 def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
@@ -75,6 +77,7 @@ def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
     if not path.is_file():
         return None
     document = read_object(path)
+    require_packages(document, str(path))
     try:
         task: TaskConfig = TypeAdapter(TaskConfig).validate_python(document.get("task"))
         return task, int(document["length"])

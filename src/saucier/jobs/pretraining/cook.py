@@ -20,6 +20,7 @@ from saucier.adaptation.starting_weights import warm_start
 from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
+from saucier.config.registry import list_versions
 from saucier.cost.planning import make_plan, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
@@ -28,6 +29,7 @@ from saucier.files import find_free_name, recover_all, write_atomically, write_t
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.pretraining.batching import build_run_objectives, make_evaluator, make_training_data
 from saucier.jobs.pretraining.data import PreparedData, prepare_data
+from saucier.jobs.pretraining.extension import LENGTH_PATHS, extend_run
 from saucier.jobs.pretraining.held_out import (
     baseline_scores,
     describe_measurements,
@@ -42,6 +44,7 @@ from saucier.jobs.pretraining.samples import (
     held_out_pairs,
     make_samples,
 )
+from saucier.jobs.run.cards import describe_pretraining
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import (
     PRETRAINING,
@@ -67,6 +70,7 @@ from saucier.objectives.build import BuiltObjective
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.report.card import CARD, render_card
 from saucier.report.page import REPORT_FILE as REPORT
 from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
@@ -75,6 +79,7 @@ from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
+from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
@@ -115,16 +120,21 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
     fails or is interrupted (after saving).
     """
     options = options or JobOptions()
+    check_reporters(recipe.training)
     with join_processes() as processes:
         console = Console(silent=options.quiet or not processes.first)
         if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
             raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
                              remedy="begin with a model, --from FOLDER, or leave tuning out")
+        with processes.first_goes_ahead():
+            extension = extend_run(out, recipe) if processes.first else ()
         folder, state = open_or_create_run(recipe, out, processes)
         recipe = folder.recipe()
         console.heading(f"{recipe.name} → {folder.path}")
+        console.say(*extension)
         if state == "finished":
-            console.say("this run is finished; give another folder with --out to cook it again", style="green")
+            console.say(f"this run is finished; for more steps: saucier cook {out} --steps N; to cook it again, give "
+                        "another folder with --out", style="green")
             if processes.first:
                 if not (out / REPORT).is_file():  # it was killed after it was evaluated
                     write_report(out)
@@ -132,6 +142,7 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
             return folder
         run = Job(out, PRETRAINING, console, processes, start_passport(
             out, recipe.name, {"training": recipe.training.seed, "sampling": recipe.sampling.seed}, options.start))
+        run.passport = run.passport.in_environment(**list_versions(recipe.as_dict()))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
             job.data = prepare_data(recipe, folder, console, job.options.start)
@@ -211,7 +222,7 @@ def train_model(job: PretrainingJob) -> TrainingResult:
                                   whole=False, processes=job.run.processes)
         identity = essential_settings(job.recipe) | {"data": job.data.digests}
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
-                       reporters=job.run.reporters(job.recipe.training), recipe=identity)
+                       reporters=job.run.reporters(job.recipe.training), recipe=identity, may_differ=LENGTH_PATHS)
         job.run.passport = job.run.passport.in_environment(dtype=result.dtype,
                                                            device=next(job.model.parameters()).device.type)
         speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
@@ -327,6 +338,8 @@ def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
     outcome = RunOutcome(step=results.step, weights=file_digest(weights_file(checkpoint)), loss=results.held_out.loss,
                          samples=file_digest(job.folder.samples))
     job.run.close(outcome=outcome)
+    facts = describe_pretraining(job.run.passport, job.recipe.objective.kind, results)
+    write_text(checkpoint / CARD, render_card(checkpoint, job.model.config, facts))
     seconds = job.run.passport.seconds
     spent = results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})
     results.model_copy(update={"cost": spent}).write(job.folder.path)

@@ -4,6 +4,7 @@ mean; at the end of a run, or again, on its own held-out text or on any other fi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,9 +50,12 @@ from saucier.objectives.config import (
 )
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.recipes import Recipe
+from saucier.recipes import recipe as read_recipe
+from saucier.recipes.source import read_override
 from saucier.report.results import HeldOut, Score
 from saucier.tasks.language_baselines import Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
+from saucier.tasks.scores import Score as Measured
 from saucier.tasks.written.task import map_in_batches
 from saucier.text.config import LanguageData, PairData, TextData
 from saucier.text.reading.corpus import add_reverse_pair
@@ -224,8 +228,8 @@ def translate_texts(found: OpenModel, sources: Sequence[str], decoding: Decoding
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What was measured."""
+class RunEvaluation:
+    """What was measured of a run."""
 
     held_out: HeldOut
     baselines: tuple[Baseline, ...]
@@ -238,6 +242,20 @@ class Evaluation:
         """Targets scored in a second."""
         return self.held_out.tokens / self.seconds
 
+    @property
+    def figures(self) -> tuple[Measured, ...]:
+        """The figures by name, over all targets, without intervals."""
+        known = {"perplexity": perplexity(self.held_out.loss, 1), "bits per byte": self.held_out.bits_per_byte,
+                 "loss": self.held_out.loss, "accuracy": self.held_out.accuracy}
+        return (*(Measured(name, value, math.nan, math.nan, self.held_out.tokens, "tokens")
+                  for name, value in known.items() if value is not None),
+                *(Measured(one.name, one.value, math.nan, math.nan, self.held_out.tokens, one.note)
+                  for one in self.scores))
+
+    def lines(self) -> Iterator[str]:
+        """Yield it for a person."""
+        return describe_measurements(self.held_out, self.baselines, self.scores)
+
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {"held_out": self.held_out.model_dump(mode="json"),
@@ -247,33 +265,45 @@ class Evaluation:
 
 
 def evaluate_again(run: Path, files: tuple[str, ...] = (), *, changes: Mapping[str, Any] | None = None,
-                   dtype: str = "auto", memory: int | None = None, base: str | None = None) -> Evaluation:
+                   dtype: str = "auto", memory: int | None = None, base: str | None = None,
+                   words: Sequence[str] = ()) -> RunEvaluation:
     """Measure on files, or on the run's own held-out text.
 
     `changes`: what is otherwise in the recipe's section `evaluation`, None for what is not; with `baselines` simpler
     methods are measured too. `memory`: tokens that a model with a memory remembers; None: as many as in training.
-    `base`: of an adapter, instead of the one that it names.
+    `base`: of an adapter, instead of the one that it names. `words`: how the files are read, `data.column=review`.
     Raises `InputError` for a folder that is no run, and for files that cannot be read.
     """
-    opened = open_model(run, dtype="float32", base=base)
+    opened, folder = open_model(run, dtype="float32", base=base), RunFolder(run_folder_of(run))
+    if words:
+        opened = replace(opened, recipe=change_reading(folder, words))
     changes = {name: value for name, value in (changes or {}).items() if value is not None}
     recipe, model = override_evaluation(opened.own_recipe, changes), opened.model
     if memory is not None:
         model = rebuild_model(model, set_memory_length(model.config, memory))
         recipe = recipe.model_copy(update={"blueprint": model.config})
     found = load_objectives(replace(opened, model=model, recipe=recipe, dtype=read_dtype(dtype)))
-    folder = RunFolder(run_folder_of(run))
     with open_evaluation_data(recipe, files, opened.tokenizer, folder) as (store, items), torch.no_grad():
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
         begin = time.perf_counter()
         held_out, others = held_out_loss(found, store)
         seconds = time.perf_counter() - begin
-        return Evaluation(
+        return RunEvaluation(
             held_out=held_out, seconds=seconds,
             baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
             if "baselines" in changes and folder.train_store.is_dir() else (),
             scores=others + translation_scores(found, pairs))
+
+
+def change_reading(folder: RunFolder, words: Sequence[str]) -> Recipe:
+    """Return a run's recipe whose files are read otherwise. Raises `InputError` for words about anything else."""
+    for word in words:
+        key, _ = read_override(word)
+        if key.split(".")[0] not in ("data", "evaluation"):
+            raise InputError(f"{key}: a trained model stays as it is", where="command line",
+                             remedy="say how its files are read, such as data.column=review")
+    return read_recipe(folder.path / "recipe.yaml", words)
 
 
 def override_evaluation(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

@@ -90,7 +90,7 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
 def language_model_config(folder: Path) -> c.Transformer:
     """Return the tree of a model with a head that gives tokens: its own, or its family's."""
     found = find_subject(str(folder)).model
-    if found.language_head is not None or isinstance(found.head, c.AdaptiveHead | c.ReplacedTokenHead):
+    if found.gives_token_logits or isinstance(found.head, c.ReplacedTokenHead):
         return found
     from saucier.checkpoints.layout import class_of, published_tree
     from saucier.families import LAYOUTS

@@ -34,9 +34,12 @@ STAGE_WIDTH = 12
 
 
 def standard_output(pipe_width: int = 10_000) -> Screen:
-    """Return standard output; in a pipe it is so wide that lines are not folded."""
-    screen = Screen(highlight=False, soft_wrap=False)
-    return screen if screen.is_terminal else Screen(highlight=False, width=pipe_width)
+    """Return standard output; in a pipe it is so wide that lines are not folded.
+
+    In a notebook it is plain text as well: there rich would make an output of its own, with margins, of each line.
+    """
+    screen = Screen(highlight=False, soft_wrap=False, force_jupyter=False)
+    return screen if screen.is_terminal else Screen(highlight=False, width=pipe_width, force_jupyter=False)
 
 
 @dataclass(slots=True)
@@ -83,9 +86,9 @@ class Console:
         self.put(Text(""))
 
     def show(self, what: RenderableType) -> None:
-        """Print a table; the name of a stage that said nothing yet goes with its next line."""
+        """Print a result, unless silent."""
         if not self.silent:
-            self.screen.print(what)
+            print_table(what)
 
     def put(self, text: Text) -> None:
         """Print, unless silent."""

@@ -6,7 +6,6 @@ Standard input can be read once only: a run keeps a copy of it, so that it can b
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +26,11 @@ from saucier.text.reading.memory_rows import ROWS_FOLDER
 from saucier.text.reading.sources import is_standard_input
 from saucier.training.hyperparameters import Training
 from saucier.training.processes import Processes
-from saucier.training.progress import Reporter, choose_screen
+from saucier.training.progress import Reporter, choose_screen, shows_bar
 
 SECTIONS_AFTER_TRAINING = ("evaluation", "sampling")
 """Sections that do not change what is learned; a run that was stopped may go on with others."""
-HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "save_every", "compile")
+HARMLESS_TRAINING_KEYS = ("micro_batch", "log_every", "keep", "events", "reporters", "save_every", "compile")
 """Keys of `training` that do not, either."""
 Settings = TypeVar("Settings", bound="JobSettings")
 RunState = Literal["new", "resumed", "finished"]
@@ -139,7 +138,7 @@ PRETRAINING = JobKind(
     settings="recipe.yaml", last="evaluation.json",
     header="# The recipe of this run, with every value. `saucier cook` goes on with it, `saucier rerun` repeats it.\n",
     read=recipe, essential=essential_settings, other="a run of another recipe", foreign="not a run",
-    remedy="give the folder instead of a recipe to go on with it, or a new folder with --out",
+    remedy="give a new folder with --out, and --from with this one to begin with its weights",
     unstarted=("recipe.yaml", PASSPORT_FILE))
 
 
@@ -202,6 +201,6 @@ class Job:
         self.passport.write(self.path)
 
     def reporters(self, training: Training) -> list[Reporter]:
-        """Return what shows the training: the first process's screen, and in silence only a bar on a terminal."""
-        shown = self.processes.first and (sys.stderr.isatty() or not self.console.silent)
+        """Return what shows the training: the first process's screen, and in silence only a bar."""
+        shown = self.processes.first and (shows_bar() or not self.console.silent)
         return [choose_screen(training.steps, training.log_every)] if shown else []

@@ -48,6 +48,17 @@ class RunOutcome(Config):
     """SHA-256 of samples.txt."""
 
 
+class EarlierEnd(Config):
+    """An end of a run that was given more steps or epochs after it."""
+
+    steps: float
+    """Steps, or epochs of a fine-tuning, that it was to have then."""
+    ended: str | None = None
+    """Time, in UTC."""
+    outcome: RunOutcome | None = None
+    """What came out; None for a fine-tuning, whose scores are kept."""
+
+
 class Passport(Config):
     """What a run was made from and by, and what came out."""
 
@@ -73,6 +84,8 @@ class Passport(Config):
     """Wall-clock seconds of each stage, over all parts."""
     outcome: RunOutcome | None = None
     """None until the run is finished."""
+    earlier: tuple[EarlierEnd, ...] = ()
+    """Ends after which it was given more steps, the first one first."""
 
     def write(self, folder: Path) -> None:
         """Write it into a run folder, atomically."""
@@ -179,6 +192,9 @@ class RerunComparison(Result):
             if found is not None:
                 key, old, new = found
                 yield f"{name}: {key} was {old}, and is {new}"
+        if self.first.earlier:
+            ends = ", ".join(f"{one.steps:,.0f}" for one in self.first.earlier)
+            yield f"steps: the first run ended after {ends} and was given more; the second had all of them at once"
 
     def lines(self) -> Iterator[str]:
         """Yield the outcome for a person."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.registry import OpenSlot
 from saucier.objectives.config.bidirectional import Bidirectional
 from saucier.objectives.config.causal import Causal
 from saucier.objectives.config.denoising import Noisy
@@ -14,9 +15,10 @@ from saucier.objectives.config.masked import Masked, Parallel, PMIMasking
 from saucier.objectives.config.pairs import ConditionalMasked, SequenceToSequence
 from saucier.objectives.config.permutation import Permutation
 from saucier.objectives.config.replaced_tokens import Replaced
+from saucier.objectives.config.single_objective import SingleObjective
 
 Single = (Causal | Bidirectional | Masked | SequenceToSequence | ConditionalMasked | Noisy | Parallel | Replaced
-          | Permutation)
+          | Permutation | SingleObjective)
 """An objective that is learned alone, or as a part of a mixture."""
 
 
@@ -25,7 +27,7 @@ class MixturePart(Config):
 
     weight: float = Field(default=1.0, gt=0)
     """How often it comes, relative to the others."""
-    objective: Annotated[Single, Field(discriminator="kind")]
+    objective: Annotated[Single, OpenSlot("objective")]
     """What is learned in its turn."""
 
 
@@ -41,7 +43,7 @@ class Mixture(Config):
     """The objectives and their weights."""
 
 
-ObjectiveConfig = Annotated[Single | Mixture, Field(discriminator="kind")]
+ObjectiveConfig = Annotated[Single | Mixture, OpenSlot("objective")]
 
 
 def list_single_objectives(objective: Single | Mixture) -> tuple[Single, ...]:

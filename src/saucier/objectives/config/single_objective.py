@@ -40,8 +40,12 @@ class ObjectiveSetting:
 
 
 class SingleObjective(Config):
-    """An objective that is learned alone, or as a part of a mixture."""
+    """An objective that is learned alone, or as a part of a mixture.
 
+    One from outside is registered with what builds, from (config, `ObjectiveInputs`), its corruption and its loss.
+    """
+
+    slot: ClassVar[str] = "objective"
     kind: str
     bodies: ClassVar[tuple[str, ...]] = ()
     """The stacks of the models that it trains; none: of any."""
@@ -70,7 +74,7 @@ class SingleObjective(Config):
 
     def check_head(self, model: architecture.Transformer) -> Iterator[Mismatch]:
         """Does the model have the heads?"""
-        if model.language_head is None and not isinstance(model.head, architecture.AdaptiveHead):
+        if not model.gives_token_logits:
             yield Mismatch(("model", "head"), f"{self.kind} needs a head that gives token logits",
                            "use kind: language")
 

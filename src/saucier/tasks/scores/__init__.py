@@ -19,12 +19,15 @@ predictions are, row by row:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from saucier.config.registry import explain_missing, find_builder, find_extension, is_outside
 from saucier.errors import InputError, suggest_name
+from saucier.tasks.definitions import CustomMetric, MetricConfig, NamedMetric
 from saucier.tasks.metrics.labels import (
     EXACT_SETS,
     MEAN_ABSOLUTE_ERROR,
@@ -213,6 +216,46 @@ def metrics_for(kind: str, golds: Sequence[Any], *predictions: Sequence[Any]) ->
     if kind not in KINDS:
         raise InputError(f"no kind of task {kind!r}", where="scores", remedy=suggest_name(kind, list(KINDS)))
     return KINDS[kind](golds, *predictions)
+
+
+def choose_metric(config: MetricConfig, kind: str, golds: Sequence[Any], *predictions: Sequence[Any],
+                  where: str = "metrics") -> Metric:
+    """Return one metric for a kind of task: ours by its name, or one from outside.
+
+    Errors: `InputError` for an unknown name, and for one that is for other kinds.
+    """
+    if isinstance(config, CustomMetric):
+        if kind not in config.scores:
+            raise InputError(f"{config.kind} scores {', '.join(config.scores)}, and these are {kind}", where=where,
+                             remedy="leave it out")
+        metric: Metric = find_builder(config)(config)
+        return metric
+    known = {slug(metric.name): metric for choose in (metrics_for, further_metrics)
+             for metric in choose(kind, golds, *predictions)}
+    if (name := slug(config.name)) not in known:
+        raise InputError(f"no metric {config.name!r} of {kind}", where=where,
+                         remedy=suggest_name(name, list(known)))
+    return known[name]
+
+
+def slug(name: str) -> str:
+    """Write a metric's name as an option: `entity F1 (iob2)` is entity-f1-iob2."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+
+
+def read_metric(name: str, where: str) -> MetricConfig:
+    """Return the metric that a word names: the kind of one from outside, or a name of ours.
+
+    Errors: `InputError` for a kind that nothing registers.
+    """
+    if not is_outside(name):
+        return NamedMetric(name=name)
+    found = find_extension(name)
+    if found is None or found.slot != CustomMetric.slot:
+        what, remedy = explain_missing(name)
+        raise InputError(what if found is None else f"{name!r} is no metric", where=where, remedy=remedy)
+    config: MetricConfig = found.config()
+    return config
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

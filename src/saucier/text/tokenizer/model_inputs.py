@@ -174,13 +174,17 @@ def share_room(sizes: Sequence[int], room: int, truncation: str) -> list[int]:
     return [keep_large, small] if sizes[0] > sizes[1] else [small, min(keep_large, large)]
 
 
+def warn_of_cuts(cut: Sequence[int], limit: int | None) -> None:
+    """Warn of the texts that were cut to `limit` tokens, and count them. `cut`: the tokens left out of each text."""
+    if some := [one for one in cut if one]:
+        warnings.warn(f"{len(some)} of {len(cut)} texts were cut to {limit} tokens; {sum(some)} tokens are left out",
+                      stacklevel=3)
+
+
 def pad_rows(tokenizer: Encoder, rows: Sequence[EncodedRow], options: LengthOptions) -> Encoded:
-    """Make rows one length, with padding at the side that the model wants; say once how many texts were cut."""
+    """Make rows one length, with padding at the side that the model wants."""
     import torch
 
-    if cut := [row.cut for row in rows if row.cut]:
-        warnings.warn(f"{len(cut)} of {len(rows)} texts were cut to {options.limit} tokens; {sum(cut)} tokens are left "
-                      "out", stacklevel=3)
     longest = max(len(row.ids) for row in rows)
     width = options.limit if options.padding == "max_length" and options.limit is not None else longest
     missing = [width - len(row.ids) for row in rows]

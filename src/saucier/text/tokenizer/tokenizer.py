@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from operator import index
+from operator import index, itemgetter
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -21,7 +21,15 @@ from saucier.files import write_json, write_text
 from saucier.text.reading.documents import SURROGATE
 from saucier.text.tokenizer.folder import TARGET, TextHandling, TokenizerFiles, open_tokenizer_folder
 from saucier.text.tokenizer.legacy_files import write_vocabulary_and_merges
-from saucier.text.tokenizer.model_inputs import Encoded, LengthOptions, encode_rows, frame_has_segments, pad_rows
+from saucier.text.tokenizer.model_inputs import (
+    Encoded,
+    LengthOptions,
+    encode_rows,
+    frame_has_segments,
+    pad_rows,
+    warn_of_cuts,
+)
+from saucier.text.tokenizer.offsets import Token, locate_tokens
 from saucier.text.tokenizer.sentencepiece import MARK
 from saucier.text.tokenizer.word_boundaries import mark_words
 
@@ -50,6 +58,17 @@ class Tokenizer:
         special = {token.content for token in backend.get_added_tokens_decoder().values() if token.special}
         unmarked = [name for name in dict.fromkeys(self.names.values()) if name not in special]
         backend.add_special_tokens([tokenizers.AddedToken(name, special=True) for name in unmarked])
+
+    def __repr__(self) -> str:
+        """Name the kind, the size and the special tokens."""
+        kind = f"{'byte-level ' if self.is_byte_level else ''}{type(self.backend.model).__name__}"
+        length = "" if self.handling.max_length is None else f", max_length={self.handling.max_length}"
+        target = "" if self._target is None else f", target={self._target!r}"
+        return f"Tokenizer({kind}, vocab_size={self.vocab_size}{length}, special={self.names}{target})"
+
+    def __len__(self) -> int:
+        """Count the ids, special tokens included: `vocab_size`."""
+        return self.vocab_size
 
     @property
     def target(self) -> Tokenizer:
@@ -90,7 +109,9 @@ class Tokenizer:
         expect(truncation, str, "truncation", "give longest_first, only_first, only_second or refuse")
         limit = self.handling.max_length if max_length is None else max_length
         options = LengthOptions(limit, padding, truncation)
-        return pad_rows(self, encode_rows(self, first, second, options, special=add_special_tokens), options)
+        found = pad_rows(self, encode_rows(self, first, second, options, special=add_special_tokens), options)
+        warn_of_cuts(found.cut, limit)
+        return found
 
     def apply_chat_template(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = False,
                             tools: Sequence[Mapping[str, Any]] | None = None, template: str | None = None,
@@ -107,6 +128,7 @@ class Tokenizer:
         expect_tables(messages, "messages")
         expect_tables([] if tools is None else tools, "tools")
         expect(template, (str, NoneType), "template", "give the name of a template, or one")
+        expect(add_generation_prompt, bool, "add_generation_prompt", "give True or False")
         known = self.handling.chat
         named = ("tool_use" if tools and "tool_use" in known else "default") if template is None else template
         if named not in known and (template is None or "{" not in template):
@@ -122,7 +144,7 @@ class Tokenizer:
 
         Errors: `InputError` for half of a surrogate pair, which is not Unicode text.
         """
-        expect(text, str, "text", "give a text")
+        expect(text, str, "text", "give a text; encode_batch takes a list of them")
         expect(pair, (str, NoneType), "pair", "give a text, or None")
         return self.published_ids(self.encodings([text if pair is None else (text, pair)], add_special_tokens)[0].ids)
 
@@ -148,13 +170,23 @@ class Tokenizer:
                              "not known", where="tokenizer", remedy="take a model with another tokenizer")
         return self._encode(self.backend.encode_batch, texts, add_special_tokens=add_special_tokens)
 
+    def split(self, text: str, add_special_tokens: bool = False) -> list[Token]:
+        """Split a text into tokens that know their id, their name and their characters: `text[one.start:one.end]`.
+
+        Errors: as `encode_with_offsets`.
+        """
+        expect(text, str, "text", "give a text")
+        expect(add_special_tokens, bool, "add_special_tokens", "give True or False")
+        found = self.encode_with_offsets([text], add_special_tokens)[0]
+        return locate_tokens(self.published_ids(found.ids), [one.removeprefix(MARK) for one in found.tokens],
+                             found.offsets)
+
     def word_encodings(self, sentences: Sequence[Sequence[str]]) -> list[tokenizers.Encoding]:
         """Give the backend's encodings of sentences whose words are known; `word_ids` tells each token's word.
 
         Every word is spelled as after a space, the first one too. Errors: as `encode`.
         """
-        splitter = self.backend.pre_tokenizer
-        space = " " if splitter is not None and b'"ByteLevel"' in splitter.__getstate__() else ""
+        space = " " if self.is_byte_level else ""
         return self._encode(self.backend.encode_batch, [[space + word for word in words] for words in sentences],
                             is_pretokenized=True, add_special_tokens=False)
 
@@ -185,6 +217,12 @@ class Tokenizer:
         return [number if number < known else unk for number in ids]
 
     @property
+    def is_byte_level(self) -> bool:
+        """Whether tokens are made of bytes, and written in the characters that stand for these."""
+        splitter = self.backend.pre_tokenizer
+        return splitter is not None and b'"ByteLevel"' in splitter.__getstate__()
+
+    @property
     def has_segments(self) -> bool:
         """Whether the model wants token_type_ids: as the folder or its class says, else as the frame does."""
         if self.handling.inputs:
@@ -195,11 +233,28 @@ class Tokenizer:
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
         """Give the text of ids. What the tokenizer's own normalization took away (case, accents) stays away."""
         expect(skip_special_tokens, bool, "skip_special_tokens", "give True or False")
-        text = self.backend.decode(whole_numbers(ids), skip_special_tokens=skip_special_tokens)
+        return self._cleaned(self.backend.decode(whole_numbers(ids), skip_special_tokens=skip_special_tokens))
+
+    def decode_batch(self, rows: Sequence[Sequence[int]], skip_special_tokens: bool = True) -> list[str]:
+        """Give the texts of rows of ids, such as `generate` returns, on all cores. Errors: as `decode`."""
+        expect(skip_special_tokens, bool, "skip_special_tokens", "give True or False")
+        if not hasattr(rows, "__iter__"):
+            raise InputError(f"is {type(rows).__name__} {repr(rows)[:80]}", where="rows", remedy="give rows of ids")
+        texts = self.backend.decode_batch([whole_numbers(row) for row in rows], skip_special_tokens=skip_special_tokens)
+        return [self._cleaned(text) for text in texts]
+
+    def _cleaned(self, text: str) -> str:
+        """Join punctuation as old BERTs expect it."""
         if self.clean_up and not isinstance(self.backend.model, tokenizers.models.BPE):
             for old, new in CLEAN_UP:
                 text = text.replace(old, new)
         return text
+
+    def get_vocab(self) -> dict[str, int]:
+        """Give all tokens and their ids, special and added ones included, in the order of the ids."""
+        found = self.backend.get_vocab(with_added_tokens=True)
+        return {token.removeprefix(MARK): number for token, number in sorted(found.items(), key=itemgetter(1))
+                if number < self.vocab_size}
 
     @property
     def vocab_size(self) -> int:
@@ -325,11 +380,12 @@ def _build_tokenizer(opened: TokenizerFiles) -> Tokenizer:
 
 
 def whole_numbers(ids: Any) -> list[int]:
-    """Return ids as a list. Raises `InputError` for what are none."""
+    """Return ids as a list. Raises `InputError` for what are none, rows of ids too."""
     try:
         numbers = [index(one) for one in ids]
     except TypeError as error:
-        raise InputError(f"is {type(ids).__name__} {repr(ids)[:80]}", where="ids", remedy="give a list") from error
+        raise InputError(f"is {type(ids).__name__} {repr(ids)[:80]}", where="ids",
+                         remedy="give a list of ids, of one text") from error
     if wrong := [one for one in numbers if not 0 <= one < LARGEST_ID]:
         raise InputError(f"holds the id {str(wrong[0])[:40]}", where="ids", remedy="give ids from 0")
     return numbers

@@ -34,6 +34,7 @@ from saucier.text.config import (
 )
 from saucier.text.reading.corpus import TextCorpus
 from saucier.text.tokenizer.legacy_classes import INSIDE, WORD_END
+from saucier.text.tokenizer.offsets import BYTES, list_byte_characters, spell_bytes
 from saucier.text.tokenizer.tokenizer import ROLES, Tokenizer
 
 DECIMALS = 3
@@ -88,7 +89,6 @@ def round_scores(backend: Backend, special: int) -> Backend:
     return Backend.from_str(json.dumps(state, ensure_ascii=False))
 
 
-BYTES = 256
 
 
 def train_tokenizer(config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -188,16 +188,9 @@ def _unigram(config: Unigram, texts: Iterable[str]) -> Backend:
 
 
 def _bytes(config: Bytes, _: Iterable[str]) -> Backend:
-    """The bytes keep their order: byte b has the id b + number of special tokens before.
-
-    A byte is written as itself, or where it is unprintable as the next free character from U+0100 on.
-    Source: Radford et al. 2019, the `bytes_to_unicode` table of GPT-2's encoder.
-    """
+    """The bytes keep their order: byte b has the id b + number of special tokens before."""
     special = list_special_tokens(config.special)
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    free = iter(range(256, 512))
-    characters = [chr(byte if byte in printable else next(free)) for byte in range(BYTES)]
-    vocab = {name: number for number, name in enumerate([*special, *characters])}
+    vocab = {name: number for number, name in enumerate([*special, *list_byte_characters()])}
     backend = Backend(models.BPE(vocab=vocab, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = decoders.ByteLevel()
@@ -303,10 +296,14 @@ def train_tokenizer_on_files(kind: str, vocab: int, files: list[str]) -> Tokeniz
 
 
 def split_text(tokenizer: Tokenizer, text: str) -> list[tuple[int, str]]:
-    """Return (id, token) of a text; a token is shown as what it spells, or by its own name where that is not whole."""
+    r"""Return (id, token) of a text; a token is shown as what it spells, or by its own name where that is not whole.
+
+    Bytes of a character that is in several tokens are shown as `\xe9`.
+    """
     found = []
     for number in tokenizer.encode(text):
         spelled = tokenizer.decode([number])
         unclear = not spelled or "\N{REPLACEMENT CHARACTER}" in spelled
-        found.append((number, str(tokenizer.id_to_token(number)) if unclear else spelled))
+        name = str(tokenizer.id_to_token(number))
+        found.append((number, (spell_bytes(name) if tokenizer.is_byte_level else name) if unclear else spelled))
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.unit.jobs.finetuning.conftest import labelled_rows
 
 from saucier import config as c
@@ -18,6 +19,7 @@ from saucier.folders.load import load
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.defaults import choose_rate, published_pick
 from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning, read_finetuning_words
 from saucier.model import build
 from saucier.objectives.labels import ClassLabels
@@ -171,3 +173,36 @@ def test_training_stops_by_a_metric_and_keeps_its_best(tiny_bert: Path, table: T
     assert len(measured) == min(30, best + 1 + 3)
     kept = json.loads(folder.scores.read_text())["held-out"]["scores"]
     assert next(one["value"] for one in kept if one["name"] == "macro F1") == pytest.approx(max(measured))
+
+
+def test_the_mean_is_saved_as_modules_that_others_open(sentence_bert: Callable[[str], Path], table: Table,
+                                                       tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The logits are what pooling and Dense make of the vectors of the body, which `transformers` opens."""
+    train = table("train.tsv", "label,text", labelled_rows(60, 1))
+    done = finetune(settings(sentence_bert("mean"), train), tmp_path / "run")
+    assert "in the layout sentence-transformers" in capsys.readouterr().out
+    kinds = [one["type"].rsplit(".", 1)[-1] for one in json.loads((done.model / "modules.json").read_text())]
+    assert kinds == ["Transformer", "Pooling", "Dense"]
+    document = json.loads((done.model / "config.json").read_text())
+    assert document["architectures"] == ["BertModel"]
+    assert document["id2label"] == {"0": "bad", "1": "good"}
+    model = load(done.path, dtype="float32")
+    assert isinstance(model.config.head, c.ClassificationHead)
+    ids, mask = torch.tensor([[5, 6, 7, 8], [9, 10, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    with torch.no_grad():
+        logits = model(ids, mask).logits
+    dense = load_file(done.model / "2_Dense" / "model.safetensors")
+    transformers = pytest.importorskip("transformers")
+    body = transformers.AutoModel.from_pretrained(done.model, add_pooling_layer=False).eval()
+    with torch.no_grad():
+        hidden = body(ids, attention_mask=mask).last_hidden_state
+    mean = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    torch.testing.assert_close(logits, mean @ dense["linear.weight"].T + dense["linear.bias"], atol=1e-5, rtol=1e-4)
+    said = [json.loads(line) for line in done.predictions("held-out").read_text().splitlines()]
+    again = predict_answers(done.path, [], [one["texts"][0] for one in said])
+    assert [one.prediction for one in again.answers] == [one["prediction"] for one in said]
+    head = model.head.output.weight  # type: ignore[union-attr]
+    more = finetune(settings(done.path, train, "training.optimizer.learning_rate=1e-12"), tmp_path / "more", quiet=True)
+    torch.testing.assert_close(load(more.path, dtype="float32").head.output.weight, head)  # type: ignore[union-attr]
+    model.save(tmp_path / "again")
+    torch.testing.assert_close(load(tmp_path / "again", dtype="float32")(ids, mask).logits, logits)

@@ -18,6 +18,7 @@ from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.jobs.finetuning.task_folder import TaskFolder, copy_task
+from saucier.report.card import find_facts
 from saucier.text.tokenizer.folder import copy_tokenizer
 
 Table = Callable[..., Path]
@@ -57,6 +58,9 @@ def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path,
     model = saucier.load(folder.path, dtype="float32")
     assert model.config.head is not None
     assert not (folder.path / "checkpoints").exists()
+    facts = find_facts(folder.model)
+    assert [one.name for one in facts.data] == [path.name for path in files] and facts.task == "classification"
+    assert facts.scores[0].value == pytest.approx(scores(folder)["accuracy"])
     report = (folder.path / "report.html").read_text()
     assert all(part in report for part in ("always ", "Class by class", "Taken for", "training loss", "80 rows"))
     assert "http" not in report.replace("http-equiv", "").replace("http://www.w3.org", "")

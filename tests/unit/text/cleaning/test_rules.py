@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from saucier.errors import InputError
 from saucier.text.cleaning import config as rules
@@ -191,5 +190,5 @@ def test_a_language_nobody_knows_is_refused() -> None:
 
 
 def test_a_rule_stands_once() -> None:
-    with pytest.raises(ValidationError, match="short_lines stands there twice"):
+    with pytest.raises(InputError, match="short_lines stands there twice"):
         Cleaning(rules=(rules.ShortLines(), rules.ShortLines(words=2)))

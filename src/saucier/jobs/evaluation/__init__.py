@@ -1,0 +1,1 @@
+"""`evaluate`: any model measured on any file, by what the model is."""

@@ -27,7 +27,8 @@ from saucier.generation.feeds import prediction_kind
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.search import TextStream
 from saucier.jobs.answer_forms import FilledText, FoundText, Label, Labels, Number, Tags, find_spans
-from saucier.jobs.finetuning.predict import answer_examples, find_task, read_task
+from saucier.jobs.finetuning.predict import answer_examples, find_task
+from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.writing.writer import Writer
 from saucier.jobs.writing.written import Drawing, Way
 from saucier.model import Transformer

@@ -68,7 +68,8 @@ class Attention(Result):
         if self.file is not None:
             return "\n".join(filter(None, (notes, f"{self.file}: {describe_shape(self.attentions)}")))
         sides = [[*group] for _, group in groupby(self.attentions, key=lambda one: one.side)]
-        return Group(*filter(None, (notes, *(strongest_table(group) for group in sides), roles_table(self.roles))))
+        parts = [*(strongest_table(group) for group in sides), roles_table(self.roles)]
+        return Group(*([notes] if notes else ()), *(one for one in parts if one is not None))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: tokens, weights of every head, and what each head does."""

@@ -361,7 +361,7 @@ def read_fitted(folder: Path) -> Fitted:
     """Read how a finished fit ended. Raises `InputError` for a damaged file."""
     document = read_object(folder / RESULT_FILE)
     try:
-        return Fitted(**document | {"folder": str(folder)})
+        return Fitted(**(document | {"folder": str(folder)}))
     except (TypeError, ValidationError) as error:
         raise InputError(f"not the result of a fit: {error}", where=str(folder / RESULT_FILE),
                          remedy="remove it, and fit again") from error

@@ -204,7 +204,8 @@ def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
     app = opened(folder)
     options: Good = {"tokens": 2, "temperature": 0.8, "top_k": 5, "seed": 1, "stop": "x", "beams": 1}
     return {**found, "app": (partial(asked, app), {"text": TEXT, **options}),
-            "app.batch": (app.batch, {"rows": [TEXT]}), "app.stream": (partial(asked, app.stream), {"text": TEXT, **options})}
+            "app.batch": (app.batch, {"rows": [TEXT]}),
+            "app.stream": (partial(asked, app.stream), {"text": TEXT, **options})}
 
 
 def asked(ask: Callable[..., Any], /, **given: Any) -> str:

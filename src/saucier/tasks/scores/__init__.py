@@ -254,8 +254,7 @@ def read_metric(name: str, where: str) -> MetricConfig:
     if found is None or found.slot != CustomMetric.slot:
         what, remedy = explain_missing(name)
         raise InputError(what if found is None else f"{name!r} is no metric", where=where, remedy=remedy)
-    config = cast(MetricConfig, found.config())
-    return config
+    return cast(MetricConfig, found.config())
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import yaml
 

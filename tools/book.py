@@ -144,7 +144,7 @@ def list_bodies() -> dict[str, architecture.Transformer]:
 
 def list_objectives() -> list[c.Single]:
     """Return every objective with its defaults."""
-    return [kind() for kind in union_members(c.Single)]
+    return [kind() for kind in union_members(c.Single) if not kind.model_fields["kind"].is_required()]  # none from outside
 
 
 def union_members(union: UnionType) -> Iterator[type[c.Single]]:

@@ -3,7 +3,7 @@
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from saucier.api.options import (
     Base,
@@ -225,7 +225,8 @@ def attention(
     target: Annotated[str | None, Help("What the decoder of an encoder-decoder reads; what it writes itself without "
                                        "it.", metavar="TEXT")] = None,
     length: Annotated[int, Help("The most tokens that are read or drawn.", minimum=1, maximum=2048)] = 64,
-    side: Annotated[str | None, Help("encoder, decoder or cross alone.", metavar="SIDE")] = None,
+    side: Annotated[Literal["encoder", "decoder", "cross"] | None, Help("encoder, decoder or cross alone.",
+                                                                        metavar="SIDE")] = None,
     layer: Annotated[int | None, Help("One layer alone, from 0.", minimum=0)] = None,
     head: Annotated[int | None, Help("One head alone, from 0.", minimum=0)] = None,
     global_tokens: Annotated[int, Help("First tokens that are global, where a model has such.", option="--global",

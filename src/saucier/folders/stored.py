@@ -43,6 +43,7 @@ def open_stored(stored: StoredWeights) -> Read:
             rest, maps = read_published(body, Weights(body.path), stored), [Weights(folder) for folder in folders]
 
             def read(name: str) -> Tensor | None:
+                """Read a weight of a map, or one of the body."""
                 match = MAP.fullmatch(name)
                 return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
 
@@ -111,7 +112,7 @@ def collect_numbers(model: Transformer, dtype: torch.dtype | None) -> StoredNumb
 
 def is_narrower(stored: StoredWeights, parameter: Tensor, dtype: torch.dtype | None) -> bool:
     """Say whether a parameter has too few bits for what is to be written."""
-    return stored.is_rounded(parameter.dtype) and (
+    return parameter.is_floating_point() and stored.is_rounded(parameter.dtype) and (
         dtype is None or torch.promote_types(dtype, parameter.dtype) != parameter.dtype)
 
 
@@ -146,8 +147,8 @@ def restore_stored(model: Transformer) -> None:
     if stored is None:
         return
     widest = torch.float32 if stored.widest == torch.float64 else stored.widest
-    wide = {name: target for name, parameter in model.named_parameters()
-            if (target := torch.promote_types(widest, parameter.dtype)) != parameter.dtype}
+    wide = {name: target for name, parameter in model.named_parameters() if parameter.is_floating_point()
+            and (target := torch.promote_types(widest, parameter.dtype)) != parameter.dtype}
     if not wide:
         return
     read = find_reader(stored, needed=True)

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.checkpoints.hub import is_hub_id
 from saucier.checkpoints.layout import MODEL_TYPE
-from saucier.checkpoints.sentence_folder import MODULES
+from saucier.checkpoints.sentence_modules import MODULES
 from saucier.config import Transformer, parameters
 from saucier.files import LARGEST_JSON, TEMPORARY, parse_json, read_object
 from saucier.plain import VERSION

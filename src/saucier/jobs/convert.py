@@ -26,8 +26,8 @@ from saucier.files import read_json, refuse_taken, refuse_unwritable, report_dis
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.folders.save import save_bare
-from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
+from saucier.jobs.finetuning.task_folder import copy_task
 from saucier.model import Transformer
 from saucier.parts.provenance import Saved
 from saucier.recipes.catalogue import learned_length

@@ -24,8 +24,8 @@ from saucier.files import refuse_taken, write_atomically
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, open_adapter
 from saucier.folders.save import save_bare
-from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
+from saucier.jobs.finetuning.task_folder import copy_task
 from saucier.model import Transformer
 from saucier.opened import room
 from saucier.report.card import find_facts, name_base, write_card

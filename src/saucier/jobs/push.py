@@ -138,10 +138,10 @@ def list_known(kind: FolderKind) -> set[str]:
     Weights are safetensors; every shard that an index names must be there.
     """
     from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
-    from saucier.checkpoints.sentence_folder import MODULES
+    from saucier.checkpoints.sentence_modules import MODULES
     from saucier.checkpoints.weight_files import SAFE, SafeShard, shard_paths
     from saucier.folders.kinds import AdapterFolder, SentenceFolder
-    from saucier.jobs.finetuning.predict import TASK_FILE
+    from saucier.jobs.finetuning.task_folder import TASK_FILE
     from saucier.text.tokenizer.folder import TARGET, TOKENIZER_FILES
 
     names = {CARD, TASK_FILE, *EXTRAS, *TOKENIZER_FILES, *(f"{TARGET}/{name}" for name in TOKENIZER_FILES)}

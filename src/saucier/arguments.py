@@ -18,7 +18,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from typing import Annotated, Any, Literal, ParamSpec, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
 
-from saucier.errors import InputError, shorten_text
+from saucier.errors import InputError, shorten_text, suggest_name
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,6 +78,8 @@ class Help:
     """Its name there, where that is not `--name`."""
     minimum: float | None = None
     maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    """All that it may be; none: not only some names."""
     check: Callable[[Any], object] | None = None
     """Raises `InputError` for a value that cannot be; not called for None."""
     section: str | None = None
@@ -109,6 +111,8 @@ def check_argument(name: str, value: object, annotation: Any) -> None:
         return
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         check_range(name, value, about)
+    if about.choices and value not in about.choices:
+        raise InputError(f"unknown {name} {value!r}", where=name, remedy=suggest_name(str(value), list(about.choices)))
     if about.check is not None:
         about.check(value)
 

@@ -30,6 +30,10 @@ class Result:
         """Return what a terminal shows: text, a `Table`, or several of them in a rich `Group`."""
         raise NotImplementedError(f"{type(self).__name__} says how it is shown")
 
+    def remarks(self) -> list[str]:
+        """Return what a person should know of how it went; a shell says it on standard error."""
+        return []
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
         dump = getattr(self, "model_dump", None)
@@ -37,7 +41,7 @@ class Result:
         return found
 
     def to_json(self) -> Any:
-        """Return what `--json` prints: `to_dict()`, or the list of a result that is one."""
+        """Return what `--json` prints: `to_dict()`, the list of a result that is one, or JSON lines as a text."""
         return self.to_dict()
 
     def __rich__(self) -> RenderableType:

@@ -3,12 +3,14 @@
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.api.options import (
     Base,
     Calibrate,
+    Delimiter,
     Device,
+    Encoding,
     HeldOutText,
     RecipeChanges,
     RecipeOrRun,
@@ -21,20 +23,27 @@ from saucier.api.requests import (
     TextFiles,
     file_names,
     format_changes,
+    optional_path,
     read_request,
     refuse_file,
     refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+    refuse_missing_runs,
 )
 from saucier.arguments import Files, Help, Place, public
-from saucier.errors import InputError, suggest_name
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
     from saucier.diagnosis.doctor import Diagnosis
+    from saucier.jobs.attention_views import Attention
     from saucier.jobs.comparison.scaling import Fit
     from saucier.jobs.score import ScoreReport
     from saucier.lens.anatomy import AdapterDescription, Description
+    from saucier.lens.attention_patterns import Patterns
     from saucier.lens.diff import Differences
+    from saucier.lens.growth import Growth
     from saucier.lens.heat_map import HeatMap
     from saucier.lens.layouts import Layouts
     from saucier.lens.number_formats import GivenNumbers
@@ -104,6 +113,8 @@ def plan(
     *,
     data: TextData = None,
     held_out: HeldOutText = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
@@ -116,17 +127,19 @@ def plan(
     if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    found, _ = read_request(recipe, format_changes(set), TextFiles(file_names(data), file_names(held_out)))
+    files = TextFiles(file_names(data), file_names(held_out), (), delimiter, encoding)
+    found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
 
 @public
 def diagnose(
-    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL")],
+    model: Annotated[Place, Help("A model folder, a run, or a hub id.", metavar="MODEL", check=refuse_missing_model)],
     *,
     text: Annotated[Files | None, Help("Text to hold the laws on; Python's documentation without it. Can be given "
-                                       "again.", metavar="FILE")] = None,
-    dtype: Annotated[str, Help("float32, bfloat16, float16, float64; its tolerance goes with it.")] = "float32",
+                                       "again.", metavar="FILE", check=refuse_missing_files)] = None,
+    dtype: Annotated[str, Help("float32, bfloat16, float16, float64; its tolerance goes with it.",
+                               choices=("auto", "float32", "bfloat16", "float16", "float64"))] = "float32",
     device: Device = "auto",
     base: Base = None,
 ) -> "Diagnosis":
@@ -148,6 +161,8 @@ def score(
     gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
                                        "golds.", metavar="FILE")] = None,
     column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
                                      "rankings, ranks, losses; guessed without it.")] = None,
     metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
@@ -161,22 +176,24 @@ def score(
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.jobs.score import score_files
+    from saucier.text.reading.guessing import ReadOptions
 
     files = file_names(predictions)
     if not 1 <= len(files) <= 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
-                       metrics=file_names(metric), group=group, seed=seed)
+                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))
 
 
 @public
 def scaling(
-    runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN")],
+    runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN", check=refuse_missing_runs)],
     *,
-    by: Annotated[str, Help("both (parameters and tokens), parameters, tokens or flops.")] = "both",
+    by: Annotated[str, Help("both (parameters and tokens), parameters, tokens or flops.",
+                            choices=("both", "parameters", "tokens", "flops"))] = "both",
     predict: Annotated[Files | None, Help("Leave this run out and predict it; the largest ones by default. Can be "
-                                          "given again.", metavar="RUN")] = None,
+                                          "given again.", metavar="RUN", check=refuse_missing_runs)] = None,
     out: Annotated[Place | None, Help("Draw it into DIR/scaling.html.", metavar="DIR", check=refuse_folder)] = None,
     page: Annotated[Place | None, Help("Write it into a page of Markdown, its picture beside it.", metavar="FILE.md",
                                        check=refuse_file)] = None,
@@ -185,8 +202,6 @@ def scaling(
     from saucier.jobs.comparison import scaling as work
     from saucier.jobs.comparison.report import write_law_page, write_scaling_page
 
-    if by not in work.LAWS:
-        raise InputError(f"no law is called {by!r}", where="--by", remedy=suggest_name(by, list(work.LAWS)))
     folders, predicted = (work.finished_runs([Path(name) for name in file_names(names)]) for names in (runs, predict))
     points = work.read_points(list(dict.fromkeys([*folders, *predicted])))
     left_out = [one for one in points if Path(one.name) in predicted] if predicted else \
@@ -197,6 +212,75 @@ def scaling(
     if out is not None:
         write_scaling_page(found, Path(out))
     return found
+
+
+@public
+def attention(
+    model: Annotated[Place, Help("A recipe's name or file, a run, or a model's folder.", metavar="MODEL")],
+    set: RecipeChanges = (),
+    *,
+    text: Annotated[str | None, Help("Show what the trained model attends to in this text; without it, which tokens "
+                                     "may see which.", metavar="TEXT")] = None,
+    second: Annotated[str | None, Help("The second text of a pair, for an encoder.", metavar="TEXT")] = None,
+    target: Annotated[str | None, Help("What the decoder of an encoder-decoder reads; what it writes itself without "
+                                       "it.", metavar="TEXT")] = None,
+    length: Annotated[int, Help("The most tokens that are read or drawn.", minimum=1, maximum=2048)] = 64,
+    side: Annotated[str | None, Help("encoder, decoder or cross alone.", metavar="SIDE")] = None,
+    layer: Annotated[int | None, Help("One layer alone, from 0.", minimum=0)] = None,
+    head: Annotated[int | None, Help("One head alone, from 0.", minimum=0)] = None,
+    global_tokens: Annotated[int, Help("First tokens that are global, where a model has such.", option="--global",
+                                       minimum=0)] = 1,
+    prefix: Annotated[int | None, Help("First tokens that all may see, where a model has a prefix; without it none of "
+                                       "a text, else a quarter.", minimum=0)] = None,
+    training: Annotated[bool, Help("As in training: random blocks are drawn, and passes that are measured go backwards "
+                                   "too.")] = False,
+    lengths: Annotated[str | None, Help("Measure time and memory at these lengths.", metavar="N,N,...")] = None,
+    base: Base = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+    out: Annotated[Place | None, Help("Draw into an SVG, PNG or PDF file; of a text also a page with all heads, "
+                                      "FILE.html.", metavar="FILE", check=refuse_file)] = None,
+) -> "Attention | Patterns | Growth":
+    """Show what a trained model attends to in a text, or which tokens see which, or what growing lengths cost.
+
+    Without a text the picture is read off the built attention, with random weights.
+
+    From Python: an `Attention` has the weights of every head as numbers, and a notebook shows it as the page.
+    """
+    path = optional_path(out)
+    if text is not None:
+        from saucier.jobs.attention_views import TextRequest, attend_to_text
+
+        refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",
+                     "leave it out, or leave out text")
+        request = TextRequest(text, second, target, length, side, layer, head, global_tokens, prefix)
+        return attend_to_text(str(model), request, base=None if base is None else str(base),
+                              languages=(source_language, target_language), out=path)
+    refuse_given({"second": second, "target": target, "side": side, "base": base, "source_language": source_language,
+                  "target_language": target_language}, "of a text", "give text too")
+    from saucier.lens.subject import find_subject
+
+    found = find_subject(str(model), format_changes(set))
+    if lengths is not None:
+        from saucier.lens.growth import follow_growth, read_lengths
+
+        return follow_growth(found.model, found.name, read_lengths(lengths), training=training, out=path)
+    for option, value in (("--global", global_tokens), ("--prefix", prefix or 0)):
+        if value > length:
+            raise InputError(f"{value} of {length} tokens", where=option,
+                             remedy=f"give {length} or fewer, or a longer --length")
+    from saucier.lens.attention_patterns import PatternText, draw_patterns
+
+    return draw_patterns(found.model, found.name,
+                         PatternText(length, global_tokens, length // 4 if prefix is None else prefix),
+                         layer=layer, head=head, training=training, out=path)
+
+
+def refuse_given(values: dict[str, Any], what: str, remedy: str) -> None:
+    """Raise `InputError` for an argument that says nothing here."""
+    for name, value in values.items():
+        if value is not None:
+            raise InputError(f"is a setting {what}", where=name, remedy=remedy)
 
 
 @public

@@ -1,4 +1,4 @@
-"""Public functions that make a model folder of another: `convert`, `merge`."""
+"""Public functions of model folders: `convert` and `merge` make one of another, `push` sends one to the hub."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import Base
-from saucier.api.requests import file_names, optional_path, refuse_folder
+from saucier.api.requests import file_names, optional_path, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Files, Help, Place, public
 
 if TYPE_CHECKING:
     from saucier.jobs.convert import Converted
     from saucier.jobs.merge import Merged
+    from saucier.jobs.push import Pushed
 
 SHAPE = "Another shape"
 LONGEST = 2**24
@@ -21,11 +22,13 @@ Target = Annotated[Place, Help("A new folder.", metavar="DST", check=refuse_fold
 
 @public
 def convert(
-    source: Annotated[Place, Help("A model folder, an adapter, a run folder, or owner/name.", metavar="SRC")],
+    source: Annotated[Place, Help("A model folder, an adapter, a run folder, or owner/name.", metavar="SRC",
+                                 check=refuse_missing_model)],
     target: Target,
     *,
     to: Annotated[str, Help("own, published, a model_type, or auto: published where one fits.")] = "auto",
-    dtype: Annotated[str, Help("float32, bfloat16 or float16; stored keeps what the files have.")] = "stored",
+    dtype: Annotated[str, Help("float32, bfloat16 or float16; stored keeps what the files have.",
+                               choices=("stored", "float32", "bfloat16", "float16", "float64"))] = "stored",
     head: Annotated[str, Help("Read the folder as this published class.")] = "auto",
     attention: Annotated[str | None, Help(
         "What a token sees: window:512 (neighbours; of an encoder makes a Longformer), blocks:64:3 (blocks of "
@@ -45,12 +48,12 @@ def convert(
                                                metavar="NUMBERS", section=SHAPE)] = None,
     vocabulary: Annotated[Files | None, Help(
         "Keep the tokens that this text uses, special ones and single characters; the tokenizer too. Can be given "
-        "again.", metavar="FILE", section=SHAPE)] = None,
+        "again.", metavar="FILE", section=SHAPE, check=refuse_missing_files)] = None,
     new_tokens: Annotated[str | None, Help(
         "So many more tokens, those that save most in this text: 500:notes.txt. Each begins as the mean of the pieces "
         "that spelled it.", metavar="COUNT:FILE", section=SHAPE)] = None,
     text: Annotated[Files | None, Help("Compare the model with what it was on this text. Can be given again.",
-                                       metavar="FILE", section=SHAPE)] = None,
+                                       metavar="FILE", section=SHAPE, check=refuse_missing_files)] = None,
 ) -> "Converted":
     """Write a model into a new folder: in another layout, number format or shape, or with an adapter merged.
 
@@ -68,12 +71,14 @@ def convert(
 
 @public
 def merge(
-    adapter: Annotated[Place, Help("The folder of a LoRA adapter, or a tuned run.", metavar="ADAPTER")],
+    adapter: Annotated[Place, Help("The folder of a LoRA adapter, or a tuned run.", metavar="ADAPTER",
+                                  check=refuse_missing_model)],
     out: Annotated[Place, Help("A new folder for the merged model.", metavar="DIR", option="--out",
                                check=refuse_folder)],
     *,
     base: Base = None,
-    text: Annotated[Place | None, Help("Text to compare on; a few sentences of our own without.")] = None,
+    text: Annotated[Place | None, Help("Text to compare on; a few sentences of our own without.",
+                                        check=refuse_missing_files)] = None,
 ) -> "Merged":
     """Add an adapter to its base model's weights, compare the outputs of both, and write the merged model.
 
@@ -82,3 +87,23 @@ def merge(
     from saucier.jobs.merge import merge_adapter
 
     return merge_adapter(Path(adapter), Path(out), base=None if base is None else str(base), text=optional_path(text))
+
+
+@public
+def push(
+    folder: Annotated[Place, Help("The folder of a saved model, a run, a fine-tuning or an adapter.",
+                                  metavar="FOLDER")],
+    hub_id: Annotated[str, Help("The repository, as owner/name; it is made where there is none.", metavar="HUB_ID")],
+    *,
+    private: Annotated[bool, Help("Make the repository a private one, where it is made.")] = False,
+    dry_run: Annotated[bool, Help("Check the folder and list its files, without the network.")] = False,
+    message: Annotated[str | None, Help("What the commit is called.", metavar="TEXT")] = None,
+) -> "Pushed":
+    """Send a model with its tokenizer and its card to the hub. Everything is checked before anything is sent.
+
+    From Python: raises `InputError` for an id that is none, a folder that is not whole, holds something else or has no
+    card, and where the token may not write; `WorkError` where sending fails.
+    """
+    from saucier.jobs.push import push as work
+
+    return work(Path(folder), hub_id, private=private, dry_run=dry_run, message=message)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.arguments import Changes, Files, Place
+from saucier.arguments import Changes, Files, Place, Rows
 from saucier.errors import InputError
 from saucier.files import refuse_unwritable
 
@@ -25,6 +25,32 @@ def refuse_folder(place: Place) -> None:
 def refuse_file(place: Place) -> None:
     """Raise `InputError` where no file can be written, before any work is done."""
     refuse_unwritable(Path(place), folder=False)
+
+
+def refuse_missing_model(place: Place) -> None:
+    """Raise `InputError` for a model that is neither a folder here nor the id of a repository. Imports no torch."""
+    from saucier.checkpoints.hub import is_hub_id
+    from saucier.files import path_exists
+
+    if not path_exists(Path(place)) and not is_hub_id(os.fspath(place)):
+        raise InputError("no such folder", where=os.fspath(place),
+                         remedy="give a folder, or the id of a repository as owner/name")
+
+
+def refuse_missing_files(files: Rows) -> None:
+    """Raise `InputError` for a file that is not there or cannot be read. Standard input is not looked at."""
+    from saucier.text.reading.sources import find_sources, is_standard_input
+
+    names = [os.fspath(one) for one in ([files] if isinstance(files, str | os.PathLike) else files)
+             if isinstance(one, str | os.PathLike)] if isinstance(files, str | os.PathLike | Sequence) else []
+    find_sources([name for name in names if not is_standard_input(name)])
+
+
+def refuse_missing_runs(runs: Files) -> None:
+    """Raise `InputError` for a run folder that is not there."""
+    for name in file_names(runs):
+        if not Path(name).is_dir():
+            raise InputError("no such folder", where=name, remedy="give one that `saucier cook` made")
 
 
 def optional_path(place: Place | None) -> Path | None:
@@ -44,6 +70,34 @@ def file_names(files: Files | None) -> list[str]:
     if files is None:
         return []
     return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [os.fspath(one) for one in files]
+
+
+def row_files(rows: Rows | None, folder: Place | None, name: str) -> list[str]:
+    """Return the names of files; rows in memory are written into the run's folder first, `runs` where there is none.
+
+    Raises `InputError` for what is no rows.
+    """
+    if rows is None or isinstance(rows, str | os.PathLike):
+        return file_names(rows)
+    if isinstance(rows, list | tuple) and all(isinstance(one, str | os.PathLike) for one in rows):
+        return [os.fspath(one) for one in rows]
+    from saucier.text.reading.memory_rows import rows_to_file
+
+    return [str(rows_to_file(rows, Path("runs" if folder is None else folder), name))]
+
+
+def column_names(columns: Changes) -> dict[str, str]:
+    """Return columns by what a task calls them; a column that is named alone is that of the text, "".
+
+    Raises `InputError` for a name that is none.
+    """
+    found = dict(columns) if isinstance(columns, Mapping) else \
+        {role: name for role, _, name in (word.rpartition("=") for word in columns)}
+    for role, name in found.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),
+                             remedy="give NAME, or ROLE=NAME such as text=review")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +142,19 @@ class TextFiles:
     data: Sequence[str] = ()
     held_out: Sequence[str] = ()
     synthetic: Sequence[str] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+    """How they are read; None: guessed."""
 
     def changes(self) -> list[str]:
         """Return what they change in a recipe."""
         from saucier.text.reading.sources import make_absolute
 
-        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in self.__slots__}
+        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in ("data", "held_out", "synthetic")}
         held_out = {"kind": "files", "files": absolute["held_out"]}
         given = {"data.synthetic.files": absolute["synthetic"], "data.files": absolute["data"],
-                 "data.held_out": held_out if self.held_out else ()}
+                 "data.held_out": held_out if self.held_out else (), "data.delimiter": self.delimiter,
+                 "data.encoding": self.encoding}
         return [f"{key}={json.dumps(value)}" for key, value in given.items() if value]
 
 
@@ -120,7 +178,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
     begin.check(what)
     overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
                                       remedy="write key.sub=value, or --data FILE for text")
-    overrides += TextFiles(data, files.held_out, files.synthetic).changes()
+    overrides += replace(files, data=data).changes()
     if what is None:
         return begun_recipe(begin, overrides), None
     folder = Path(what)

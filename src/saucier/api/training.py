@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.api.options import (
+    BadRows,
     Calibrate,
+    Delimiter,
+    Encoding,
     HeldOutText,
     Out,
     Quiet,
@@ -17,18 +20,20 @@ from saucier.api.options import (
 from saucier.api.requests import (
     Begin,
     TextFiles,
+    column_names,
     file_names,
     format_changes,
     optional_path,
     read_request,
     refuse_file,
     refuse_folder,
+    row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, not_imported, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
-    from saucier.jobs.finetuning.predict import TaskFolder
+    from saucier.jobs.finetuning.finished import Finetuned
     from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
     from saucier.model import Transformer
@@ -59,7 +64,8 @@ SourceEncoder = Annotated[int | None, Help(
 def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-         source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+         source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
@@ -68,7 +74,7 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
@@ -77,12 +83,13 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
 def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
           out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
           decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-          source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+          source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)
@@ -133,28 +140,40 @@ def finetune(
     *,
     model: Annotated[Place | None, Help("A folder, a run, or a hub id; or a recipe, to learn from nothing.",
                                         metavar="MODEL")] = None,
-    data: Annotated[Files | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
-    held_out: Annotated[Files | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
-    test: Annotated[Files | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    data: Annotated[Rows | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
+    held_out: Annotated[Rows | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
+    test: Annotated[Rows | None, Help("To measure with at the very end.", metavar="FILE")] = None,
     epochs: Annotated[float | None, Help("How often each row is seen, in all; what is finished goes on to more.",
                                          metavar="N", minimum=0)] = None,
+    columns: Annotated[Changes, Help(
+        "The column of the text; or ROLE=NAME for what the task calls text, label and so on; held-out.ROLE=NAME and "
+        "test.ROLE=NAME where those files have other names. Can be given again.", metavar="[ROLE=]NAME",
+        option="--column")] = (),
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    search: Annotated[int | None, Help(
+        "First search for rate, epochs, batch and pooling on the held-out rows: N combinations, of which the better "
+        "half goes on after each round.", metavar="N", minimum=2, maximum=1000)] = None,
+    find_rate: Annotated[bool, Help("First find the learning rate, by a range test.")] = False,
     out: Out = None,
     quiet: Quiet = False,
-) -> "TaskFolder":
-    """Show what will be learned, train, score with intervals beside simple methods, and write predictions.
+) -> "Finetuned":
+    """Show what will be learned, train, score with intervals next to simple methods, and write predictions.
 
-    From Python: raises `InputError` for settings, files or rows that are wrong, `WorkError` when training fails or is
-    interrupted (after saving).
+    From Python: the rows may be lists of mappings, Arrow tables or dataframes, which are copied into `out`/rows, or
+    runs/rows. Returns the folder, the scores, and whether simple methods are beaten; raises `InputError` for settings,
+    files or rows that are wrong, `WorkError` when training fails or is interrupted (after saving).
     """
-    from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.predict import FINETUNING
-    from saucier.jobs.finetuning.settings import read_finetuning_words
-    from saucier.jobs.run.folder import default_folder
+    from saucier.jobs.finetuning.entry import run_finetuning
+    from saucier.jobs.finetuning.settings import row_changes
 
-    files = {"train": file_names(data), "held_out": file_names(held_out), "test": file_names(test)}
-    settings, folder = read_finetuning_words(str(task), with_key(set, "training.epochs", epochs),
-                                             None if model is None else str(model), files)
-    return work(settings, optional_path(out) or folder or default_folder(settings, FINETUNING), quiet=quiet)
+    files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
+                                                                 ("test", test))}
+    changes = [*row_changes(str(task), column_names(columns), bad_rows=bad_rows, delimiter=delimiter,
+                            encoding=encoding), *with_key(set, "training.epochs", epochs)]
+    return run_finetuning(str(task), changes, model=None if model is None else str(model), files=files,
+                          out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
 
 
 @public

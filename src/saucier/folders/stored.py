@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights
@@ -46,9 +47,12 @@ def open_stored(stored: StoredWeights) -> Read:
                 return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
 
             return read
-        case AdapterFolder() if not stored.separate and not kind.is_own and not kind.learns_inputs:
+        case AdapterFolder() if not kind.is_own and not kind.learns_inputs:
             _, base, source = open_base(kind)
-            return read_published(base, source, stored)
+            if stored.separate:
+                source.take_pairs()
+            published = read_published(base, source, stored)
+            return lambda name: published(name.replace(".base.", "."))  # of a map with a pair next to it
         case AdapterFolder():  # what it is made of is not in one file: it is opened once more
             opened = open_unmerged if stored.separate else open_folder_merged
             parameters = dict(opened(kind, stored.head, stored.widest, torch.device("cpu")).named_parameters())
@@ -60,7 +64,7 @@ def open_folder_merged(kind: AdapterFolder, head: str, dtype: torch.dtype, devic
     return merge_if_possible(open_folder(kind, head, dtype, device))
 
 
-def read_published(folder: PublishedFolder, source: Weights, stored: StoredWeights) -> Read:
+def read_published(folder: PublishedFolder, source: Source, stored: StoredWeights) -> Read:
     """Return what reads the parameters of a published folder, in the class as which it was loaded."""
     assert stored.published is not None, "a published folder is loaded as a class"
     layout = folder.layout.choose_layout(folder.layout, folder.document)

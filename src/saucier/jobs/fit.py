@@ -39,7 +39,8 @@ from saucier.training.evaluation import evaluation_mode
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import join_processes
-from saucier.training.progress import EVENTS, METRICS, check_reporters, flatten_values
+from saucier.training.progress import EVENTS, METRICS
+from saucier.training.reporters import check_reporters, flatten_values
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import Evaluate, TrainingData
 
@@ -360,7 +361,7 @@ def read_fitted(folder: Path) -> Fitted:
     """Read how a finished fit ended. Raises `InputError` for a damaged file."""
     document = read_object(folder / RESULT_FILE)
     try:
-        return Fitted(**document | {"folder": str(folder)})
+        return Fitted.model_validate(document | {"folder": str(folder)})
     except (TypeError, ValidationError) as error:
         raise InputError(f"not the result of a fit: {error}", where=str(folder / RESULT_FILE),
                          remedy="remove it, and fit again") from error

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from saucier.config.questions import global_terms, has_prefix, list_terms
 from saucier.errors import InputError
 from saucier.lens.heat_map import figure_file
 from saucier.model import Transformer, build
+from saucier.result import Result
 
 VOCAB = 1000
 """Tokens that a reduced model knows, where no part names one by a higher id."""
@@ -149,6 +151,17 @@ class Pattern:
                 "seen": [np.flatnonzero(row).tolist() for row in self.seen]}
 
 
+class ReadText(Protocol):
+    """A text that a model reads in several rows at once."""
+
+    @property
+    def seed(self) -> int:
+        """Feeds what a kernel draws."""
+
+    def inputs(self, config: c.Transformer, rows: int) -> dict[str, Any]:
+        """Return what the model is called with."""
+
+
 @dataclass(frozen=True, slots=True)
 class PatternText:
     """The text that patterns are read with: its length, and what a batch may say of it."""
@@ -246,17 +259,17 @@ def count_keys(model: Transformer, part: Any, text: PatternText, which: int) -> 
     return found[which]
 
 
-def run_rows(model: Transformer, text: PatternText, rows: int) -> None:
+def run_rows(model: Transformer, text: ReadText, rows: int) -> None:
     """Let a model read the text, repeated in `rows` rows."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(text.seed)
         model(**text.inputs(model.config, rows))
 
 
-def mix_marks(model: Transformer, part: Any, text: PatternText, values: Tensor) -> list[Tensor]:
+def mix_marks(model: Transformer, part: Any, text: ReadText, values: Tensor, *, flat: float = FLAT) -> list[Tensor]:
     """Run a model with other values in one attention, and return what it mixes of them, each time that it is applied.
 
-    Shapes: values [B, K, E], for every head -> [B, T, H·E] each.
+    `flat`: what queries are multiplied by. Shapes: values [B, K, E], for every head -> [B, T, H·E] each.
     """
     projection: c.Projection = part.config.projection
     queries = 0 if isinstance(part.config.kernel, c.Hashing) else projection.heads * part.head_dim
@@ -267,7 +280,7 @@ def mix_marks(model: Transformer, part: Any, text: PatternText, values: Tensor) 
         if given.dim() != values.dim():
             return None
         marked = values.to(given).repeat(1, 1, projection.kv_heads or projection.heads)
-        return torch.cat([given[..., :queries] * FLAT, given[..., queries:-marked.shape[-1]], marked], dim=-1)
+        return torch.cat([given[..., :queries] * flat, given[..., queries:-marked.shape[-1]], marked], dim=-1)
 
     def keep(_: nn.Module, given: tuple[Tensor, ...]) -> None:
         """Keep what the output map reads."""
@@ -319,6 +332,46 @@ def select_patterns(found: Sequence[Pattern], layer: int | None, head: int | Non
                          where="--layer" if layer is not None else "--head",
                          remedy=f"layers are 0 to {last}, heads 0 to {found[0].of - 1}")
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns(Result):
+    """The patterns of a model, as they are asked for."""
+
+    name: str
+    length: int
+    patterns: tuple[Pattern, ...]
+    file: Path | None = None
+    """Where they were drawn."""
+
+    def view(self) -> str:
+        """Return the drawn patterns; of those that were drawn into a file, where."""
+        if self.file is not None:
+            return f"{self.file}: {len(self.patterns)} patterns of {self.length} tokens"
+        return "\n".join(pattern_lines(self.patterns))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"name": self.name, "length": self.length, "patterns": self.to_json()}
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the patterns alone."""
+        return [one.as_json() for one in self.patterns]
+
+
+def draw_patterns(config: c.Transformer, name: str, text: PatternText, *, layer: int | None = None,
+                  head: int | None = None, training: bool = False, out: Path | None = None) -> Patterns:
+    """Return the patterns of a model, of a layer or head alone; drawn into a file with `out`.
+
+    Warns where the text is too short for what the model leaves out. Raises `InputError` as `find_patterns`.
+    """
+    whole = find_patterns(config, text, training=training)
+    found, beyond = select_patterns(whole, layer, head), first_pruned_length(config, whole)
+    if beyond is not None and beyond >= text.length:
+        warnings.warn(f"the pattern begins beyond {beyond:,} tokens: give a longer --length", stacklevel=2)
+    if out is not None:
+        save_patterns(found, name, out)
+    return Patterns(name, text.length, tuple(found), out)
 
 
 HALVES = {(False, False): " ", (True, False): "▀", (False, True): "▄", (True, True): "█"}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from saucier.lens.attention_patterns import PatternText, lengthen_positions
 from saucier.lens.heat_map import figure_file
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
+from saucier.result import Result
 from saucier.table import Table
 
 REPEATS = 3
@@ -39,6 +42,40 @@ class GrowthPoint:
     """Of all its self-attentions, their maps included."""
     memory_bytes: int
     """The most that was held on top of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth(Result):
+    """What growing texts cost."""
+
+    points: tuple[GrowthPoint, ...]
+
+    @property
+    def exponents(self) -> dict[str, float | None]:
+        """The x of each cost that grows as length to the x."""
+        return fit_exponents(self.points)
+
+    def view(self) -> Table:
+        """Return a line for each length, and the exponents below."""
+        return growth_table(self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"points": [asdict(one) for one in self.points], "exponents": self.exponents}
+
+
+def follow_growth(config: c.Transformer, name: str, lengths: Sequence[int], *, training: bool = False,
+                  out: Path | None = None) -> Growth:
+    """Measure growing lengths, say how it goes on standard error, and draw them into a file with `out`."""
+    points = []
+    for one in measure_growth(config, lengths, training=training):
+        print(f"{one.length:,} tokens: {one.seconds:.3f} s", file=sys.stderr)
+        points.append(one)
+    if out is not None:
+        save_growth(points, name, out)
+    if len(points) < len(lengths):
+        warnings.warn(f"longer than {points[-1].length:,} tokens would have taken too long", stacklevel=2)
+    return Growth(tuple(points))
 
 
 def measure_growth(config: c.Transformer, lengths: Sequence[int], *, training: bool = False,

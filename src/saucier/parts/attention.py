@@ -127,7 +127,7 @@ class SelfAttention(nn.Module):
         mixed = join_heads(mixed if context.segment is None else context.segment.rejoin(mixed))
         if self.global_qkv is not None:
             mixed = attend_globally(self, self.global_qkv, mixed, x, context)
-        if context.want_weights:
+        if context.want_weights and context.observe is None:
             publish_weights(self.config.visibility, context)
         return self.out(mixed)  # type: ignore[no-any-return]
 
@@ -149,7 +149,7 @@ class SelfAttention(nn.Module):
             bias = mask.times.log() if bias is None else bias + mask.times.log()
         if bias is not None and mask.whole and not context.want_weights:
             mask, bias = Mask(), self.addend(mask, bias, query.dtype, None if draw else context)
-        scores = Scores(mask, self.scale, bias, self.dropout)
+        scores = Scores(mask, self.scale, bias, self.dropout, context.observe)
         if context.layout is None:
             return self.mix(query, key, value, scores, context)
         return mix_by_rows(partial(self.mix, context=context), (query, key, value), scores, context.layout,
@@ -230,7 +230,7 @@ class CrossAttention(nn.Module):
         query = split_heads(self.q(x), self.head_dim)
         key, value = self.memory(context)
         rate = self.config.kernel.dropout if self.training else 0.0
-        scores = Scores(context.memory_mask(), self.scale, dropout=rate)
+        scores = Scores(context.memory_mask(), self.scale, dropout=rate, observe=context.observe)
         mix = partial(attend, record=context.cross_attentions if context.want_weights else None)
         if context.layout is None or context.memory is None or context.memory.layout is None:
             mixed = mix(query, key, value, scores)

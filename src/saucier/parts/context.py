@@ -25,6 +25,8 @@ from saucier.parts.visibility import build_mask
 
 T = TypeVar("T")
 
+Observe = Callable[[Tensor, Tensor, Tensor], None]
+"""Is given queries [B, H, Q, E], keys [B, G, K, E] and the scores of their pairs before the softmax [B, H, Q, K]."""
 LEAST_LENGTH = 512
 """Keys below which dense attention is taken: its one call costs less there than a plan."""
 
@@ -66,6 +68,9 @@ class Context:
     inputs: Inputs = field(default_factory=Inputs)
     """Everything that was given by name."""
     want_weights: bool = False
+    observe: Observe | None = None
+    """Set by a lens on the attention that runs; its weights are then recorded as [B, H, Q, K], also where they are
+    published in another form."""
     attentions: list[Tensor] = field(default_factory=list)
     cross_attentions: list[Tensor] = field(default_factory=list)
     router_logits: list[Tensor] = field(default_factory=list)

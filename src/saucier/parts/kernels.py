@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.parts.context import KernelCall, Mixtures
+from saucier.parts.context import KernelCall, Mixtures, Observe
 from saucier.parts.masks import Mask, document_starts, positions_in_document
 from saucier.parts.norms import dropout
 
@@ -34,6 +34,8 @@ class Scores:
     """Added to the scaled scores, broadcasts to [B, H, Q, K]."""
     dropout: float = 0.0
     """On the weights; 0 outside training."""
+    observe: Observe | None = None
+    """Is given queries, keys and scores, where a lens looks at this attention."""
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores, record: list[Tensor] | None = None) -> Tensor:
@@ -101,6 +103,8 @@ def attention_weights(query: Tensor, key: Tensor, scores: Scores) -> Tensor:
     raw = (query * scores.scale) @ repeat_heads(key, query.shape[1]).transpose(-1, -2)
     if scores.bias is not None:
         raw = raw + scores.bias
+    if scores.observe is not None:
+        scores.observe(query, key, raw)
     mask = scores.mask
     if mask.allowed is not None and not mask.whole:
         return masked_softmax(raw, mask.allowed)

@@ -4,13 +4,13 @@ hold what, and how texts become one row. No torch. Tasks whose answer is a text 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-from saucier.config.registry import OpenSlot
+from saucier.config.registry import OpenSlot, registered_kinds
 from saucier.tasks.written.definitions import ColumnName, WrittenTask
 
 
@@ -167,6 +167,9 @@ class Classification(Texts):
     """The column of the class."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the model's outputs; none: those of the training file, sorted."""
+    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None = None
+    """What a row of each class counts in the loss. balanced: rare classes more, so that all classes count alike; or a
+    number by class, 1 where none is given. None: every row the same."""
 
 
 class ManyLabels(Texts):
@@ -245,6 +248,7 @@ class CustomTask(Config):
     """
 
     slot: ClassVar[str] = "task"
+    """What `register` knows the slot by."""
     kind: str
 
 
@@ -268,6 +272,7 @@ class CustomMetric(Config):
     """
 
     slot: ClassVar[str] = "metric"
+    """What `register` knows the slot by."""
     kind: str
     scores: ClassVar[tuple[str, ...]] = ("classes",)
     """The kinds of predictions that it is for (`saucier.tasks.scores`)."""
@@ -275,3 +280,9 @@ class CustomMetric(Config):
 
 MetricConfig = Annotated[NamedMetric | CustomMetric, OpenSlot("metric")]
 """A metric in addition to the usual ones of a task."""
+
+
+def task_kinds() -> list[str]:
+    """Name the kinds of task."""
+    own = [kind for one in get_args(get_args(TaskConfig)[0]) for kind in get_args(one.model_fields["kind"].annotation)]
+    return [*own, *registered_kinds("task")]

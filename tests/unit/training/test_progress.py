@@ -25,10 +25,10 @@ from saucier.training.progress import (
     MetricsFile,
     NotebookBar,
     Progress,
-    build_reporters,
     choose_screen,
     shows_bar,
 )
+from saucier.training.reporters import build_reporters
 
 
 def at(step: int) -> Progress:

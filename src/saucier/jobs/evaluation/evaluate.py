@@ -21,7 +21,8 @@ from saucier.jobs.evaluation.likelihood import (
     evaluate_masked_model,
 )
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions
-from saucier.jobs.finetuning.predict import read_task, task_of_published
+from saucier.jobs.finetuning.predict import task_of_published
+from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.pretraining.held_out import evaluate_again, read_dtype
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.tasks.definitions import CosineScore, Embedding, InBatch

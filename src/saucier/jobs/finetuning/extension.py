@@ -14,8 +14,9 @@ from pathlib import Path
 
 from saucier.errors import InputError
 from saucier.files import remove_path, write_atomically
-from saucier.jobs.finetuning.predict import FINETUNING, TaskFolder, deciding_settings
+from saucier.jobs.finetuning.job import FINETUNING, deciding_settings
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.folder import write_settings
 from saucier.jobs.run.passport import EarlierEnd, read_passport
 from saucier.plain import first_difference
@@ -43,7 +44,8 @@ class Extension:
         """The further epochs as a fine-tuning: from the finished model, on the same rows held out by the same seed."""
         epochs = self.after.training.epochs - self.before.training.epochs
         return self.after.model_copy(update={
-            "model": str(self.folder.model.absolute()), "recipe": {}, "fresh_head": False,
+            "model": str(self.folder.model.absolute()), "recipe": {}, "fresh_head": False, "search": None,
+            "range_test": None,
             "training": self.after.training.model_copy(update={"epochs": epochs})})
 
     def describe(self) -> str:
@@ -81,7 +83,8 @@ class Extension:
 def find_extension(out: Path, settings: Finetuning) -> Extension | None:
     """Return what is to be done where a folder is finished, and more epochs are all that is asked for; else None.
 
-    Raises `InputError` for an adapter, of which the next one would be trained on the first.
+    Raises `InputError` for an adapter, of which the next one would be trained on the first, and for settings that were
+    searched for.
     """
     folder = TaskFolder(out)
     if not (FINETUNING.is_started(out) and folder.is_finished):
@@ -97,4 +100,8 @@ def find_extension(out: Path, settings: Finetuning) -> Extension | None:
                          "trained on top of it", where=str(out),
                          remedy=f"merge it (saucier merge {folder.model} --out NEW) and fine-tune that, or train with "
                          "more epochs into a new folder with --out")
+    if before.search is not None or before.range_test is not None:
+        raise InputError("training.epochs: the settings of this fine-tuning were searched for, and its epochs with them",
+                         where=str(out), remedy=f"fine-tune its model: saucier finetune {before.task.kind} --model "
+                         f"{folder.model} --data ...")
     return Extension(folder, before, settings)

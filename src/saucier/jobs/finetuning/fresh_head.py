@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from saucier.checkpoints.hub import resolve_folder
+from saucier.config.base import Config
 from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import find_model_folder
-from saucier.jobs.finetuning.predict import read_task_labels
 from saucier.jobs.finetuning.start import build_task_model, labels_of_head
+from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer
 from saucier.tasks.build import TASKS, build_task
@@ -23,7 +24,8 @@ from saucier.tasks.task import RequiredHead
 from saucier.tasks.written.definitions import Mixture
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-KINDS: dict[str, type[Any]] = {kind.model_fields["kind"].default: kind for kind in TASKS if kind is not Mixture}
+KINDS: dict[str, type[Any]] = {kind.model_fields["kind"].default: kind for kind in TASKS
+                              if issubclass(kind, Config) and kind is not Mixture}
 """Name of a task -> its settings; a mixture has no head of its own."""
 
 

@@ -44,6 +44,7 @@ from saucier.jobs.pretraining.samples import (
     held_out_pairs,
     make_samples,
 )
+from saucier.jobs.run.cards import describe_pretraining
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import (
     PRETRAINING,
@@ -69,6 +70,7 @@ from saucier.objectives.build import BuiltObjective
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.report.card import CARD, render_card
 from saucier.report.page import REPORT_FILE as REPORT
 from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
@@ -77,7 +79,7 @@ from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import TrainingResult, train
 from saucier.training.processes import Processes, join_processes
-from saucier.training.progress import check_reporters
+from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
@@ -336,6 +338,8 @@ def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
     outcome = RunOutcome(step=results.step, weights=file_digest(weights_file(checkpoint)), loss=results.held_out.loss,
                          samples=file_digest(job.folder.samples))
     job.run.close(outcome=outcome)
+    facts = describe_pretraining(job.run.passport, job.recipe.objective.kind, results)
+    write_text(checkpoint / CARD, render_card(checkpoint, job.model.config, facts))
     seconds = job.run.passport.seconds
     spent = results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})
     results.model_copy(update={"cost": spent}).write(job.folder.path)

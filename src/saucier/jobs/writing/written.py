@@ -17,6 +17,8 @@ from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, sou
 from saucier.jobs.writing.writer import choose_decoding, fill_masks, read_strategy, write_freely
 from saucier.opened import OpenModel, open_model
 from saucier.result import Result
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED
 
 Speak = Callable[[str], None]
 
@@ -78,6 +80,7 @@ class Sources:
     column: str | None
     out: Path | None
     batch: int
+    read: ReadOptions = AS_GUESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: 
         refuse_existing(sources.out)
     strategy = None if way.strategy is None else read_strategy(way.strategy, opened.tokenizer)
     options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None}
-    writer, texts = make_batch_writer(opened, way.direction(opened)), list(source_texts(sources.files, sources.column))
+    writer, texts = make_batch_writer(opened, way.direction(opened)), list(
+        source_texts(sources.files, sources.column, sources.read))
     written = write_in_batches(writer, texts, options, batch=sources.batch)
     if sources.out is not None:
         write_text(sources.out, written.lines)

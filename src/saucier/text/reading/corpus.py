@@ -213,8 +213,8 @@ class PairCorpus(SplitData[Pair]):
             return ()
         held_out = self.data.held_out
         if part == "held_out" and isinstance(held_out, HeldOutFiles):
-            return read_table_languages(held_out.files)
-        real = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
+            return read_table_languages(held_out.files, self.data.read_options)
+        real = read_table_languages(self.data.files, self.data.read_options) if self.data.files else OWN_COLUMNS
         synthetic = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
         return tuple(dict.fromkeys((*real, *synthetic)))
 
@@ -257,7 +257,8 @@ class PairCorpus(SplitData[Pair]):
 def _read_data_documents(data: TextData, files: tuple[str, ...], builtin: BuiltinReader,
                          counts: Counts) -> Iterator[Document]:
     """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
-    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files else builtin(counts)
+    read = read_documents(files, column=data.column, unit=data.document, counts=counts,
+                          options=data.read_options) if files else builtin(counts)
     seen: set[bytes] | None = set() if data.deduplicate and files else None
     number, last = 0, None
     for document in read:
@@ -293,7 +294,7 @@ def _read(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -
     with_languages = data.languages is not None
     if files:
         return read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole,
-                          with_languages=with_languages)
+                          with_languages=with_languages, options=data.read_options)
     pairs = read_python_heads(counts)
     return (replace(pair, languages=OWN_COLUMNS) for pair in pairs) if with_languages else pairs
 

@@ -14,8 +14,9 @@ import saucier
 from saucier.errors import InputError
 from saucier.jobs.finetuning import extension
 from saucier.jobs.finetuning.extension import find_extension
-from saucier.jobs.finetuning.predict import TaskFolder, predict_answers
+from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.passport import read_passport
 
 Table = Callable[..., Path]

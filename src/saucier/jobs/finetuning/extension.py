@@ -101,7 +101,7 @@ def find_extension(out: Path, settings: Finetuning) -> Extension | None:
                          remedy=f"merge it (saucier merge {folder.model} --out NEW) and fine-tune that, or train with "
                          "more epochs into a new folder with --out")
     if before.search is not None or before.range_test is not None:
-        raise InputError("training.epochs: the settings of this fine-tuning were searched for, and its epochs with them",
+        raise InputError("training.epochs: the settings of this fine-tuning were searched for, epochs included",
                          where=str(out), remedy=f"fine-tune its model: saucier finetune {before.task.kind} --model "
                          f"{folder.model} --data ...")
     return Extension(folder, before, settings)

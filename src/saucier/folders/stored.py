@@ -43,8 +43,11 @@ def open_stored(stored: StoredWeights) -> Read:
             rest, maps = read_published(body, Weights(body.path), stored), [Weights(folder) for folder in folders]
 
             def read(name: str) -> Tensor | None:
-                match = MAP.fullmatch(name)
-                return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
+                match = MAP.fullmatch(name.replace("head.output.", "head.maps.0."))  # that of a classifier
+                if match is None:
+                    return rest(name)
+                number = int(match["number"])  # a head may have been put on since
+                return maps[number][f"linear.{match['end']}"] if number < len(maps) else None
 
             return read
         case AdapterFolder() if not kind.is_own and not kind.learns_inputs:

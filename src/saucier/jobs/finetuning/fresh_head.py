@@ -14,12 +14,13 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.config.base import Config
 from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import find_model_folder
+from saucier.jobs.finetuning.defaults import published_pick
 from saucier.jobs.finetuning.start import build_task_model, labels_of_head
 from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer
 from saucier.tasks.build import TASKS, build_task
-from saucier.tasks.definitions import MultipleChoice, TaskConfig
+from saucier.tasks.definitions import MultipleChoice, TaskConfig, Texts
 from saucier.tasks.task import RequiredHead
 from saucier.tasks.written.definitions import Mixture
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -62,12 +63,14 @@ def check_labels(labels: object) -> tuple[str, ...]:
 def put_task_head(other: Transformer, place: str | Path, task: TaskConfig) -> Transformer:
     """Return a loaded model under the head of a task; a head that knows the same labels is kept.
 
-    `place`: where it was loaded from. What is new is drawn from seed 0. Raises `InputError` for a body that such a head
-    does not fit.
+    `place`: where it was loaded from, whose modules.json says how texts are read. What is new is drawn from seed 0.
+    Raises `InputError` for a body that such a head does not fit.
     """
     if other.provenance.rewrites:
         raise InputError("an adapter is next to the model's weights, which a new head would lose", where=str(place),
                          remedy="merge it first, with saucier merge")
+    if isinstance(task, Texts) and task.pick is None:
+        task = task.model_copy(update={"pick": published_pick(str(place))})
     required, before = build_task(task).required_head, other.provenance.origin
     other.restore_stored()
     trained = read_task_labels(find_model_folder(resolve_folder(place)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from saucier.arguments import Changes, Files, Place, Rows
 from saucier.errors import InputError
-from saucier.files import refuse_unwritable
+from saucier.files import is_file, refuse_unwritable
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
@@ -173,7 +173,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
         return apply_changes(recipe, [*words, *files.changes()]), None
     what, words = None if recipe is None else os.fspath(recipe), list(words)
     begins = begin.start is not None or begin.has_sides
-    if what is not None and (is_override(what) or (begins and files.data and Path(what).is_file())):
+    if what is not None and (is_override(what) or (begins and files.data and is_file(what))):
         words, what = [what, *words], None
     begin.check(what)
     overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
@@ -182,7 +182,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
     if what is None:
         return begun_recipe(begin, overrides), None
     folder = Path(what)
-    if folder.is_dir() and (folder / "recipe.yaml").is_file():
+    if is_file(folder / "recipe.yaml"):
         return find_recipe(folder / "recipe.yaml", overrides), folder
     return find_recipe(what, overrides), None
 

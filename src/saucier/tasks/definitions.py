@@ -248,6 +248,7 @@ class CustomTask(Config):
     """
 
     slot: ClassVar[str] = "task"
+    """What `register` knows the slot by."""
     kind: str
 
 
@@ -271,6 +272,7 @@ class CustomMetric(Config):
     """
 
     slot: ClassVar[str] = "metric"
+    """What `register` knows the slot by."""
     kind: str
     scores: ClassVar[tuple[str, ...]] = ("classes",)
     """The kinds of predictions that it is for (`saucier.tasks.scores`)."""

@@ -23,7 +23,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from saucier.config.registry import explain_missing, find_builder, find_extension, is_outside
 from saucier.errors import InputError, suggest_name
@@ -254,8 +254,7 @@ def read_metric(name: str, where: str) -> MetricConfig:
     if found is None or found.slot != CustomMetric.slot:
         what, remedy = explain_missing(name)
         raise InputError(what if found is None else f"{name!r} is no metric", where=where, remedy=remedy)
-    config: MetricConfig = found.config()
-    return config
+    return cast(MetricConfig, found.config())
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

@@ -91,8 +91,9 @@ def column_names(columns: Changes) -> dict[str, str]:
 
     Raises `InputError` for a name that is none.
     """
+    words = [] if isinstance(columns, Mapping) else [word.partition("=") for word in columns]
     found = dict(columns) if isinstance(columns, Mapping) else \
-        {role: name for role, _, name in (word.rpartition("=") for word in columns)}
+        {role if mark else "": name if mark else role for role, mark, name in words}
     for role, name in found.items():
         if not isinstance(name, str) or not name:
             raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),

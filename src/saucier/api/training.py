@@ -10,12 +10,14 @@ from saucier.api.options import (
     Calibrate,
     Delimiter,
     Encoding,
+    HeldOutRows,
     HeldOutText,
     Out,
     Quiet,
     RecipeChanges,
     RecipeOrRun,
     TextData,
+    TextRows,
 )
 from saucier.api.requests import (
     Begin,
@@ -61,7 +63,7 @@ SourceEncoder = Annotated[int | None, Help(
 
 
 @public
-def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
+def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextRows = None, held_out: HeldOutRows = None,
          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
          source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
@@ -71,16 +73,18 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
     for that is made where none is given.
 
-    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    From Python: the text may be rows in memory (a column `text`), which are copied into `out`/rows, or runs/rows.
+    Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    files = TextFiles(row_files(data, out, "data"), row_files(held_out, out, "held-out"), file_names(synthetic),
+                      delimiter, encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
 
 @public
-def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
+def train(recipe: What = None, set: RecipeChanges = (), *, data: TextRows = None, held_out: HeldOutRows = None,
           out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
           decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
           source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
@@ -89,7 +93,8 @@ def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    files = TextFiles(row_files(data, out, "data"), row_files(held_out, out, "held-out"), file_names(synthetic),
+                      delimiter, encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)

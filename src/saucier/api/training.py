@@ -77,7 +77,8 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
     for that is made where none is given.
 
-    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    From Python: the text may be rows in memory (a column `text`), which are copied into `out`/rows, or runs/rows.
+    Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
     files = TextFiles.of(data, held_out, out, synthetic, delimiter, encoding)
@@ -244,8 +245,8 @@ def compare(
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "train"),
-                                 row_files(held_out, out, "held_out"))
+    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "data"),
+                                 row_files(held_out, out, "held-out"))
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.run.console import Console
 

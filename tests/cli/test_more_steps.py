@@ -62,7 +62,8 @@ def test_at_a_constant_rate_it_is_the_longer_run(saucier: Saucier, run: Path, te
     assert read_results(run).held_out == read_results(whole).held_out
     assert "this run is finished; for more steps: saucier cook" in saucier("cook", run).out
     other = passport.model_copy(update={"earlier": ()})
-    assert any("the first run ended after 4 and was given more" in one for one in RerunComparison(passport, other).reasons())
+    reasons = RerunComparison(passport, other).reasons()
+    assert any("the first run ended after 4 and was given more" in one for one in reasons)
     again = saucier("cook", run, "training.steps=9", "--no-calibrate")
     assert again.code == 0
     assert [one.steps for one in read_passport(run).earlier] == [4, 8]

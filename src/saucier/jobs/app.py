@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from queue import Queue
+from types import NoneType
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ from saucier.generation.packed_weights import inference_view
 from saucier.generation.search import TextStream
 from saucier.jobs.answer_forms import FilledText, FoundText, Label, Labels, Number, Tags, find_spans
 from saucier.jobs.evaluation.evaluate import fills_masks
-from saucier.jobs.finetuning.predict import answer_examples, find_task, read_task
+from saucier.jobs.finetuning.predict import answer_examples, find_task
+from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.writing.writer import Writer
 from saucier.jobs.writing.written import Drawing, Way
 from saucier.model import Transformer
@@ -139,6 +141,8 @@ class Writing:
 
     def writer(self, drawing: Drawing, source_language: str | None, target_language: str | None) -> Writer:
         """Return what writes. Raises `InputError` for options that do not suit the model, and for unknown languages."""
+        for name, one in (("source_language", source_language), ("target_language", target_language)):
+            expect(one, (str, NoneType), name, "give the name of a language, or None")
         drawing.refuse_steps(self.opened)
         if drawing.samples > 1:
             raise InputError("one text is written for each", where="samples", remedy="call it again with another seed")

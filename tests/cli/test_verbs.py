@@ -90,6 +90,13 @@ def test_generate_takes_every_way_of_choosing(saucier: Saucier, cooked: Path, op
     assert all(len(text) <= 6 for text in texts)
 
 
+@pytest.mark.parametrize(("options", "count"), [(("--beams", 2), 1), (("--samples", 2), 2)])
+def test_every_text_begins_with_its_prompt(saucier: Saucier, cooked: Path, options: tuple[object, ...],
+                                           count: int) -> None:
+    texts = saucier("generate", cooked, "the cook", "--tokens", 4, *options).out.split("\n" + "─" * 20 + "\n")
+    assert len(texts) == count and all(text.startswith("the cook") for text in texts)
+
+
 def test_generate_reads_standard_input(saucier: Saucier, cooked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n"))
     assert json.loads(saucier("generate", cooked, "--tokens", 2, "--json").out)["prompt"] == "the cat"

@@ -33,6 +33,7 @@ from saucier.api.requests import (
 )
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
+from saucier.files import is_file
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
@@ -115,7 +116,7 @@ def plan(
     held_out: HeldOutText = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
-    seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
+    seconds: Annotated[float, Help("How long to measure this machine; its start takes some more.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time.
@@ -124,10 +125,10 @@ def plan(
     """
     from saucier.cost.planning import make_plan
 
-    if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
+    if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    files = TextFiles(file_names(data), file_names(held_out), (), delimiter, encoding)
+    files = TextFiles.of(data, held_out, None, delimiter=delimiter, encoding=encoding)
     found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
@@ -250,6 +251,7 @@ def attention(
     """
     path = optional_path(out)
     if text is not None:
+        refuse_missing_model(model)
         from saucier.jobs.attention_views import TextRequest, attend_to_text
 
         refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",

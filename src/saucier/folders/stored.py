@@ -16,10 +16,12 @@ from torch import Tensor
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights
 from saucier.errors import InputError
 from saucier.folders.kinds import AdapterFolder, OwnFolder, SentenceFolder, identify_folder
 from saucier.folders.load import merge_if_possible, open_base, open_folder, open_unmerged
+from saucier.folders.sentence_classifier import map_of_output
 from saucier.model import Transformer
 from saucier.parts.provenance import StoredWeights
 
@@ -41,10 +43,11 @@ def open_stored(stored: StoredWeights) -> Read:
             return read_published(kind, Weights(kind.path), stored)
         case SentenceFolder(body=body, maps=folders):
             rest, maps = read_published(body, Weights(body.path), stored), [Weights(folder) for folder in folders]
+            classifies = is_classifier_folder(kind.path)
 
             def read(name: str) -> Tensor | None:
                 """Read a weight of a map, or one of the body."""
-                match = MAP.fullmatch(name)
+                match = MAP.fullmatch(map_of_output(name) if classifies else name)
                 return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
 
             return read

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-from saucier.config.registry import OpenSlot, registered_kinds
+from saucier.config.registry import OpenSlot, find_extension, is_outside, registered_kinds
 from saucier.tasks.written.definitions import ColumnName, WrittenTask
 
 
@@ -280,6 +280,16 @@ class CustomMetric(Config):
 
 MetricConfig = Annotated[NamedMetric | CustomMetric, OpenSlot("metric")]
 """A metric in addition to the usual ones of a task."""
+
+
+def find_task_class(kind: str) -> type[Config] | None:
+    """Return the class of the settings of a kind of task; None where there is no such kind."""
+    for one in get_args(get_args(TaskConfig)[0]):
+        if kind in get_args(one.model_fields["kind"].annotation):
+            found: type[Config] = one
+            return found
+    extension = find_extension(kind) if is_outside(kind) else None
+    return None if extension is None or extension.slot != "task" else extension.config
 
 
 def task_kinds() -> list[str]:

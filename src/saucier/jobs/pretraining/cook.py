@@ -21,7 +21,7 @@ from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
 from saucier.config.registry import list_versions
-from saucier.cost.planning import make_plan, read_plan
+from saucier.cost.planning import make_plan, measuring_seconds, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
 from saucier.errors import InputError
@@ -249,9 +249,12 @@ def print_plan(job: PretrainingJob) -> None:
         trim_memory()
         scored = min(job.data.counts.held_out.tokens, limit or job.data.counts.held_out.tokens)
         work = first_batches(job.recipe, job.training_data, job.data.tokenizer)
-        plan = make_plan(job.recipe, workload=work, held_out_tokens=scored, vocab=job.data.tokenizer.vocab_size,
-                         program=resident_memory() - 4 * parameters(job.model.config),
-                         seconds=5.0 if job.options.calibrate else None)
+        planned = partial(make_plan, job.recipe, workload=work, held_out_tokens=scored,
+                          vocab=job.data.tokenizer.vocab_size,
+                          program=resident_memory() - 4 * parameters(job.model.config))
+        plan = planned(seconds=None)
+        if job.options.calibrate:
+            plan = planned(seconds=measuring_seconds(plan.flops))
         plan.write(job.folder.path)
     epochs = plan.steps / job.training_data.batches.steps_per_epoch
     job.run.console.say(f"{parameters(job.model.config):,} parameters; "

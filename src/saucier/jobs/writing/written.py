@@ -14,7 +14,7 @@ from saucier.files import write_text
 from saucier.generation.decoding import ChainStrategy
 from saucier.jobs.run.language_pairs import Direction, read_direction
 from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
-from saucier.jobs.writing.writer import choose_decoding, fill_masks, read_strategy, write_freely
+from saucier.jobs.writing.writer import choose_decoding, fill_masks, goes_on, read_strategy, write_freely
 from saucier.opened import OpenModel, open_model
 from saucier.result import Result
 from saucier.text.reading.guessing import ReadOptions
@@ -94,8 +94,10 @@ class Written(Result):
     """Of files the sources that were `cut`; of a chain the changes that were `proposed` and `accepted`."""
     file: Path | None = None
     """Where the texts were written."""
-    separator: str = "\n\n"
+    separator: str = "\n" + "─" * 20 + "\n"
     """Between texts on a screen."""
+    before: str = ""
+    """What a person reads before each text: the prompt that it goes on from."""
 
     @property
     def text(self) -> str:
@@ -106,7 +108,8 @@ class Written(Result):
         """Return the texts."""
         if self.file is not None:
             return f"{len(self.texts):,} texts in {self.file}"
-        return self.separator.join(self.texts if self.prompt is not None else map(join_lines, self.texts))
+        shown = [self.before + text for text in self.texts] if self.prompt is not None else map(join_lines, self.texts)
+        return self.separator.join(shown)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -175,4 +178,4 @@ def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way,
     options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile}
     live = speak if options["num_beams"] == options["num_return_sequences"] == 1 else None
     texts = write_freely(opened, prompt, options, direction=way.direction(opened), speak=live)
-    return Written(tuple(texts), prompt)
+    return Written(tuple(texts), prompt, before=prompt if goes_on(opened) else "")

@@ -255,7 +255,7 @@ def test_a_model_is_evaluated_on_any_file(tuned: TaskFolder, write: Write) -> No
     with pytest.raises(saucier.InputError, match=r"line 32, column 'body': the text is empty; .*--bad-rows drop"):
         saucier.evaluate(tuned.path, name, columns=columns)
     found = saucier.evaluate(tuned.path, name, columns=columns, bad_rows="drop")
-    assert found.rows == 30
+    assert found.amount == 30
     assert [note for note in found.notes if "new.csv: delimiter ';', encoding utf-16" in note]
     rows = [{"body": text, "stars": label} for label, text in labelled_rows(30, 4)]
     again = saucier.evaluate(tuned.path, rows, columns=["body", "label=stars"])

@@ -5,7 +5,7 @@
 from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import BadRows, Base, Delimiter, Encoding, InferenceDtype
-from saucier.api.requests import column_names, format_changes, row_files
+from saucier.api.requests import column_names, format_changes, refuse_missing_model, row_files
 from saucier.arguments import Changes, Help, Place, Rows, public
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @public
 def evaluate(
     model: Annotated[Place, Help("A run, a fine-tuning, a model folder in any layout, an adapter, or a hub id.",
-                                 metavar="MODEL")],
+                                 metavar="MODEL", check=refuse_missing_model)],
     rows: Annotated[Rows, Help(
         "Text for a language model, labelled rows for a task, pairs for a translator; what a run or a fine-tuning "
         "holds out without it. Words such as data.column=COLUMN and task.label=COLUMN say how they are read.",

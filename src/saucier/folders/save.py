@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -55,6 +56,8 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto", dtype:
     and nothing in it is lost; with `replace` any other model's folder too. The rest is as in `save_bare`. A model whose
     shape was changed after loading brings no tokenizer: it may say otherwise. Raises as `save_bare` does.
     """
+    expect(folder, (str, PathLike), "folder", "give the path of a new folder")
+    expect(replace, bool, "replace", "give True or False")
     return save_with(model, folder, layout, dtype, partial(add_settings, model, Path(folder)), replace=replace)
 
 

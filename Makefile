@@ -22,7 +22,7 @@ help:
 	@echo "make fingerprints  compare hashes of what must not change; WHAT=write stores them anew"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
 	@echo "make guard BASE=COMMIT  measure whether anything became slower since a commit"
-	@echo "make book       write docs/book.md, docs/published.md and docs/bodies.md"
+	@echo "make book       write docs/book.md, docs/published.md, docs/bodies.md and the taxonomy"
 	@echo "make docs       build the documentation site into build/site, with a reference of every module"
 	@echo "make clean      remove .venv and caches (never your runs)"
 
@@ -67,6 +67,7 @@ guard: .venv/.test
 
 book: .venv/.core
 	.venv/bin/python tools/book.py
+	.venv/bin/python tools/taxonomy.py
 
 docs: .venv/.docs
 	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from saucier.api.app import open as open  # noqa: A004  # its public name: saucier.open
     from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
     from saucier.api.inference import predict as predict
@@ -61,7 +62,7 @@ PUBLIC = {
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
-    "evaluate": "saucier.api.evaluation",
+    "evaluate": "saucier.api.evaluation", "open": "saucier.api.app",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),

@@ -83,13 +83,14 @@ def write(
 
     From Python: returns the texts. `saucier.generate` does the same with ids and a model that is in memory.
     """
-    from saucier.jobs.writing import written as job
     from saucier.text.reading.guessing import ReadOptions
+
+    options, files = ReadOptions(delimiter, encoding), file_names(file)
+    from saucier.jobs.writing import written as job
 
     drawing = job.Drawing(tokens, temperature, top_k, top_p, beams, length_penalty, repetition_penalty, no_repeat_ngram,
                           tuple(file_names(stop)), samples, seed, compile)
-    options = ReadOptions(delimiter, encoding)
-    sources = None if file is None else job.Sources(file_names(file), column, optional_path(out), batch, options)
+    sources = None if file is None else job.Sources(files, column, optional_path(out), batch, options)
     job.refuse_unused(sources, {"--out": out, "--column": column, "--delimiter": delimiter, "--encoding": encoding},
                       strategy)
     opened = job.open_writer(Path(model), dtype, device, base)
@@ -196,14 +197,15 @@ def backtranslate(
     names = tuple(name.strip() for name in columns.split(","))
     if len(names) != 2 or not all(names):
         raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
+    from saucier.text.reading.guessing import ReadOptions
+
+    options = ReadOptions(delimiter, encoding)
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing import batches as job
     from saucier.jobs.writing.writer import choose_decoding
     from saucier.opened import open_model
-    from saucier.text.reading.guessing import ReadOptions
 
     job.refuse_existing(Path(out))
-    options = ReadOptions(delimiter, encoding)
     opened = open_model(Path(model))
     decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
     way = read_direction(opened, source_language, target_language)

@@ -3,7 +3,7 @@
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from saucier.api.options import (
     Base,
@@ -33,6 +33,7 @@ from saucier.api.requests import (
 )
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
+from saucier.files import is_file
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
@@ -115,7 +116,7 @@ def plan(
     held_out: HeldOutText = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
-    seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
+    seconds: Annotated[float, Help("How long to measure this machine; its start takes some more.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time.
@@ -124,10 +125,10 @@ def plan(
     """
     from saucier.cost.planning import make_plan
 
-    if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
+    if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    files = TextFiles(file_names(data), file_names(held_out), (), delimiter, encoding)
+    files = TextFiles.of(data, held_out, None, delimiter=delimiter, encoding=encoding)
     found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
@@ -225,7 +226,8 @@ def attention(
     target: Annotated[str | None, Help("What the decoder of an encoder-decoder reads; what it writes itself without "
                                        "it.", metavar="TEXT")] = None,
     length: Annotated[int, Help("The most tokens that are read or drawn.", minimum=1, maximum=2048)] = 64,
-    side: Annotated[str | None, Help("encoder, decoder or cross alone.", metavar="SIDE")] = None,
+    side: Annotated[Literal["encoder", "decoder", "cross"] | None, Help("encoder, decoder or cross alone.",
+                                                                        metavar="SIDE")] = None,
     layer: Annotated[int | None, Help("One layer alone, from 0.", minimum=0)] = None,
     head: Annotated[int | None, Help("One head alone, from 0.", minimum=0)] = None,
     global_tokens: Annotated[int, Help("First tokens that are global, where a model has such.", option="--global",
@@ -249,6 +251,7 @@ def attention(
     """
     path = optional_path(out)
     if text is not None:
+        refuse_missing_model(model)
         from saucier.jobs.attention_views import TextRequest, attend_to_text
 
         refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",

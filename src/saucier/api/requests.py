@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from saucier.arguments import Changes, Files, Place, Rows
 from saucier.errors import InputError
-from saucier.files import refuse_unwritable
+from saucier.files import is_file, refuse_unwritable
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
@@ -91,8 +91,9 @@ def column_names(columns: Changes) -> dict[str, str]:
 
     Raises `InputError` for a name that is none.
     """
+    words = [] if isinstance(columns, Mapping) else [word.partition("=") for word in columns]
     found = dict(columns) if isinstance(columns, Mapping) else \
-        {role: name for role, _, name in (word.rpartition("=") for word in columns)}
+        {role if mark else "": name if mark else role for role, mark, name in words}
     for role, name in found.items():
         if not isinstance(name, str) or not name:
             raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),
@@ -146,6 +147,13 @@ class TextFiles:
     encoding: str | None = None
     """How they are read; None: guessed."""
 
+    @classmethod
+    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, synthetic: Files | None = None,
+           delimiter: str | None = None, encoding: str | None = None) -> TextFiles:
+        """Return the files; rows in memory are written into the run's folder first, as `row_files` does."""
+        return cls(row_files(data, folder, "data"), row_files(held_out, folder, "held-out"), file_names(synthetic),
+                   delimiter, encoding)
+
     def changes(self) -> list[str]:
         """Return what they change in a recipe."""
         from saucier.text.reading.sources import make_absolute
@@ -173,7 +181,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
         return apply_changes(recipe, [*words, *files.changes()]), None
     what, words = None if recipe is None else os.fspath(recipe), list(words)
     begins = begin.start is not None or begin.has_sides
-    if what is not None and (is_override(what) or (begins and files.data and Path(what).is_file())):
+    if what is not None and (is_override(what) or (begins and files.data and is_file(what))):
         words, what = [what, *words], None
     begin.check(what)
     overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
@@ -182,7 +190,7 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
     if what is None:
         return begun_recipe(begin, overrides), None
     folder = Path(what)
-    if folder.is_dir() and (folder / "recipe.yaml").is_file():
+    if is_file(folder / "recipe.yaml"):
         return find_recipe(folder / "recipe.yaml", overrides), folder
     return find_recipe(what, overrides), None
 

@@ -87,7 +87,7 @@ def send_files(repository: str, files: Mapping[str, Path], *, private: bool, mes
     No message shows the token.
     """
     import huggingface_hub as hub
-    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the library that it sends with
 
     token = hub.get_token()
     if token is None:

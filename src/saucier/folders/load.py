@@ -102,7 +102,7 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     and for a `base` where there is no adapter.
     """
     check_options(head, base)
-    if task is not None or labels not in ((), []):
+    if task is not None or not isinstance(labels, tuple | list) or labels:
         return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     number_format = choose_number_format(dtype, kind, place)

@@ -40,6 +40,8 @@ from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 PAGE = ".html"
+COMMON = ("model", "best", "last", "checkpoints")
+"""Names of folders that say nothing of the model inside."""
 MOST_LAYERS = 6
 """Layers that a table of the terminal shows next to each other."""
 STRONGEST = 3
@@ -66,7 +68,8 @@ class Attention(Result):
         if self.file is not None:
             return "\n".join(filter(None, (notes, f"{self.file}: {describe_shape(self.attentions)}")))
         sides = [[*group] for _, group in groupby(self.attentions, key=lambda one: one.side)]
-        return Group(*filter(None, (notes, *(strongest_table(group) for group in sides), roles_table(self.roles))))
+        parts = [*(strongest_table(group) for group in sides), roles_table(self.roles)]
+        return Group(*([notes] if notes else ()), *(one for one in parts if one is not None))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: tokens, weights of every head, and what each head does."""
@@ -112,12 +115,19 @@ def attend_to_text(model: str, request: TextRequest, *, base: str | None = None,
     text, notes = encode_request(opened, request, read_direction(opened, *languages))
     whole = find_attention(opened.model, text, layer=request.layer)
     chosen = choose_attentions(whole.attentions, request)
-    found = Attention(model, chosen, find_head_roles(chosen), (*notes, *whole.notes), out)
+    name = name_model(model)
+    found = Attention(name, chosen, find_head_roles(chosen), (*notes, *whole.notes), out)
     if out is not None and out.suffix == PAGE:
-        write_attention(out, model, chosen, found.roles, found.notes)
+        write_attention(out, name, chosen, found.roles, found.notes)
     elif out is not None:
-        save_picture(draw_one(model, chosen, request), out)
+        save_picture(draw_one(name, chosen, request), out)
     return found
+
+
+def name_model(path: str) -> str:
+    """Return what a page calls a model: the end of its path, and the folder before where that is as in every run."""
+    parts = Path(path).absolute().parts if Path(path).exists() else Path(path).parts
+    return "/".join(parts[-2:] if parts[-1] in COMMON or not Path(path).exists() else parts[-1:])
 
 
 def refuse_request(model: str, request: TextRequest, out: Path | None) -> None:
@@ -226,12 +236,8 @@ def draw_one(model: str, found: Sequence[AttentionWeights], request: TextRequest
     """Return the map of one attention: of one head, or the mean of all; the last layer where none is named."""
     one = found[-1]
     heads = f"head {request.head}" if request.head is not None else f"mean of {len(one.weights)} heads"
-    return heat_map_of(one, f"{model}: {one.side}, layer {one.layer}, {heads}")
-
-
-def heat_map_of(one: AttentionWeights, title: str) -> HeatMap:
-    """Return the mean of an attention's heads as a map."""
-    return HeatMap(one.rows.names, one.columns.names, tuple(map(tuple, one.weights.mean(0).tolist())), title)
+    return HeatMap(one.rows.names, one.columns.names, tuple(map(tuple, one.weights.mean(0).tolist())),
+                   f"{model}: {one.side}, layer {one.layer}, {heads}")
 
 
 def describe_shape(found: Sequence[AttentionWeights]) -> str:

@@ -103,9 +103,6 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
                            new=new) if documents else None
     if head == "auto":
         name_labels(model, find_model_folder(folder))
-    facts = find_facts(find_model_folder(folder))
-    facts = replace(facts, changed=True, scores=()) if operations else facts
-    facts = facts if facts.base or facts.made_by else replace(facts, base=name_base(source))
     written = Saved("", formats={})
     copied: tuple[str, ...] = ()
 
@@ -121,7 +118,7 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
                 tokenizer.save(place)
             copied = tuple(name for name in TOKENIZER_FILES if (place / name).is_file())
         extend_tokenizer_length(place, operations)
-        write_card(place, model.config, facts, keep=() if operations else [find_model_folder(folder)])
+        write_converted_card(place, model, source, find_model_folder(folder), reshaped=bool(operations))
 
     write_atomically(target, write)
     classes = read_json(target / "config.json").get("architectures")
@@ -129,6 +126,14 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     return Converted(target, str(written), published,
                      sum(parameter.numel() for parameter in model.parameters()), " and ".join(written.formats),
                      sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied, found)
+
+
+def write_converted_card(place: Path, model: Transformer, source: str | Path, folder: Path, *, reshaped: bool) -> None:
+    """Write the card of a converted model: with the history of its source, whose scores another shape has not."""
+    facts = find_facts(folder)
+    facts = facts if facts.base or facts.made_by else replace(facts, base=name_base(source))
+    facts = replace(facts, changed=True, scores=()) if reshaped else facts
+    write_card(place, model.config, facts, keep=() if reshaped else [folder])
 
 
 def float32_copy(model: Transformer) -> Transformer:

@@ -138,7 +138,7 @@ def list_known(kind: FolderKind) -> set[str]:
     Weights are safetensors; every shard that an index names must be there.
     """
     from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
-    from saucier.checkpoints.sentence_folder import MODULES
+    from saucier.checkpoints.sentence_modules import MODULES
     from saucier.checkpoints.weight_files import SAFE, SafeShard, shard_paths
     from saucier.folders.kinds import AdapterFolder, SentenceFolder
     from saucier.jobs.finetuning.task_folder import TASK_FILE

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from saucier.checkpoints.hub import is_hub_id
 from saucier.checkpoints.layout import MODEL_TYPE
-from saucier.checkpoints.sentence_folder import MODULES
+from saucier.checkpoints.sentence_modules import MODULES
 from saucier.config import Transformer, parameters
 from saucier.files import LARGEST_JSON, TEMPORARY, parse_json, read_object
 from saucier.plain import VERSION
@@ -245,8 +245,9 @@ def name_library(folder: Path, document: Mapping[str, Any]) -> tuple[str, str]:
     """Return the library that reads a folder besides Saucier, and how it is called; empty where none does."""
     classes = document.get("architectures")
     if (folder / MODULES).is_file():
+        found = "logits" if isinstance(document.get("id2label"), dict) else "vectors"
         return "sentence-transformers", ('from sentence_transformers import SentenceTransformer\n\n'
-                                         'vectors = SentenceTransformer(path).encode(["a text", "another text"])')
+                                         f'{found} = SentenceTransformer(path).encode(["a text", "another text"])')
     if document.get("peft_type") not in (None, "SAUCIER"):
         return "peft", ("from peft import AutoPeftModel\n\nmodel = AutoPeftModel.from_pretrained(path)")
     if document.get("model_type") in (None, MODEL_TYPE) or not isinstance(classes, list) or not classes:

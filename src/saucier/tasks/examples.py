@@ -69,6 +69,8 @@ PAIR = Column("pair", ("pair", "positive", "sentence2", "hypothesis", "question2
 LABEL = Column("label", ("label", "labels", "class", "category", "target", "gold_label"))
 SCORE = Column("score", ("score", "label", "similarity", "similarity_score", "target", "value"))
 NEGATIVE = Column("negative", ("negative", "hard_negative", "negative_text"), needed=False)
+LOOKED_AT = 100
+"""Rows of JSONL by which the columns of a file are known: the first one may lack what the others have."""
 NAMES = ("id", "_id", "guid", "idx")
 """Columns that name a row."""
 
@@ -83,7 +85,7 @@ def find_columns(source: SourceFile, expected: Sequence[Column], requested: Mapp
 
     Raises `InputError` that names what was found and what is needed.
     """
-    known, found = list_columns(source), dict[str, str]()
+    known, found = list_columns(source, LOOKED_AT), dict[str, str]()
     missing: list[Column] = []
     for column in expected:
         name = requested.get(column.role)

@@ -63,8 +63,14 @@ class Reporter:
 
 
 def format_evaluation(step: int, scores: Mapping[str, float]) -> str:
-    """Say an evaluation in one line."""
-    return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    """Say an evaluation in one line: means and shares; of the sums only how many targets there were."""
+    targets = f" ({scores['targets']:,.0f} targets)" if "targets" in scores else ""
+    return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()
+                                                if name not in SUMS) + targets
+
+
+SUMS = ("nats", "targets")
+"""Figures of an evaluation that a program adds up; a person reads the means."""
 
 
 class Lines(Reporter):

@@ -52,6 +52,11 @@ def test_other_rows_are_another_file(tmp_path: Path) -> None:
     assert one.read_text() == '{"text": "a"}\n{"text": "b"}\n'
 
 
+def test_every_row_of_a_list_has_all_columns(tmp_path: Path) -> None:
+    path = rows_to_file([{"text": "a"}, {"text": "b", "label": 1}], tmp_path, "x")
+    assert path.read_text() == '{"text": "a", "label": null}\n{"text": "b", "label": 1}\n'
+
+
 def test_what_is_missing_is_null(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     rows = [{"a": float("nan"), "b": pandas.NaT, "c": pandas.NA}]

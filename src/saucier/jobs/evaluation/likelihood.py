@@ -266,6 +266,10 @@ class TextColumns(Config):
     """The column of a table; None: `text`, or the only one."""
     document: Unit = "file"
     """What one document is in a .txt file."""
+    delimiter: str | None = None
+    """What divides the columns of a table; None: guessed."""
+    encoding: str | None = None
+    """How the files are written; None: guessed."""
 
 
 class TextChanges(Config):
@@ -278,10 +282,10 @@ class TextChanges(Config):
 def read_measured_texts(files: Sequence[str], options: EvaluationOptions) -> list[str]:
     """Read documents whole. Raises `InputError` for a table whose column of text is not known."""
     source = Source(COMMAND_LINE, {})
-    apply_overrides(source, options.changes, TextChanges)
+    apply_overrides(source, options.words, TextChanges)
     data = validate_config(source, TextChanges).data
     texts: list[str] = []
-    for part in read_documents(files, column=data.column, unit=data.document):
+    for part in read_documents(files, column=data.column, unit=data.document, options=options.read):
         if part.part == 0 and options.limit == len(texts):
             break
         texts[len(texts) - (part.part > 0):] = [texts[-1] + part.text if part.part else part.text]

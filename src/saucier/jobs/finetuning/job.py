@@ -40,7 +40,9 @@ RatePoints = Sequence[tuple[float, float]]
 
 def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
     """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
+    decides = settings.model_dump(mode="json", exclude={"name": True, "training": {"reporters"}})
+    if not whole:  # they measure what is learned
+        del decides["metrics"]
     return {"task.kind": settings.task.kind} | decides
 
 

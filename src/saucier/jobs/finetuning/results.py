@@ -13,7 +13,7 @@ from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.finished import BaselineVerdict
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.plain import json_value
+from saucier.plain import escape_direction_marks, json_value
 from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
@@ -181,7 +181,8 @@ def prediction_row(task: Task, example: Any, answer: Answer, columns: Mapping[st
 def format_answer(task: Task, example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
-    return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(example.texts))}"
+    text = shorten_text(" ‖ ".join(example.texts))
+    return escape_direction_marks(f"{shorten_text(answer_text(task, example, answer))}{sure}\t{text}")
 
 
 def answer_text(task: Task, example: Any, answer: Answer) -> str:
@@ -224,7 +225,7 @@ def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, foun
 
     `rates`: what a range test measured; `trials`: what a search tried; `learned`: rows that were learned from.
     """
-    splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one),
+    splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one), "full": full_score(one),
                "measured": one.scores[0].name, "scores": scores_table(one), "classes": class_tables(task, one),
                "errors": list(hardest_errors(task, one)), "verdicts": list(verdict_lines(one, settings, learned))}
               for one in found]
@@ -249,6 +250,14 @@ def headline_bars(found: SplitScores) -> list[Bar]:
     return drawn if all(one.value >= 0 for one in drawn) else []
 
 
+def full_score(found: SplitScores) -> float | None:
+    """Return the best possible score, 1 or 100, to which bars are drawn; None for an error, which has no largest."""
+    name, drawn = found.scores[0].name, [bar.value for bar in headline_bars(found)]
+    if "error" in name or "perplexity" in name or not drawn:
+        return None
+    return 1.0 if max(drawn) <= 1.0 else 100.0
+
+
 def scores_table(found: SplitScores) -> Table:
     """Show every score with its interval, ours and those of simple methods."""
     sides = [(name, {one.name: one for one in scores}) for name, scores in [(OWN_NAME, found.scores), *found.baselines]]
@@ -271,7 +280,7 @@ def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
     tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         names, counts = [str(one.name) for one in classes], Counter(zip(golds, predictions, strict=True))
-        rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
+        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)]
                 for gold in names]
         tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
     return tables

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from saucier.machine import in_notebook
+from saucier.plain import escape_direction_marks
 
 PIPE_WIDTH = 160
 """Columns of output that goes to a file or another program."""
@@ -72,7 +73,7 @@ class Console:
         """Print lines; the first of a stage carries its name."""
         for text in lines:
             name, self.waiting = self.waiting, ""
-            self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(text, style=style))
+            self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(escape_direction_marks(text), style=style))
 
     def note(self, *lines: str) -> None:
         """Print lines that matter less."""
@@ -83,7 +84,8 @@ class Console:
         width = max(20, self.screen.width - STAGE_WIDTH - len(QUOTE_BAR))
         for line in text.strip("\n").splitlines():
             for part in textwrap.wrap(line, width, drop_whitespace=False) or [""]:
-                self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + Text(part, style="italic"))
+                shown = Text(escape_direction_marks(part), style="italic")
+                self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + shown)
 
     def heading(self, text: str) -> None:
         """Print what this is all about."""

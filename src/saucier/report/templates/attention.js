@@ -3,7 +3,7 @@
 (() => {
 const byId = name => document.getElementById(name);
 const data = JSON.parse(byId("data").textContent);
-const MOST_LINES = 6000, FAINT = 0.02, NEAR_NOTHING = 0.004;
+const MOST_LINES = 6000, FAINT = 0.05, NEAR_NOTHING = 0.004;
 const shown = {view: "heads", number: 0, heads: new Set(), head: 0, token: 0, kept: null};
 
 function numbers(text, kind) {
@@ -252,7 +252,7 @@ function roleOf(a, head) {
 function drawMap() {
   const a = now(), canvas = byId("map"), h = shown.head, head = a.heads[h];
   const room = Math.min(640, byId("views").clientWidth - 8), ratio = window.devicePixelRatio || 1;
-  const label = Math.min(110, Math.max(40, 7.2 * Math.max(...[...a.names.rows.names, ...a.names.columns.names].map(one => one.length))));
+  const label = Math.min(120, Math.max(40, 14 + 7.4 * Math.max(...[...a.names.rows.names, ...a.names.columns.names].map(one => one.length))));
   const step = Math.max(3, Math.min(20, (room - label) / a.width));
   const [width, height] = [label + step * a.width, label + step * a.height];
   [canvas.width, canvas.height] = [width * ratio, height * ratio];
@@ -341,7 +341,7 @@ function drawNeurons() {
       cells.push(make("td", {class: "number bias"}, seen ? (added < 0 ? "" : "+") + added.toFixed(2) : ""));
     }
     const meter = make("div", {class: "meter"}), bar = make("i");
-    bar.style.width = `${(6 * values[k]).toFixed(3)}rem`;
+    bar.style.setProperty("--share", values[k].toFixed(5));
     meter.append(bar, make("span", {}, seen ? percent(values[k]) : "not seen"));
     const last = make("td");
     last.append(meter);

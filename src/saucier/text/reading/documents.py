@@ -152,14 +152,15 @@ UNITS: Mapping[Unit, Callable[[SourceFile, Counts], Iterator[Document]]] = {
 
 
 def _table_documents(source: SourceFile, column: str | None, counts: Counts) -> Iterator[Document]:
-    column = column or _only_text_column(source)
+    column = column or only_text_column(source)
     for row in read_rows(source, [column]):
         text = _clean_cell(row, column, source, counts)
         if text:
             yield from split_parts(text, source.name, row.line)
 
 
-def _only_text_column(source: SourceFile) -> str:
+def only_text_column(source: SourceFile) -> str:
+    """Return the column `text`, or the only one. Raises `InputError` where neither is there."""
     known = list_columns(source)
     if "text" in known or len(known) == 1:
         return "text" if "text" in known else known[0]

@@ -93,11 +93,13 @@ def iterate_rows(rows: object, name: str) -> Iterator[Mapping[Any, Any]]:
     if isinstance(rows, Mapping) or any(hasattr(rows, method) for method in TABLES):
         yield from iterate_table(rows, name)
     elif isinstance(rows, Iterable):
+        names = dict.fromkeys(key for row in rows if isinstance(row, Mapping) for key in row) \
+            if isinstance(rows, list | tuple) else {}
         for number, row in enumerate(rows, start=1):
             if not isinstance(row, Mapping | str):
                 raise InputError(f"is {type(row).__name__}, and no mapping or text", where=f"{name}, row {number}",
                                  remedy=REMEDY)
-            yield {TEXT: row} if isinstance(row, str) else row
+            yield {TEXT: row} if isinstance(row, str) else {**names, **row} if row else row
     else:
         raise InputError(f"is {type(rows).__name__}, and no rows", where=name, remedy=REMEDY)
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -143,14 +143,14 @@ def _json_array(source: SourceFile) -> Iterator[TableRow]:
             source.report(no_object_error(value, f"{source.name}, item {number}"))
 
 
-def list_columns(source: SourceFile) -> list[str]:
-    """List the columns of a table (of its first row, for JSONL)."""
+def list_columns(source: SourceFile, rows: int = 1) -> list[str]:
+    """List the columns of a table; of JSONL, those of its first `rows`."""
     if source.format == "parquet":
         return _parquet_file(source)[1]
-    first = next(read_rows(source, None), None)
-    if first is None:
+    first = list(islice(read_rows(source, None), rows if source.format == "jsonl" else 1))
+    if not first:
         raise InputError("has no rows", where=source.name, remedy="leave it out")
-    return list(first.cells)
+    return list(dict.fromkeys(name for row in first for name in row.cells))
 
 
 def read_text_cell(row: TableRow, column: str, source: SourceFile) -> str | None:

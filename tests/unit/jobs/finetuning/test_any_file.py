@@ -127,6 +127,14 @@ def test_bad_rows_of_all_files_are_one_error(write: Write) -> None:
     assert {name: len(faults) for name, faults in found.dropped.items()} == {"train": 2, "held-out": 1, "test": 1}
 
 
+def test_a_first_row_without_a_label_is_a_bad_row_like_others(write: Write) -> None:
+    rows = [{"text": "a"}, {"text": "b", "label": "x"}, {"text": "c", "label": None}, {"text": "d", "label": "y"}]
+    with pytest.raises(saucier.InputError) as caught:
+        read(Classification(), train=(write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows)),))
+    assert [line.split("/")[-1] for line in str(caught.value).splitlines()[1:]] == [
+        "a.jsonl, line 1: no column 'label'", "a.jsonl, line 3, column 'label': has no label"]
+
+
 def test_a_file_of_bad_rows_alone_is_refused_in_any_case(write: Write) -> None:
     with pytest.raises(saucier.InputError, match=r"line 2, column 'text': the text is empty"):
         read(Classification(), train=(write("a.csv", "text,label\n,a\n"),), bad_rows="drop")
@@ -200,6 +208,58 @@ def test_errors_of_files_need_no_torch(wrong: str, write: Write) -> None:
     said = done.stdout.decode().splitlines()
     assert said[-1] == "False"
     assert "a.csv" in said[0]
+
+
+PROBE = """
+import json, sys
+from saucier.cli import main
+codes = [main(words) for words in json.loads(sys.argv[1])]
+print(codes, "torch" in sys.modules)
+"""
+
+
+def test_input_errors_of_predict_need_no_torch(tuned: TaskFolder, write: Write) -> None:
+    model, good = str(tuned.path), write("good.csv", "Satz\nfine\n")
+    cases = [["predict", model, good + "x"], ["predict", model], ["predict", "no/such/thing", good],
+             ["predict", model, write("a.csv", "other\nfine\n")],
+             ["predict", model, write("b.csv", "Satz,n\n,1\n,2\n")],
+             ["predict", model, good, "--column", "pair=none"], ["predict", model, good, "--column", "what=Satz"],
+             ["predict", model, good, "--delimiter", ";;"], ["predict", model, good, "--encoding", "utf-9"],
+             ["predict", model, good, "--bad-rows", "keep"], ["generate", model, "--file", good + "x"],
+             ["score", good + "x"]]
+    done = subprocess.run([sys.executable, "-c", PROBE, json.dumps(cases)], text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == f"{[2] * len(cases)} False"
+    assert [line for line in done.stderr.splitlines() if not line.startswith("error: ")] == []
+
+
+def test_rows_in_memory_are_answered_and_learned_from(tuned: TaskFolder, tiny_bert: Path, tmp_path: Path) -> None:
+    rows = [{"Satz": text, "Klasse": label, "n": number} for number, (label, text) in enumerate(labelled_rows(40, 3))]
+    found = saucier.predict(tuned.path, rows, bad_rows="drop")
+    assert [row.extras["n"] for row in found.rows] == list(range(40))
+    assert len(found.to_arrow()) == 40
+    done = saucier.finetune("classification", ["training.epochs=1"], model=tiny_bert, data=rows, out=tmp_path / "run",
+                            columns={"text": "Satz", "label": "Klasse"}, quiet=True)
+    assert [one.name for one in (tmp_path / "run" / "rows").iterdir()] == [Path(done.settings.data.train[0]).name]
+    again = saucier.finetune("classification", ["training.epochs=1"], model=tiny_bert, data=rows, out=tmp_path / "run",
+                             columns={"text": "Satz", "label": "Klasse"}, quiet=True)
+    assert again.to_dict() == done.to_dict()
+    with pytest.raises(saucier.InputError, match="train, row 1: has no columns"):
+        saucier.finetune("classification", model=tiny_bert, data=[{}], out=tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_model_is_evaluated_on_any_file(tuned: TaskFolder, write: Write) -> None:
+    name = write("new.csv", ("body;stars\n" + "".join(f"{text};{label}\n" for label, text in labelled_rows(30, 4))
+                             + ";good\n").encode("utf-16"))
+    columns = {"text": "body", "label": "stars"}
+    with pytest.raises(saucier.InputError, match=r"line 32, column 'body': the text is empty; .*--bad-rows drop"):
+        saucier.evaluate(tuned.path, name, columns=columns)
+    found = saucier.evaluate(tuned.path, name, columns=columns, bad_rows="drop")
+    assert found.amount == 30
+    assert [note for note in found.notes if "new.csv: delimiter ';', encoding utf-16" in note]
+    rows = [{"body": text, "stars": label} for label, text in labelled_rows(30, 4)]
+    again = saucier.evaluate(tuned.path, rows, columns=["body", "label=stars"])
+    assert again.scores == found.scores
 
 
 def test_ten_megabytes_of_rows_are_read_fast(write: Write) -> None:

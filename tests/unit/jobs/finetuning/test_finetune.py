@@ -108,8 +108,8 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path,
     before = whole.scores.stat().st_mtime_ns
     finetune(wanted, tmp_path / "whole", quiet=True)
     assert whole.scores.stat().st_mtime_ns == before
-    with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.epochs is 1.0 there, and 4.0 here"):
-        finetune(settings(tiny_bert, *files), tmp_path / "whole", quiet=True)
+    with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.batch is 16 there, and 8 here"):
+        finetune(settings(tiny_bert, *files, "training.epochs=1", "training.batch=8"), tmp_path / "whole", quiet=True)
     with pytest.raises(saucier.InputError, match=r"task.kind is 'classification' there, and 'regression' here"):
         finetune(settings(tiny_bert, *files, task="regression"), tmp_path / "whole", quiet=True)
 

@@ -128,7 +128,7 @@ def plan(
     if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    files = TextFiles(file_names(data), file_names(held_out), (), delimiter, encoding)
+    files = TextFiles.of(data, held_out, None, delimiter=delimiter, encoding=encoding)
     found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
@@ -251,6 +251,7 @@ def attention(
     """
     path = optional_path(out)
     if text is not None:
+        refuse_missing_model(model)
         from saucier.jobs.attention_views import TextRequest, attend_to_text
 
         refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",

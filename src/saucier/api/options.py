@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from saucier.api.requests import refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
-from saucier.arguments import Changes, Files, Help, Place, not_imported
+from saucier.arguments import Changes, Help, Place, Rows, not_imported
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
@@ -14,10 +14,10 @@ Out = Annotated[Place | None, Help("The run folder; runs/NAME by default.", meta
 NewFile = Annotated[Place | None, Help("Write it into this file.", metavar="FILE", check=refuse_file)]
 RecipeChanges = Annotated[Changes, Help("Changes to the recipe, such as training.steps=200.",
                                         metavar="key.sub=value")]
-TextData = Annotated[Files | None, Help(
+TextData = Annotated[Rows | None, Help(
     "Text to learn from: txt, jsonl, csv, tsv, parquet, compressed or not, globs, - for standard input. Without it: "
     "Python's own documentation.", metavar="FILE...", check=refuse_missing_files)]
-HeldOutText = Annotated[Files | None, Help(
+HeldOutText = Annotated[Rows | None, Help(
     "Text to measure with, instead of a part of the data. Can be given again.", metavar="FILE",
     check=refuse_missing_files)]
 Base = Annotated[Place | None, Help("The base model of an adapter; the one that it names without.", metavar="MODEL",

@@ -27,6 +27,9 @@ from saucier.api.requests import (
     read_request,
     refuse_file,
     refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+    refuse_missing_runs,
     row_files,
 )
 from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
@@ -48,13 +51,16 @@ Steps = Annotated[int | None, Help("Updates of the weights in all; a run that ha
 What = Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with; not needed with --from.",
                                    metavar="RECIPE")]
 Start = Annotated[Place | None, Help("Begin with the weights and the tokenizer of this model or run.", metavar="MODEL",
-                                     option="--from")]
+                                     option="--from", check=refuse_missing_model)]
 EncoderStart = Annotated[Place | None, Help(
-    "Learn from pairs with an encoder-decoder whose encoder begins with the weights of this model.", metavar="MODEL")]
-DecoderStart = Annotated[Place | None, Help("The same for the decoder; may be the same.", metavar="MODEL")]
+    "Learn from pairs with an encoder-decoder whose encoder begins with the weights of this model.", metavar="MODEL",
+    check=refuse_missing_model)]
+DecoderStart = Annotated[Place | None, Help("The same for the decoder; may be the same.", metavar="MODEL",
+                                            check=refuse_missing_model)]
 Shared = Annotated[bool, Help("With these: both sides share their weights.")]
 Synthetic = Annotated[Files | None, Help(
-    "Learn from these pairs too, which `saucier backtranslate` made. Can be given again.", metavar="FILE")]
+    "Learn from these pairs too, which `saucier backtranslate` made. Can be given again.", metavar="FILE",
+    check=refuse_missing_files)]
 SourceEncoder = Annotated[int | None, Help(
     "With --from: put a new encoder of so many blocks before that of an encoder-decoder, and learn from pairs in two "
     "stages.", metavar="LAYERS", minimum=1)]
@@ -71,10 +77,11 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
     for that is made where none is given.
 
-    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    From Python: the text may be rows in memory (a column `text`), which are copied into `out`/rows, or runs/rows.
+    Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
@@ -89,7 +96,7 @@ def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic), delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)
@@ -103,7 +110,10 @@ def with_key(changes: Changes, key: str, value: object) -> list[str]:
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
              calibrate: bool, quiet: bool, evaluate: bool = True) -> "Run":
     """Cook what was requested, or go on with it."""
+    from saucier.text.languages import check_first_rows
+
     recipe, given = read_request(what, format_changes(changes), files, begin)
+    check_first_rows(recipe.data)
     from saucier.jobs.pretraining.cook import JobOptions
     from saucier.jobs.pretraining.cook import cook as work
     from saucier.jobs.run.folder import PRETRAINING, default_folder
@@ -115,7 +125,7 @@ def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place |
 
 
 @public
-def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], *,
+def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN", check=refuse_missing_runs)], *,
           out: Annotated[Place | None, Help("Where to; RUN-again by default.", metavar="DIR",
                                             check=refuse_folder)] = None,
           quiet: Quiet = False) -> "RerunComparison":
@@ -231,14 +241,15 @@ def compare(
 
     From Python: raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
     """
-    from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
-    from saucier.jobs.run.console import Console
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, file_names(data),
-                                 file_names(held_out))
+    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "data"),
+                                 row_files(held_out, out, "held-out"))
+    from saucier.jobs.comparison.compare import compare as work
+    from saucier.jobs.run.console import Console
+
     found = work(experiment, optional_path(out) or Path("runs") / experiment.name, workers=workers, threads=threads,
                  quiet=quiet)
     if page is not None:

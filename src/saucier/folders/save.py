@@ -23,12 +23,14 @@ from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.own_folder import write_model
 from saucier.checkpoints.published_folder import PublishedNames, express_model, write_published
+from saucier.checkpoints.sentence_modules import is_sentence_folder, read_max_length
 from saucier.devices import choose_dtype
 from saucier.errors import InputError, expect, suggest_name
 from saucier.families import LAYOUTS
 from saucier.files import is_taken, list_entries, read_json, refuse_unwritable, write_atomically
 from saucier.folders.kinds import identify_folder, list_weight_files
 from saucier.folders.load import remember_stored
+from saucier.folders.sentence_classifier import modules_head, write_as_modules
 from saucier.folders.stored import collect_numbers
 from saucier.model import Transformer
 from saucier.parts.provenance import FolderState, Saved
@@ -110,6 +112,9 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
             return partial(write_published, model, names, document), candidate.model_type
         except InputError as error:
             refusals[candidate.model_type] = error
+    said = model.provenance.document
+    if layout != "own" and (head := modules_head(model, said, find_text_length(model))) is not None:
+        return partial(write_as_modules, model, head), str(said["model_type"])
     if layout not in ("auto", "own"):
         raise refusals.get(layout) or InputError(
             refusals[came_from].what if came_from in refusals else "no published layout can express this model",
@@ -117,6 +122,13 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     if layout == "auto" and came_from in refusals:
         warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=4)
     return partial(write_model, model), MODEL_TYPE
+
+
+def find_text_length(model: Transformer) -> int | None:
+    """Return the most tokens of a text, where the folder that a model is from has modules that say it."""
+    stored = model.provenance.stored
+    place = None if stored is None else Path(stored.state.path)
+    return read_max_length(place) if place is not None and is_sentence_folder(place) else None
 
 
 def add_settings(model: Transformer, target: Path, made: Path, intact: bool) -> None:

@@ -13,8 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from saucier import config as c
-from saucier.checkpoints.published_folder import express_model
+from saucier.checkpoints.published_folder import express_model, write_published
 from saucier.errors import InputError
 from saucier.families import LAYOUTS
 from saucier.files import read_json, write_json
@@ -39,7 +41,12 @@ def to_classifier(model: Transformer) -> Transformer:
     return model
 
 
-def modules_head(model: Transformer, document: Mapping[str, Any], length: int) -> c.EmbeddingHead | None:
+def map_of_output(name: str) -> str:
+    """Return what a parameter of a classifier is called where its output is the map of an embedding head."""
+    return name.replace("head.output.", "head.maps.0.", 1) if name.startswith("head.output.") else name
+
+
+def modules_head(model: Transformer, document: Mapping[str, Any], length: int | None) -> c.EmbeddingHead | None:
     """Return the head of modules that says the same as a model's; None where none does, or no body is published.
 
     `document`: the config with which the body was published.
@@ -78,3 +85,13 @@ def write_labels(folder: Path, labels: dict[str, object]) -> None:
     """Write the names of a classifier's outputs into the config of its folder."""
     document = read_json(folder / "config.json")
     write_json(folder / "config.json", document | labels)
+
+
+def write_as_modules(model: Transformer, head: c.EmbeddingHead, folder: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write a classifier in the layout of sentence-transformers; `head` is that of `modules_head` for its own document.
+    """
+    document = model.provenance.document
+    with exchanged_head(model, document, head):
+        names, written = express_model(model, LAYOUTS[str(document["model_type"])])
+        write_published(model, names, written, folder, {map_of_output(name): one for name, one in weights.items()})
+    write_labels(folder, {key: document[key] for key in ("id2label", "label2id") if key in document})

@@ -16,10 +16,12 @@ from torch import Tensor
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights
 from saucier.errors import InputError
 from saucier.folders.kinds import AdapterFolder, OwnFolder, SentenceFolder, identify_folder
 from saucier.folders.load import merge_if_possible, open_base, open_folder, open_unmerged
+from saucier.folders.sentence_classifier import map_of_output
 from saucier.model import Transformer
 from saucier.parts.provenance import StoredWeights
 
@@ -41,11 +43,15 @@ def open_stored(stored: StoredWeights) -> Read:
             return read_published(kind, Weights(kind.path), stored)
         case SentenceFolder(body=body, maps=folders):
             rest, maps = read_published(body, Weights(body.path), stored), [Weights(folder) for folder in folders]
+            classifies = is_classifier_folder(kind.path)
 
             def read(name: str) -> Tensor | None:
                 """Read a weight of a map, or one of the body."""
-                match = MAP.fullmatch(name)
-                return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
+                match = MAP.fullmatch(map_of_output(name) if classifies else name)
+                if match is None:
+                    return rest(name)
+                number = int(match["number"])  # a head may have been put on since
+                return maps[number][f"linear.{match['end']}"] if number < len(maps) else None
 
             return read
         case AdapterFolder() if not kind.is_own and not kind.learns_inputs:

@@ -181,7 +181,7 @@ def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: in
     """Refuse a text that would be longer than the model's positions, of which some may be taken before the text."""
     have, length = find_max_positions(config), prompt.ids.shape[1]
     have = None if have is None else have - ahead
-    if limit > LONGEST_TEXT:
+    if have is None and limit > LONGEST_TEXT:
         raise InputError(f"a text of {limit} tokens", where="max_new_tokens", remedy=f"give less than {LONGEST_TEXT}")
     if have is not None and limit > have:
         room = (

@@ -24,10 +24,10 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.config import parameters
 from saucier.errors import InputError, expect
 from saucier.folders.kinds import find_model_folder
-from saucier.generation.feeds import prediction_kind
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.search import TextStream
 from saucier.jobs.answer_forms import FilledText, FoundText, Label, Labels, Number, Tags, find_spans
+from saucier.jobs.evaluation.evaluate import fills_masks
 from saucier.jobs.finetuning.predict import answer_examples, find_task
 from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.writing.writer import Writer
@@ -291,8 +291,7 @@ def open_app(model: str | Path, *, tokenizer: Tokenizer | str | Path | None = No
             return answering(opened)
         case c.ClassificationHead() | c.TokenHead() | c.SpanHead() | c.ChoiceHead():
             return answering(opened)
-        case c.LanguageHead() | c.PretrainingHead() if config.decoder is None and opened.tokenizer.mask_id is not None \
-                and prediction_kind(config).kind != "query_stream":
+        case c.LanguageHead() | c.PretrainingHead() if fills_masks(opened):
             return App(opened, Filling(opened))
         case _ if config.writes:
             return App(opened, Writing(opened))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from saucier.checkpoints.steps import usable_checkpoint
@@ -363,7 +363,7 @@ def read_fitted(folder: Path) -> Fitted:
     """Read how a finished fit ended. Raises `InputError` for a damaged file."""
     document = read_object(folder / RESULT_FILE)
     try:
-        return Fitted(**(document | {"folder": str(folder)}))
-    except (TypeError, ValidationError) as error:
-        raise InputError(f"not the result of a fit: {error}", where=str(folder / RESULT_FILE),
+        return TypeAdapter(Fitted).validate_python(document | {"folder": str(folder)})
+    except ValidationError as error:
+        raise InputError(f"not the result of a fit: {str(error).splitlines()[0]}", where=str(folder / RESULT_FILE),
                          remedy="remove it, and fit again") from error

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from saucier.folders.kinds import FolderKind
 
-CARD = "README.md"
 EXTRAS = frozenset({"generation_config.json", "LICENSE", "LICENSE.txt", "LICENSE.md"})
 """Files that a model's folder may hold, next to those that its kind, its tokenizer and its task bring."""
 SHOWN = 5
@@ -117,6 +116,7 @@ def list_files(folder: Path) -> dict[str, Path]:
     Raises `InputError` as `push` does.
     """
     from saucier.folders.kinds import identify_folder
+    from saucier.report.card import CARD
 
     kind = identify_folder(folder)
     found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if not path.is_dir()}
@@ -142,6 +142,7 @@ def list_known(kind: FolderKind) -> set[str]:
     from saucier.checkpoints.weight_files import SAFE, SafeShard, shard_paths
     from saucier.folders.kinds import AdapterFolder, SentenceFolder
     from saucier.jobs.finetuning.task_folder import TASK_FILE
+    from saucier.report.card import CARD
     from saucier.text.tokenizer.folder import TARGET, TOKENIZER_FILES
 
     names = {CARD, TASK_FILE, *EXTRAS, *TOKENIZER_FILES, *(f"{TARGET}/{name}" for name in TOKENIZER_FILES)}

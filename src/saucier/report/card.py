@@ -245,8 +245,9 @@ def name_library(folder: Path, document: Mapping[str, Any]) -> tuple[str, str]:
     """Return the library that reads a folder besides Saucier, and how it is called; empty where none does."""
     classes = document.get("architectures")
     if (folder / MODULES).is_file():
+        found = "logits" if isinstance(document.get("id2label"), dict) else "vectors"
         return "sentence-transformers", ('from sentence_transformers import SentenceTransformer\n\n'
-                                         'vectors = SentenceTransformer(path).encode(["a text", "another text"])')
+                                         f'{found} = SentenceTransformer(path).encode(["a text", "another text"])')
     if document.get("peft_type") not in (None, "SAUCIER"):
         return "peft", ("from peft import AutoPeftModel\n\nmodel = AutoPeftModel.from_pretrained(path)")
     if document.get("model_type") in (None, MODEL_TYPE) or not isinstance(classes, list) or not classes:

@@ -15,7 +15,8 @@ from saucier.config.registry import REGISTERED
 from saucier.errors import InputError
 from saucier.jobs.run.folder import essential_settings
 from saucier.training.hyperparameters import CustomReporter, MLflow, Training, WeightsAndBiases
-from saucier.training.progress import Progress, ReportedRun, Reporter, build_reporters, check_reporters
+from saucier.training.progress import Progress, Reporter
+from saucier.training.reporters import ReportedRun, build_reporters, check_reporters
 
 
 def report_a_run(training: Training, folder: Path, first: int = 0) -> None:

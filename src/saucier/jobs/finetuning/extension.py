@@ -83,7 +83,8 @@ class Extension:
 def find_extension(out: Path, settings: Finetuning) -> Extension | None:
     """Return what is to be done where a folder is finished, and more epochs are all that is asked for; else None.
 
-    Raises `InputError` for an adapter, of which the next one would be trained on the first.
+    Raises `InputError` for an adapter, of which the next one would be trained on the first, and for settings that were
+    searched for.
     """
     folder = TaskFolder(out)
     if not (FINETUNING.is_started(out) and folder.is_finished):
@@ -99,4 +100,8 @@ def find_extension(out: Path, settings: Finetuning) -> Extension | None:
                          "trained on top of it", where=str(out),
                          remedy=f"merge it (saucier merge {folder.model} --out NEW) and fine-tune that, or train with "
                          "more epochs into a new folder with --out")
+    if before.search is not None or before.range_test is not None:
+        raise InputError("training.epochs: the settings of this fine-tuning were searched for, epochs included",
+                         where=str(out), remedy=f"fine-tune its model: saucier finetune {before.task.kind} --model "
+                         f"{folder.model} --data ...")
     return Extension(folder, before, settings)

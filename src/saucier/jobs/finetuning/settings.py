@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +17,7 @@ from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
-from saucier.config.registry import REGISTERED, find_extension, is_outside, registered_kinds
+from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
@@ -26,7 +26,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, find_task_class, task_kinds
 from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
@@ -345,9 +345,8 @@ def row_changes(task: str, columns: Mapping[str, str], **data: str | None) -> li
 
 def first_role(task: str) -> str:
     """Return what a kind of task calls the first column that it reads. Raises `InputError` for what is no kind."""
-    kinds = {str(one.model_fields["kind"].default): one for one in get_args(get_args(TaskConfig)[0])}
-    kinds |= {kind: REGISTERED[kind].config for kind in registered_kinds("task")}
-    roles = column_roles(kinds[task]) if task in kinds else []
+    found = find_task_class(task)
+    roles = [] if found is None else column_roles(found)
     if not roles:
         raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
     return roles[0]

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from saucier.errors import escape_direction_marks
+from saucier.machine import in_notebook
 
 PIPE_WIDTH = 160
 """Columns of output that goes to a file or another program."""
@@ -38,10 +39,13 @@ STAGE_WIDTH = 12
 def standard_output(pipe_width: int = 10_000) -> Screen:
     """Return standard output; in a pipe it is so wide that lines are not folded.
 
-    In a notebook it is plain text as well: there rich would make an output of its own, with margins, of each line.
+    In a notebook, which says that it is a terminal, it is as in a pipe: rich would make an output of its own, with
+    margins, of each line.
     """
     screen = Screen(highlight=False, soft_wrap=False, force_jupyter=False)
-    return screen if screen.is_terminal else Screen(highlight=False, width=pipe_width, force_jupyter=False)
+    if screen.is_terminal and not in_notebook():
+        return screen
+    return Screen(highlight=False, width=pipe_width, force_jupyter=False, force_terminal=False)
 
 
 @dataclass(slots=True)

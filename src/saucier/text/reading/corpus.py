@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.text.config import OWN_COLUMNS, Fraction, HeldOutFiles, PairData, SyntheticPairs, Tail, TextData
 from saucier.text.reading.documents import Counts, Document, Pair, read_documents, read_pairs, read_table_languages
 from saucier.text.reading.python_texts import read_python_documentation, read_python_heads
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.reading.tables import list_columns
 from saucier.text.rows.batch import make_generator
 
@@ -351,3 +351,20 @@ def _copy_counts(counts: Counts, read: Counts) -> None:
     counts.files, counts.names = read.files, read.names
     counts.empty, counts.duplicates = read.empty, read.duplicates
     counts.repaired, counts.unreadable, counts.shared = read.repaired, read.unreadable, read.shared
+
+
+def check_first_row(data: TextData | PairData) -> None:
+    """Read the first document or pair of each file, so that a wrong name or column is said before work begins.
+
+    Standard input, which is read once, is left alone. Raises `InputError` as reading does.
+    """
+    held_out = data.held_out.files if isinstance(data.held_out, HeldOutFiles) else ()
+    for name in (*data.files, *held_out):
+        for source in [] if is_standard_input(name) else find_sources([name]):
+            rows: Iterator[object] = _read_data_documents(data, (source.name,), _no_documents, Counts()) \
+                if isinstance(data, TextData) else _read_data_pairs(data, (source.name,), Counts(), whole=False)
+            next(rows, None)
+
+
+def _no_documents(counts: Counts) -> Iterator[Document]:
+    yield from ()

@@ -248,6 +248,20 @@ def test_rows_in_memory_are_answered_and_learned_from(tuned: TaskFolder, tiny_be
     assert not (tmp_path / "other").exists()
 
 
+def test_a_model_is_evaluated_on_any_file(tuned: TaskFolder, write: Write) -> None:
+    name = write("new.csv", ("body;stars\n" + "".join(f"{text};{label}\n" for label, text in labelled_rows(30, 4))
+                             + ";good\n").encode("utf-16"))
+    columns = {"text": "body", "label": "stars"}
+    with pytest.raises(saucier.InputError, match=r"line 32, column 'body': the text is empty; .*--bad-rows drop"):
+        saucier.evaluate(tuned.path, name, columns=columns)
+    found = saucier.evaluate(tuned.path, name, columns=columns, bad_rows="drop")
+    assert found.amount == 30
+    assert [note for note in found.notes if "new.csv: delimiter ';', encoding utf-16" in note]
+    rows = [{"body": text, "stars": label} for label, text in labelled_rows(30, 4)]
+    again = saucier.evaluate(tuned.path, rows, columns=["body", "label=stars"])
+    assert again.scores == found.scores
+
+
 def test_ten_megabytes_of_rows_are_read_fast(write: Write) -> None:
     row = "some words of a text that is not long at all, but has a comma;"
     table = write("a.csv", "text;label\n" + "".join(f"{row}{'ab'[number % 2]}\n" for number in range(150_000)) + ";a\n")

@@ -40,7 +40,7 @@ def names(folder: Path) -> list[str]:
 def test_more_epochs_begin_with_the_finished_model(folder: Path) -> None:
     then, rows, share = (folder / "scores.json").read_text(), names(folder), accuracy(folder)
     found = saucier.finetune(folder, epochs=8, quiet=True)
-    assert found.path == folder
+    assert found.folder == folder
     assert (folder / "scores-epochs-1.json").read_text() == then
     assert read_finetuning(folder / "finetune.yaml").training.epochs == 8
     assert names(folder) == rows  # what was held out is held out
@@ -71,7 +71,7 @@ def test_a_kill_leaves_the_finished_result_whole(folder: Path, place: str, monke
 
     with monkeypatch.context() as patch:
         if place == "train":
-            patch.setattr("saucier.jobs.finetuning.finetune.train", killed)
+            patch.setattr("saucier.jobs.finetuning.finetune.train_task", killed)
         else:
             patch.setattr(extension, "write_settings", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -99,6 +99,13 @@ def test_only_more_epochs_are_an_extension(folder: Path) -> None:
     assert not asked(epochs=1.0)
     assert not asked(epochs=0.5)
     assert not asked(epochs=2.0, batch=8)
+    text = (folder / "finetune.yaml").read_text()
+    (folder / "finetune.yaml").write_text(text.replace("search: null", "search: {trials: 4}"))
+    searched = read_finetuning(folder / "finetune.yaml")
+    longer = searched.model_copy(update={"training": searched.training.model_copy(update={"epochs": 2.0})})
+    with pytest.raises(InputError, match="were searched for, epochs included"):
+        find_extension(folder, longer)
+    (folder / "finetune.yaml").write_text(text)
     (folder / "scores.json").unlink()
     assert not asked(epochs=2.0)
 

@@ -148,7 +148,7 @@ class TextFiles:
     """How they are read; None: guessed."""
 
     @classmethod
-    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, synthetic: Files | None = None,
+    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, *, synthetic: Files | None = None,
            delimiter: str | None = None, encoding: str | None = None) -> TextFiles:
         """Return the files; rows in memory are written into the run's folder first, as `row_files` does."""
         return cls(row_files(data, folder, "data"), row_files(held_out, folder, "held-out"), file_names(synthetic),

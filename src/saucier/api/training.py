@@ -81,7 +81,7 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles.of(data, held_out, out, synthetic, delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
@@ -96,7 +96,7 @@ def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles.of(data, held_out, out, synthetic, delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)

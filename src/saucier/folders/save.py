@@ -112,9 +112,9 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
             return partial(write_published, model, names, document), candidate.model_type
         except InputError as error:
             refusals[candidate.model_type] = error
-    document = model.provenance.document
-    if layout != "own" and (head := modules_head(model, document, find_text_length(model))) is not None:
-        return partial(write_as_modules, model, head), str(document["model_type"])
+    said = model.provenance.document
+    if layout != "own" and (head := modules_head(model, said, find_text_length(model))) is not None:
+        return partial(write_as_modules, model, head), str(said["model_type"])
     if layout not in ("auto", "own"):
         raise refusals.get(layout) or InputError(
             refusals[came_from].what if came_from in refusals else "no published layout can express this model",

@@ -239,10 +239,10 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = count_repeats(splits.task, examples, splits.train)
         if found.inside:
-            yield f"  {found.inside:,} rows stand there more than once" + (
+            yield f"  {found.inside:,} duplicates" + (
                 f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
         if found.leaked:
-            yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+            yield f"  {found.leaked:,} rows are in the training rows too, first {found.first}: their score is too good"
 
 
 def describe_unseen(splits: Splits, examples: Sequence[Any]) -> Iterator[str]:

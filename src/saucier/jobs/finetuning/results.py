@@ -277,12 +277,11 @@ def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
         return {}
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
-    tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
+    tables = {"Scores by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         names, counts = [str(one.name) for one in classes], Counter(zip(golds, predictions, strict=True))
-        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)]
-                for gold in names]
-        tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
+        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)] for gold in names]
+        tables["Confusion matrix"] = Table(["right \\ predicted", *names], rows, numbers=range(1, len(names) + 1))
     return tables
 
 

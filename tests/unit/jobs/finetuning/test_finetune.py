@@ -62,7 +62,8 @@ def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path,
     assert [one.name for one in facts.data] == [path.name for path in files] and facts.task == "classification"
     assert facts.scores[0].value == pytest.approx(scores(folder)["accuracy"])
     report = (folder.path / "report.html").read_text()
-    assert all(part in report for part in ("always ", "Class by class", "Taken for", "training loss", "80 rows"))
+    assert all(part in report for part in ("always ", "Scores by class", "Confusion matrix", "training loss",
+                                           "80 rows"))
     assert "http" not in report.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 

@@ -3,7 +3,7 @@
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from saucier.api.options import (
     Base,
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from saucier.jobs.comparison.scaling import Fit
     from saucier.jobs.score import ScoreReport
     from saucier.lens.anatomy import AdapterDescription, Description
-    from saucier.lens.attention_patterns import Patterns
     from saucier.lens.diff import Differences
     from saucier.lens.growth import Growth
     from saucier.lens.heat_map import HeatMap
     from saucier.lens.layouts import Layouts
     from saucier.lens.number_formats import GivenNumbers
+    from saucier.lens.pattern_pictures import Patterns
     from saucier.recipes.listing import RecipeList, RecipeSchema
 
 
@@ -217,7 +217,8 @@ def attention(
     target: Annotated[str | None, Help("What the decoder of an encoder-decoder reads; what it writes itself without "
                                        "it.", metavar="TEXT")] = None,
     length: Annotated[int, Help("The most tokens that are read or drawn.", minimum=1, maximum=2048)] = 64,
-    side: Annotated[str | None, Help("encoder, decoder or cross alone.", metavar="SIDE")] = None,
+    side: Annotated[Literal["encoder", "decoder", "cross"] | None, Help("encoder, decoder or cross alone.",
+                                                                        metavar="SIDE")] = None,
     layer: Annotated[int | None, Help("One layer alone, from 0.", minimum=0)] = None,
     head: Annotated[int | None, Help("One head alone, from 0.", minimum=0)] = None,
     global_tokens: Annotated[int, Help("First tokens that are global, where a model has such.", option="--global",
@@ -261,7 +262,8 @@ def attention(
         if value > length:
             raise InputError(f"{value} of {length} tokens", where=option,
                              remedy=f"give {length} or fewer, or a longer --length")
-    from saucier.lens.attention_patterns import PatternText, draw_patterns
+    from saucier.lens.attention_patterns import PatternText
+    from saucier.lens.pattern_pictures import draw_patterns
 
     return draw_patterns(found.model, found.name,
                          PatternText(length, global_tokens, length // 4 if prefix is None else prefix),

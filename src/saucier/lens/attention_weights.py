@@ -297,7 +297,8 @@ def find_effective_weights(model: Transformer, one: Recording, text: AttendedTex
     mixed = mix_marks(model, part, text, make_marks(length, part.head_dim, part.head_dim), flat=1.0)[one.turn]
     heads = mixed.unflatten(-1, (-1, part.head_dim))
     marked = (heads[:-1] - heads[-1:]).permute(2, 1, 0, 3).flatten(2)[:, :, :length]
-    return marked.float().clamp(min=0).numpy()
+    found: Numbers = marked.float().clamp(min=0).numpy()
+    return found
 
 
 def name_rows(tokens: Tokens, count: int, places: Any) -> Tokens:

@@ -35,7 +35,7 @@ def saucier(settings: dict[str, Any]) -> Turn:
 
     from saucier.devices import choose_autocast_dtype, keep_freed_memory
     from saucier.jobs.finetuning.data import read_splits
-    from saucier.jobs.finetuning.finetune import choose_encoding
+    from saucier.jobs.finetuning.job import choose_encoding
     from saucier.jobs.finetuning.settings import read_finetuning_words
     from saucier.jobs.finetuning.start import build_task_model, open_start
     from saucier.tasks.build import build_task

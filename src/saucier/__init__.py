@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from saucier.api.app import open as open  # noqa: A004  # its public name: saucier.open
     from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
+    from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
     from saucier.api.inspection import attention as attention
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from saucier.api.inspection import show as show
     from saucier.api.models import convert as convert
     from saucier.api.models import merge as merge
+    from saucier.api.models import push as push
     from saucier.api.text import clean as clean
     from saucier.api.text import inspect_tokenizer as inspect_tokenizer
     from saucier.api.text import train_tokenizer as train_tokenizer
@@ -59,11 +62,11 @@ PUBLIC = {
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
-    "evaluate": "saucier.api.evaluation",
-    **dict.fromkeys(("write", "prompt", "backtranslate"), "saucier.api.inference"),
+    "evaluate": "saucier.api.evaluation", "open": "saucier.api.app",
+    **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
-    **dict.fromkeys(("convert", "merge"), "saucier.api.models"),
+    **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
 }
 """Public name -> its module."""
@@ -95,6 +98,7 @@ HANDED_IN |= {
     "restore_stored": hand_in("saucier.folders.stored", "restore_stored"),
     "task head": choose_task_head,
     "config fault": hand_in("saucier.recipes.validation", "describe_config_fault"),
+    "write card": hand_in("saucier.report.card", "write_saved_card"),
     "draw config": hand_in("saucier.lens.tree", "draw_config"),
     "draw model": hand_in("saucier.lens.tree", "draw_model"),
 }

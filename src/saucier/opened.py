@@ -149,18 +149,20 @@ def find_run(path: Path) -> RunFolder:
 
 
 def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None,
-               check: Callable[[Transformer], None] | None = None) -> OpenModel:
+               check: Callable[[Transformer], None] | None = None,
+               tokenizer: Tokenizer | str | Path | None = None) -> OpenModel:
     """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, for use.
 
     `dtype` is as in `saucier.load`. `base`: of an adapter, instead of the one that it
-    names. `check` refuses a model that cannot do the job, before its tokenizer is read. Raises `InputError` for
-    what is no such folder.
+    names. `check` refuses a model that cannot do the job, before its tokenizer is read. `tokenizer`: instead of the
+    folder's. Raises `InputError` for what is no such folder.
     """
     model = load(path, dtype=dtype, device=device, base=base)
     if check is not None:
         check(model)
     folder = RunFolder(run_folder_of(path))
-    tokenizer = load_model_tokenizer(folder.path, base)
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = load_model_tokenizer(folder.path, base) if tokenizer is None else load_tokenizer(tokenizer)
     check_tokenizer_fits(model, tokenizer, str(path))
     return OpenModel(path, model, tokenizer, folder.recipe() if folder.is_run else None)
 

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from saucier.plain import escape_direction_marks
+
 if TYPE_CHECKING:
     from rich.table import Table as Drawn
     from rich.text import Text
@@ -54,8 +56,8 @@ class Table:
                              min_width=width, overflow="ellipsis" if fixed or self.cut_words else "fold",
                              style=self.colours.get(place, ""))
         for place, row in enumerate(self.rows):
-            drawn.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row),
-                          style="bold" if place in self.bold else None)
+            cells = (cell if isinstance(cell, Text) else Text(escape_direction_marks(str(cell))) for cell in row)
+            drawn.add_row(*cells, style="bold" if place in self.bold else None)
         return drawn
 
     def to_markdown(self) -> str:

@@ -277,7 +277,7 @@ def test_a_model_that_is_saved_onto_its_own_folder_loses_nothing(tmp_path: Path)
 def test_a_save_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = saucier.load(published(tmp_path / "a"), device="cpu")
     model.save(tmp_path / "b")
-    monkeypatch.setattr("saucier.folders.save.copy_settings", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr("saucier.folders.save.copy_files", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     for name in ("b", "c"):
         with pytest.raises(WorkError, match="No space left on device"):
             model.save(tmp_path / name)
@@ -293,7 +293,7 @@ def test_settings_come_along(tmp_path: Path) -> None:
     assert {"task.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} <= {*done.files}
     bare = saucier.load(folder, head="none", device="cpu")  # another head is for another task
     bare.save(tmp_path / "c")
-    assert (tmp_path / "c" / "task.json").exists()
+    assert not (tmp_path / "c" / "task.json").exists() and (tmp_path / "c" / "tokenizer.json").exists()
 
 
 def test_a_model_of_another_shape_leaves_the_tokenizer_to_convert(tmp_path: Path) -> None:
@@ -302,7 +302,8 @@ def test_a_model_of_another_shape_leaves_the_tokenizer_to_convert(tmp_path: Path
     tokenizer(folder)
     longer, _ = operate(saucier.load(folder, device="cpu"), by=(Positions(length=32),))
     longer.save(tmp_path / "b")
-    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == ["README.md", "config.json",
+                                                                         "model.safetensors"]
     assert json.loads((tmp_path / "b" / "config.json").read_text(encoding="utf-8"))["n_positions"] == 32
 
 

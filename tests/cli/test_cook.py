@@ -15,6 +15,7 @@ from tests.cli.conftest import TINY, Saucier
 import saucier as library
 from saucier.jobs.run.passport import read_passport
 from saucier.recipes import recipe
+from saucier.report.card import find_facts
 from saucier.report.results import read_results
 from saucier.text.tokenizer.tokenizer import load_tokenizer
 
@@ -48,6 +49,13 @@ def test_the_passport_says_where_everything_comes_from(cooked: Path) -> None:
     assert passport.outcome.loss == read_results(cooked).held_out.loss
     assert list(passport.seconds) == ["read", "tokenizer", "pack", "plan", "train", "evaluate", "sample",
                                       "report"][:len(passport.seconds)]
+
+
+def test_the_best_checkpoint_has_a_card(cooked: Path) -> None:
+    results = json.loads((cooked / "evaluation.json").read_text())
+    facts = find_facts(cooked / results["checkpoint"])
+    assert facts.made_by == "saucier cook shakespeare" and facts.scores[0].value == results["held_out"]["loss"]
+    assert facts.steps == results["step"]
 
 
 def test_the_run_is_usable_from_python(cooked: Path) -> None:

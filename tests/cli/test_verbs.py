@@ -90,6 +90,13 @@ def test_generate_takes_every_way_of_choosing(saucier: Saucier, cooked: Path, op
     assert all(len(text) <= 6 for text in texts)
 
 
+@pytest.mark.parametrize(("options", "count"), [(("--beams", 2), 1), (("--samples", 2), 2)])
+def test_every_text_begins_with_its_prompt(saucier: Saucier, cooked: Path, options: tuple[object, ...],
+                                           count: int) -> None:
+    texts = saucier("generate", cooked, "the cook", "--tokens", 4, *options).out.split("\n" + "─" * 20 + "\n")
+    assert len(texts) == count and all(text.startswith("the cook") for text in texts)
+
+
 def test_generate_reads_standard_input(saucier: Saucier, cooked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("the cat\n"))
     assert json.loads(saucier("generate", cooked, "--tokens", 2, "--json").out)["prompt"] == "the cat"
@@ -116,6 +123,19 @@ def test_evaluate_repeats_what_the_cook_measured(saucier: Saucier, cooked: Path)
     found = json.loads(saucier("evaluate", cooked, "--json").out)["held_out"]
     assert found["tokens"] == measured["tokens"]
     assert found["loss"] == pytest.approx(measured["loss"], abs=1e-6)
+
+
+def test_evaluate_takes_files_and_words_for_any_model(saucier: Saucier, root: Path, text_file: Path) -> None:
+    box = root / "tests" / "frozen" / "box"
+    answer = saucier("evaluate", box / "models" / "gpt2", text_file, "data.document=line", "--limit", 3, "--stride", 9)
+    assert answer.code == 0
+    assert "windows of 160 tokens, 9 apart" in answer.out
+    assert "3 documents" in answer.out
+    words = ("evaluate", box / "tasks" / "classification" / "model", box / "dev" / "tones.tsv", "task.label=label")
+    found = json.loads(saucier(*words, "--json").out)
+    assert (found["kind"], found["scores"][0]["name"]) == ("classification", "accuracy")
+    assert "no column 'tone'" in saucier(*words[:3], "task.label=tone").error
+    assert "no such file" in saucier("evaluate", box / "models" / "gpt2", "nowhere.txt").error
 
 
 def test_evaluate_other_text_with_baselines(saucier: Saucier, cooked: Path, text_file: Path) -> None:

@@ -103,6 +103,37 @@ def test_the_architecture_of_the_readme_builds(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.strip() in page
 
 
+@pytest.mark.parametrize("laws", ["named", pytest.param("held", marks=pytest.mark.slow)])
+def test_the_parts_of_ones_own_on_the_page_work(laws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """Every program of the page runs after those before it; what it registers is chosen by its kind.
+
+    The laws, to which four parts are held, take a minute: the quick test only sees that they are.
+    """
+    from saucier.config.registry import REGISTERED, registered_kinds
+    from saucier.tasks.build import build_task
+    from saucier.tasks.examples import Tally
+    from saucier.text.reading.sources import find_sources
+
+    page, scope, held = ROOT / "docs" / "extending.md", {"__name__": "kitchen"}, []
+    monkeypatch.chdir(tmp_path)
+    if laws == "named":
+        monkeypatch.setattr("saucier.testing.check_laws", lambda part: held.append(type(part).__name__))
+    for body in blocks(page, "python"):
+        exec(compile(body, str(page), "exec", dont_inherit=True), scope)  # noqa: S102  (our own page)
+    assert laws == "held" or held == ["Sigmoid", "NearBias", "Shift", "TwoSoftmaxes"]
+    assert capsys.readouterr().out.strip().endswith("True")
+    assert registered_kinds() == tuple(f"kitchen:{name}" for name in (
+        "bell", "in-order", "late", "near", "near-enough", "shift", "sigmoid", "two-softmaxes"))
+    (tmp_path / "pairs.tsv").write_text("text\tpair\nfirst\tsecond\nthird\tfourth\n", encoding="utf-8")
+    task = build_task(scope["InOrder"]())  # type: ignore[operator]
+    rows = list(task.read(find_sources(["pairs.tsv"])[0], Tally(), labelled=True))
+    assert [(one.text, one.pair, one.label) for one in rows] == [("first", "second", "in order"),
+                                                                 ("fourth", "third", "swapped")]
+    for kind in registered_kinds():
+        REGISTERED.pop(kind)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_python_imports_is_there(page: Path) -> None:
     """Every import of a page's programs, and every `saucier.a.b` in its prose; commands with `python -c` too."""

@@ -52,3 +52,8 @@ def test_no_heading_is_no_line() -> None:
 def test_what_is_too_long_is_broken_cut_or_pushes_the_rest(shown: Table, last: str) -> None:
     width = 14 if shown.whole else 12
     assert printed(shown, width)[-1].strip() == last
+
+
+def test_marks_of_direction_are_written_out() -> None:
+    """Else a label turns the direction of the columns after it."""
+    assert printed(Table(("", ""), [("a\u202eb", "c")])) == ["a\\u202eb  c"]

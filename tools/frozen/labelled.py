@@ -14,7 +14,7 @@ import numpy as np
 from saucier.jobs.comparison.experiment import Classification as Judge
 from saucier.jobs.comparison.transfer import encode_labelled_texts, read_labelled
 from saucier.jobs.finetuning.data import read_splits
-from saucier.jobs.finetuning.finetune import choose_encoding
+from saucier.jobs.finetuning.job import choose_encoding
 from saucier.jobs.finetuning.settings import Finetuning, make_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.start import open_start
 from saucier.tasks.build import build_task
@@ -139,6 +139,7 @@ def mixture(place: Path, seed: int) -> Finetuning:
 def settings(case: str, place: Path, seed: int) -> Finetuning:
     """Return the settings of a case."""
     kind, file, (model, *words) = CASES[case]
+    words = ["data.split=null", *words]  # as the first versions held rows out
     return read_finetuning_words(kind, [f"training.seed={seed}", "training.batch=5", *words], model,
                                  {"train": [str(place / file)]})[0]
 

@@ -45,7 +45,8 @@ def get_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def required(function: Callable[..., Any]) -> list[str]:
     """Return the parameters without a default."""
-    return [name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty]
+    return [name for name, one in inspect.signature(function).parameters.items()
+            if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -83,9 +84,9 @@ def fits_class(value: Any, hint: type) -> bool:
     """Say it of a class: a whole number is a fraction too, a text a path, and anything may follow a protocol."""
     if getattr(hint, "_is_protocol", False) and not getattr(hint, "_is_runtime_protocol", False):
         return True
-    if hint is bool and type(value) in (int, float):
-        return value in (0, 1)
-    if hint is int and (hasattr(value, "__index__") or (isinstance(value, str) and value.strip().isdigit())):
+    if hint in (bool, int) and (hasattr(value, "__index__") or (isinstance(value, str) and value.strip().isdigit())):
         return True  # settings take numbers as text, as files hold them
+    if hint in (bool, int) and isinstance(value, float):
+        return value.is_integer()
     wider = (int, float) if hint is float else (str, hint) if issubclass(hint, PathLike) else (hint,)
     return isinstance(value, wider)

@@ -4,9 +4,9 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from saucier.api.options import Base, InferenceDtype
-from saucier.api.requests import file_names, format_changes
-from saucier.arguments import Changes, Files, Help, Place, public
+from saucier.api.options import BadRows, Base, Delimiter, Encoding, InferenceDtype
+from saucier.api.requests import column_names, format_changes, refuse_missing_model, row_files
+from saucier.arguments import Changes, Help, Place, Rows, public
 
 if TYPE_CHECKING:
     from saucier.jobs.evaluation.measurement import Evaluation
@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 @public
 def evaluate(
     model: Annotated[Place, Help("A run, a fine-tuning, a model folder in any layout, an adapter, or a hub id.",
-                                 metavar="MODEL")],
-    rows: Annotated[Files, Help(
+                                 metavar="MODEL", check=refuse_missing_model)],
+    rows: Annotated[Rows, Help(
         "Text for a language model, labelled rows for a task, pairs for a translator; what a run or a fine-tuning "
         "holds out without it. Words such as data.column=COLUMN and task.label=COLUMN say how they are read.",
         metavar="FILE|key.sub=value")] = (),
     *,
     set: Annotated[Changes, Help("How the rows are read: {'task.label': COLUMN}.", shell=False)] = (),
+    columns: Annotated[Changes, Help(
+        "The column of the text; or ROLE=NAME for what the task calls text, label and so on. Can be given again.",
+        metavar="[ROLE=]NAME", option="--column")] = (),
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     baselines: Annotated[bool, Help("Measure simple methods, too: n-grams and xz for a language model, those of the "
                                     "task for a fine-tuning.")] = False,
     beams: Annotated[int | None, Help("Beams of a model that writes.", minimum=1)] = None,
@@ -41,13 +47,19 @@ def evaluate(
     From Python: `found["accuracy"]` is a score with its interval. Raises `InputError` for a model that cannot be
     measured on such rows.
     """
+    from tempfile import TemporaryDirectory
+
+    from saucier.text.reading.guessing import ReadOptions
     from saucier.text.reading.sources import find_sources
 
-    files = file_names(rows)
-    find_sources(files)  # a file that is not there is refused before torch is imported
-    from saucier.jobs.evaluation.evaluate import evaluate as work
-    from saucier.jobs.evaluation.measurement import EvaluationOptions
+    read = ReadOptions(delimiter, encoding)
+    with TemporaryDirectory(prefix="saucier-rows-") as folder:
+        files = row_files(rows, folder, "rows")
+        find_sources(files, read)  # a file that is not there is refused before torch is imported
+        from saucier.jobs.evaluation.evaluate import evaluate as work
+        from saucier.jobs.evaluation.measurement import EvaluationOptions
 
-    return work(str(model), files, EvaluationOptions(
-        changes=format_changes(set), baselines=baselines, beams=beams, limit=limit, stride=stride, length=length,
-        batch=batch, memory=memory, dtype=dtype, base=None if base is None else str(base)))
+        return work(str(model), files, EvaluationOptions(
+            changes=format_changes(set), baselines=baselines, beams=beams, limit=limit, stride=stride, length=length,
+            batch=batch, memory=memory, dtype=dtype, base=None if base is None else str(base), read=read,
+            columns=column_names(columns), bad_rows=bad_rows))

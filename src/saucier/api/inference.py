@@ -1,4 +1,4 @@
-"""Public functions that ask a model: `write`, `prompt`, `backtranslate`."""
+"""Public functions that ask a model: `write`, `predict`, `prompt`, `backtranslate`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -6,19 +6,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from saucier.api.options import Base, Device, InferenceDtype, Run, SourceLanguage, TargetLanguage
+from saucier.api.options import (
+    BadRows,
+    Base,
+    Delimiter,
+    Device,
+    Encoding,
+    InferenceDtype,
+    Run,
+    SourceLanguage,
+    TargetLanguage,
+)
 from saucier.api.requests import (
+    column_names,
     file_names,
     optional_path,
     refuse_file,
     refuse_folder,
     refuse_missing_files,
     refuse_missing_model,
+    row_files,
 )
-from saucier.arguments import Files, Help, Place, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, public
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
+    from saucier.jobs.finetuning.predictions import Predictions
     from saucier.jobs.prompting.evaluation import PromptOutcome
     from saucier.jobs.writing.batches import SyntheticPairs
     from saucier.jobs.writing.written import Written
@@ -55,6 +68,8 @@ def write(
     file: Annotated[Files | None, Help("Write for each line of a text file, or each row of a table. Can be given "
                                        "again.", metavar="FILE", check=refuse_missing_files)] = None,
     column: Annotated[str | None, Help("With --file: the column of a table that holds the sources.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     out: Annotated[Place | None, Help("With --file: one line for each source goes here.", metavar="FILE",
                                       check=refuse_file)] = None,
     batch: Annotated[int, Help("With --file: so many sources at a time.", minimum=1)] = 32,
@@ -68,17 +83,57 @@ def write(
 
     From Python: returns the texts. `saucier.generate` does the same with ids and a model that is in memory.
     """
+    from saucier.text.reading.guessing import ReadOptions
+
+    options, files = ReadOptions(delimiter, encoding), file_names(file)
     from saucier.jobs.writing import written as job
 
     drawing = job.Drawing(tokens, temperature, top_k, top_p, beams, length_penalty, repetition_penalty, no_repeat_ngram,
                           tuple(file_names(stop)), samples, seed, compile)
-    sources = None if file is None else job.Sources(file_names(file), column, optional_path(out), batch)
-    job.refuse_unused(sources, {"--out": out, "--column": column}, strategy)
+    sources = None if file is None else job.Sources(files, column, optional_path(out), batch, options)
+    job.refuse_unused(sources, {"--out": out, "--column": column, "--delimiter": delimiter, "--encoding": encoding},
+                      strategy)
     opened = job.open_writer(Path(model), dtype, device, base)
     way = job.Way(source_language, target_language, strategy, masks)
     if sources is not None:
         return job.write_for_files(opened, sources, drawing, way)
     return job.write_for_prompt(opened, prompt if isinstance(prompt, str) else " ".join(prompt), drawing, way, speak)
+
+
+@public
+def predict(
+    model: Annotated[Place, Help("The folder of a fine-tuning, or a model for a task.", metavar="MODEL")],
+    rows: Annotated[Rows, Help("Rows to answer for: tables, text files with a text in each line, - for standard input.",
+                               metavar="FILE")] = (),
+    *,
+    texts: Annotated[str | Sequence[str], Help("A text to answer for; `FIRST ||| SECOND` for a pair. Can be given "
+                                               "again.", metavar="TEXT", option="--text")] = (),
+    columns: Annotated[Changes, Help(
+        "The column of the text; or ROLE=NAME for what the task calls text, pair, words, question and so on. Can be "
+        "given again.", metavar="[ROLE=]NAME", option="--column")] = (),
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    base: Base = None,
+    out: Annotated[Place | None, Help("Write JSON lines here.", metavar="FILE", check=refuse_file)] = None,
+) -> "Predictions":
+    """Answer for the rows of files, or for texts: one line each, JSON with --json or into a file.
+
+    All columns of a row are kept.
+
+    From Python: `rows` may be a list of mappings, an Arrow table or a dataframe. Returns the answers with their rows;
+    raises `InputError` for files, columns and rows that are wrong.
+    """
+    from tempfile import TemporaryDirectory
+
+    from saucier.jobs.finetuning.predict import RowOptions
+    from saucier.jobs.finetuning.predictions import predict as work
+    from saucier.text.reading.guessing import ReadOptions
+
+    options = RowOptions(ReadOptions(delimiter, encoding), column_names(columns), drop=bad_rows == "drop")
+    with TemporaryDirectory(prefix="saucier-rows-") as folder:
+        return work(str(model), row_files(rows, folder, "rows"), file_names(texts),
+                    base=None if base is None else str(base), out=optional_path(out), options=options)
 
 
 @public
@@ -92,6 +147,8 @@ def prompt(
     seed: Annotated[int, Help("Draws the examples and the intervals.", minimum=0)] = 0,
     out: Annotated[Place | None, Help("A new folder; runs/prompt-NAME by default.", metavar="DIR",
                                       check=refuse_folder)] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     dtype: InferenceDtype = "auto",
     base: Base = None,
 ) -> "PromptOutcome":
@@ -106,6 +163,8 @@ def prompt(
     from saucier.jobs.prompting.evaluation import PromptPlan, run_prompting
     from saucier.jobs.prompting.prompted_model import open_prompted_model, read_shots
 
+    said = {"delimiter": delimiter, "encoding": encoding}
+    settings = read_task(Path(task)).model_copy(update={name: value for name, value in said.items() if value})
     requested = PromptPlan(read_shots(shots), draws, limit, seed)
     folder = optional_path(out) or find_free_name(Path("runs") / f"prompt-{settings.name}")
     opened = open_prompted_model(str(model), dtype, None if base is None else str(base))
@@ -120,6 +179,8 @@ def backtranslate(
     *,
     out: Annotated[Place, Help("The pairs, as a new table.", metavar="FILE.tsv", check=refuse_file)],
     column: Annotated[str | None, Help("The column of a table that holds the texts.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     columns: Annotated[str, Help("What the columns of the pairs are called.", metavar="SOURCE,TARGET")]
     = "source,target",
     beams: Annotated[int, Help("Beams of the reverse model.", minimum=1)] = 5,
@@ -136,6 +197,9 @@ def backtranslate(
     names = tuple(name.strip() for name in columns.split(","))
     if len(names) != 2 or not all(names):
         raise InputError(f"{columns!r} is not two names", where="--columns", remedy="write source,target")
+    from saucier.text.reading.guessing import ReadOptions
+
+    options = ReadOptions(delimiter, encoding)
     from saucier.jobs.run.language_pairs import read_direction
     from saucier.jobs.writing import batches as job
     from saucier.jobs.writing.writer import choose_decoding
@@ -145,6 +209,6 @@ def backtranslate(
     opened = open_model(Path(model))
     decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
     way = read_direction(opened, source_language, target_language)
-    made = job.back_translate(job.make_batch_writer(opened, way), list(job.source_texts(file_names(files), column)),
-                              decoding, limit=limit, batch=batch)
+    texts = list(job.source_texts(file_names(files), column, options))
+    made = job.back_translate(job.make_batch_writer(opened, way), texts, decoding, limit=limit, batch=batch)
     return job.write_pairs_table(Path(out), made, (names[0], names[1]))

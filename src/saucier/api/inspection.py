@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from saucier.api.options import (
     Base,
     Calibrate,
+    Delimiter,
     Device,
+    Encoding,
     HeldOutText,
     RecipeChanges,
     RecipeOrRun,
@@ -31,6 +33,7 @@ from saucier.api.requests import (
 )
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
+from saucier.files import is_file
 
 if TYPE_CHECKING:
     from saucier.cost.planning import Plan
@@ -111,7 +114,9 @@ def plan(
     *,
     data: TextData = None,
     held_out: HeldOutText = None,
-    seconds: Annotated[float, Help("How long to measure this machine.", minimum=0.1)] = 5.0,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    seconds: Annotated[float, Help("How long to measure this machine; its start takes some more.", minimum=0.1)] = 5.0,
     calibrate: Calibrate = True,
 ) -> "Plan":
     """Say what a recipe will cost on this machine: parameters, tokens, FLOPs, memory and time.
@@ -120,10 +125,11 @@ def plan(
     """
     from saucier.cost.planning import make_plan
 
-    if isinstance(recipe, Place) and (Path(recipe) / "config.json").is_file():
+    if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
-    found, _ = read_request(recipe, format_changes(set), TextFiles(file_names(data), file_names(held_out)))
+    files = TextFiles.of(data, held_out, None, delimiter=delimiter, encoding=encoding)
+    found, _ = read_request(recipe, format_changes(set), files)
     return make_plan(found, seconds=seconds if calibrate else None)
 
 
@@ -156,6 +162,8 @@ def score(
     gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
                                        "golds.", metavar="FILE")] = None,
     column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
                                      "rankings, ranks, losses; guessed without it.")] = None,
     metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
@@ -169,13 +177,14 @@ def score(
     With two files: how far they are apart, whether that is chance, and the rows where they differ most.
     """
     from saucier.jobs.score import score_files
+    from saucier.text.reading.guessing import ReadOptions
 
     files = file_names(predictions)
     if not 1 <= len(files) <= 2:
         raise InputError(f"{len(files)} files of predictions", where="command line",
                          remedy="give one, or two to compare")
     return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
-                       metrics=file_names(metric), group=group, seed=seed)
+                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))
 
 
 @public
@@ -242,6 +251,7 @@ def attention(
     """
     path = optional_path(out)
     if text is not None:
+        refuse_missing_model(model)
         from saucier.jobs.attention_views import TextRequest, attend_to_text
 
         refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",

@@ -1,4 +1,4 @@
-"""Public functions that make a model folder of another: `convert`, `merge`."""
+"""Public functions of model folders: `convert` and `merge` make one of another, `push` sends one to the hub."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -12,6 +12,7 @@ from saucier.arguments import Files, Help, Place, public
 if TYPE_CHECKING:
     from saucier.jobs.convert import Converted
     from saucier.jobs.merge import Merged
+    from saucier.jobs.push import Pushed
 
 SHAPE = "Another shape"
 LONGEST = 2**24
@@ -86,3 +87,23 @@ def merge(
     from saucier.jobs.merge import merge_adapter
 
     return merge_adapter(Path(adapter), Path(out), base=None if base is None else str(base), text=optional_path(text))
+
+
+@public
+def push(
+    folder: Annotated[Place, Help("The folder of a saved model, a run, a fine-tuning or an adapter.",
+                                  metavar="FOLDER")],
+    hub_id: Annotated[str, Help("The repository, as owner/name; it is made where there is none.", metavar="HUB_ID")],
+    *,
+    private: Annotated[bool, Help("Make the repository a private one, where it is made.")] = False,
+    dry_run: Annotated[bool, Help("Check the folder and list its files, without the network.")] = False,
+    message: Annotated[str | None, Help("What the commit is called.", metavar="TEXT")] = None,
+) -> "Pushed":
+    """Send a model with its tokenizer and its card to the hub. Everything is checked before anything is sent.
+
+    From Python: raises `InputError` for an id that is none, a folder that is not whole, holds something else or has no
+    card, and where the token may not write; `WorkError` where sending fails.
+    """
+    from saucier.jobs.push import push as work
+
+    return work(Path(folder), hub_id, private=private, dry_run=dry_run, message=message)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saucier.arguments import Changes, Files, Place, Rows
 from saucier.errors import InputError
-from saucier.files import refuse_unwritable
+from saucier.files import is_file, refuse_unwritable
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe
@@ -72,6 +72,35 @@ def file_names(files: Files | None) -> list[str]:
     return [os.fspath(files)] if isinstance(files, str | os.PathLike) else [os.fspath(one) for one in files]
 
 
+def row_files(rows: Rows | None, folder: Place | None, name: str) -> list[str]:
+    """Return the names of files; rows in memory are written into the run's folder first, `runs` where there is none.
+
+    Raises `InputError` for what is no rows.
+    """
+    if rows is None or isinstance(rows, str | os.PathLike):
+        return file_names(rows)
+    if isinstance(rows, list | tuple) and all(isinstance(one, str | os.PathLike) for one in rows):
+        return [os.fspath(one) for one in rows]
+    from saucier.text.reading.memory_rows import rows_to_file
+
+    return [str(rows_to_file(rows, Path("runs" if folder is None else folder), name))]
+
+
+def column_names(columns: Changes) -> dict[str, str]:
+    """Return columns by what a task calls them; a column that is named alone is that of the text, "".
+
+    Raises `InputError` for a name that is none.
+    """
+    words = [] if isinstance(columns, Mapping) else [word.partition("=") for word in columns]
+    found = dict(columns) if isinstance(columns, Mapping) else \
+        {role if mark else "": name if mark else role for role, mark, name in words}
+    for role, name in found.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),
+                             remedy="give NAME, or ROLE=NAME such as text=review")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Begin:
     """What a model begins with, instead of random weights."""
@@ -114,15 +143,26 @@ class TextFiles:
     data: Sequence[str] = ()
     held_out: Sequence[str] = ()
     synthetic: Sequence[str] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+    """How they are read; None: guessed."""
+
+    @classmethod
+    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, *, synthetic: Files | None = None,
+           delimiter: str | None = None, encoding: str | None = None) -> TextFiles:
+        """Return the files; rows in memory are written into the run's folder first, as `row_files` does."""
+        return cls(row_files(data, folder, "data"), row_files(held_out, folder, "held-out"), file_names(synthetic),
+                   delimiter, encoding)
 
     def changes(self) -> list[str]:
         """Return what they change in a recipe."""
         from saucier.text.reading.sources import make_absolute
 
-        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in self.__slots__}
+        absolute = {name: list(map(make_absolute, getattr(self, name))) for name in ("data", "held_out", "synthetic")}
         held_out = {"kind": "files", "files": absolute["held_out"]}
         given = {"data.synthetic.files": absolute["synthetic"], "data.files": absolute["data"],
-                 "data.held_out": held_out if self.held_out else ()}
+                 "data.held_out": held_out if self.held_out else (), "data.delimiter": self.delimiter,
+                 "data.encoding": self.encoding}
         return [f"{key}={json.dumps(value)}" for key, value in given.items() if value]
 
 
@@ -141,16 +181,16 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
         return apply_changes(recipe, [*words, *files.changes()]), None
     what, words = None if recipe is None else os.fspath(recipe), list(words)
     begins = begin.start is not None or begin.has_sides
-    if what is not None and (is_override(what) or (begins and files.data and Path(what).is_file())):
+    if what is not None and (is_override(what) or (begins and files.data and is_file(what))):
         words, what = [what, *words], None
     begin.check(what)
     overrides, data = split_overrides(words, files.data, wrong="not a change to the recipe",
                                       remedy="write key.sub=value, or --data FILE for text")
-    overrides += TextFiles(data, files.held_out, files.synthetic).changes()
+    overrides += replace(files, data=data).changes()
     if what is None:
         return begun_recipe(begin, overrides), None
     folder = Path(what)
-    if folder.is_dir() and (folder / "recipe.yaml").is_file():
+    if is_file(folder / "recipe.yaml"):
         return find_recipe(folder / "recipe.yaml", overrides), folder
     return find_recipe(what, overrides), None
 

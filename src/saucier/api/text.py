@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from saucier.api.options import Quiet
+from saucier.api.options import Delimiter, Encoding, Quiet
 from saucier.api.requests import file_names, format_changes, refuse_folder
 from saucier.arguments import Changes, Files, Help, Place, public
 from saucier.errors import InputError
@@ -29,6 +29,8 @@ def clean(
     rules: Annotated[str, Help("c4, gopher, all, or a .yaml file as --print-rules writes it.")] = "all",
     document: Annotated[str | None, Help("What one document is in a .txt file: file, paragraph or line.")] = None,
     column: Annotated[str | None, Help("The column of the text; `text` or the only one without it.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     language: Annotated[str | None, Help("Keep this language only, such as en.", metavar="CODE")] = None,
     bad_words: Annotated[Place | None, Help("Drop documents with a word of this list.", metavar="FILE")] = None,
     against: Annotated[Files | None, Help("Drop documents that share 13 words in a row with this evaluation text. Can "
@@ -46,6 +48,7 @@ def clean(
     from saucier.jobs.cleaning.clean import CleaningOptions, Rules, clean_and_say, cleaning, explain_rejection
     from saucier.jobs.run.console import Console
     from saucier.recipes.source import format_overrides, is_override
+    from saucier.text.reading.guessing import ReadOptions
 
     console = Console(silent=quiet)
     if why is not None:
@@ -62,7 +65,8 @@ def clean(
         console.show(Rules(settings).view())
         return Rules(settings)
     files = [word for word in words if not is_override(word)]
-    return clean_and_say(files, settings, Path(out), CleaningOptions(workers, keep_rejected), quiet=quiet)
+    return clean_and_say(files, settings, Path(out), CleaningOptions(
+        workers, keep_rejected, ReadOptions(delimiter, encoding)), quiet=quiet)
 
 
 @public

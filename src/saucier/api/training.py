@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.api.options import (
+    BadRows,
     Calibrate,
+    Delimiter,
+    Encoding,
     HeldOutText,
     Out,
     Quiet,
@@ -17,18 +20,23 @@ from saucier.api.options import (
 from saucier.api.requests import (
     Begin,
     TextFiles,
+    column_names,
     file_names,
     format_changes,
     optional_path,
     read_request,
     refuse_file,
     refuse_folder,
+    refuse_missing_files,
+    refuse_missing_model,
+    refuse_missing_runs,
+    row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, not_imported, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
-    from saucier.jobs.finetuning.predict import TaskFolder
+    from saucier.jobs.finetuning.finished import Finetuned
     from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
     from saucier.model import Transformer
@@ -43,13 +51,16 @@ Steps = Annotated[int | None, Help("Updates of the weights in all; a run that ha
 What = Annotated[RecipeOrRun, Help("A recipe's name or file, or a run folder to go on with; not needed with --from.",
                                    metavar="RECIPE")]
 Start = Annotated[Place | None, Help("Begin with the weights and the tokenizer of this model or run.", metavar="MODEL",
-                                     option="--from")]
+                                     option="--from", check=refuse_missing_model)]
 EncoderStart = Annotated[Place | None, Help(
-    "Learn from pairs with an encoder-decoder whose encoder begins with the weights of this model.", metavar="MODEL")]
-DecoderStart = Annotated[Place | None, Help("The same for the decoder; may be the same.", metavar="MODEL")]
+    "Learn from pairs with an encoder-decoder whose encoder begins with the weights of this model.", metavar="MODEL",
+    check=refuse_missing_model)]
+DecoderStart = Annotated[Place | None, Help("The same for the decoder; may be the same.", metavar="MODEL",
+                                            check=refuse_missing_model)]
 Shared = Annotated[bool, Help("With these: both sides share their weights.")]
 Synthetic = Annotated[Files | None, Help(
-    "Learn from these pairs too, which `saucier backtranslate` made. Can be given again.", metavar="FILE")]
+    "Learn from these pairs too, which `saucier backtranslate` made. Can be given again.", metavar="FILE",
+    check=refuse_missing_files)]
 SourceEncoder = Annotated[int | None, Help(
     "With --from: put a new encoder of so many blocks before that of an encoder-decoder, and learn from pairs in two "
     "stages.", metavar="LAYERS", minimum=1)]
@@ -59,16 +70,18 @@ SourceEncoder = Annotated[int | None, Help(
 def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-         source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+         source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
     for that is made where none is given.
 
-    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    From Python: the text may be rows in memory (a column `text`), which are copied into `out`/rows, or runs/rows.
+    Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
@@ -77,12 +90,13 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
 def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
           out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
           decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-          source_encoder: SourceEncoder = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+          source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
+          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles(file_names(data), file_names(held_out), file_names(synthetic))
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)
@@ -96,7 +110,10 @@ def with_key(changes: Changes, key: str, value: object) -> list[str]:
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
              calibrate: bool, quiet: bool, evaluate: bool = True) -> "Run":
     """Cook what was requested, or go on with it."""
+    from saucier.text.languages import check_first_rows
+
     recipe, given = read_request(what, format_changes(changes), files, begin)
+    check_first_rows(recipe.data)
     from saucier.jobs.pretraining.cook import JobOptions
     from saucier.jobs.pretraining.cook import cook as work
     from saucier.jobs.run.folder import PRETRAINING, default_folder
@@ -108,7 +125,7 @@ def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place |
 
 
 @public
-def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN")], *,
+def rerun(run: Annotated[Place, Help("A finished run folder.", metavar="RUN", check=refuse_missing_runs)], *,
           out: Annotated[Place | None, Help("Where to; RUN-again by default.", metavar="DIR",
                                             check=refuse_folder)] = None,
           quiet: Quiet = False) -> "RerunComparison":
@@ -133,28 +150,40 @@ def finetune(
     *,
     model: Annotated[Place | None, Help("A folder, a run, or a hub id; or a recipe, to learn from nothing.",
                                         metavar="MODEL")] = None,
-    data: Annotated[Files | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
-    held_out: Annotated[Files | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
-    test: Annotated[Files | None, Help("To measure with at the very end.", metavar="FILE")] = None,
+    data: Annotated[Rows | None, Help("Labelled rows to learn from.", metavar="FILE...")] = None,
+    held_out: Annotated[Rows | None, Help("To measure with; a tenth of the data without.", metavar="FILE")] = None,
+    test: Annotated[Rows | None, Help("To measure with at the very end.", metavar="FILE")] = None,
     epochs: Annotated[float | None, Help("How often each row is seen, in all; what is finished goes on to more.",
                                          metavar="N", minimum=0)] = None,
+    columns: Annotated[Changes, Help(
+        "The column of the text; or ROLE=NAME for what the task calls text, label and so on; held-out.ROLE=NAME and "
+        "test.ROLE=NAME where those files have other names. Can be given again.", metavar="[ROLE=]NAME",
+        option="--column")] = (),
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    search: Annotated[int | None, Help(
+        "First search for rate, epochs, batch and pooling on the held-out rows: N combinations, of which the better "
+        "half goes on after each round.", metavar="N", minimum=2, maximum=1000)] = None,
+    find_rate: Annotated[bool, Help("First find the learning rate, by a range test.")] = False,
     out: Out = None,
     quiet: Quiet = False,
-) -> "TaskFolder":
-    """Show what will be learned, train, score with intervals beside simple methods, and write predictions.
+) -> "Finetuned":
+    """Show what will be learned, train, score with intervals next to simple methods, and write predictions.
 
-    From Python: raises `InputError` for settings, files or rows that are wrong, `WorkError` when training fails or is
-    interrupted (after saving).
+    From Python: the rows may be lists of mappings, Arrow tables or dataframes, which are copied into `out`/rows, or
+    runs/rows. Returns the folder, the scores, and whether simple methods are beaten; raises `InputError` for settings,
+    files or rows that are wrong, `WorkError` when training fails or is interrupted (after saving).
     """
-    from saucier.jobs.finetuning.finetune import finetune as work
-    from saucier.jobs.finetuning.predict import FINETUNING
-    from saucier.jobs.finetuning.settings import read_finetuning_words
-    from saucier.jobs.run.folder import default_folder
+    from saucier.jobs.finetuning.entry import run_finetuning
+    from saucier.jobs.finetuning.settings import row_changes
 
-    files = {"train": file_names(data), "held_out": file_names(held_out), "test": file_names(test)}
-    settings, folder = read_finetuning_words(str(task), with_key(set, "training.epochs", epochs),
-                                             None if model is None else str(model), files)
-    return work(settings, optional_path(out) or folder or default_folder(settings, FINETUNING), quiet=quiet)
+    files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
+                                                                 ("test", test))}
+    changes = [*row_changes(str(task), column_names(columns), bad_rows=bad_rows, delimiter=delimiter,
+                            encoding=encoding), *with_key(set, "training.epochs", epochs)]
+    return run_finetuning(str(task), changes, model=None if model is None else str(model), files=files,
+                          out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
 
 
 @public
@@ -212,14 +241,15 @@ def compare(
 
     From Python: raises `InputError` for what cannot be compared, before anything is trained; `WorkError` as `cook`.
     """
-    from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.comparison.experiment import read_budget, read_experiment, read_judge
-    from saucier.jobs.run.console import Console
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, file_names(data),
-                                 file_names(held_out))
+    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "data"),
+                                 row_files(held_out, out, "held-out"))
+    from saucier.jobs.comparison.compare import compare as work
+    from saucier.jobs.run.console import Console
+
     found = work(experiment, optional_path(out) or Path("runs") / experiment.name, workers=workers, threads=threads,
                  quiet=quiet)
     if page is not None:

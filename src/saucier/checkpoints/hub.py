@@ -1,11 +1,14 @@
-"""Folders by their hub id: `owner/name` is fetched through huggingface_hub, only where no such folder exists."""
+"""Folders by their hub id: `owner/name` is fetched through huggingface_hub, only where no such folder exists; files
+are sent there when a person says so.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
-from saucier.errors import InputError, expect
+from saucier.errors import InputError, SaucierError, WorkError, expect
 from saucier.files import path_exists
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
@@ -18,6 +21,15 @@ TUNED = "finetune.yaml"
 """The settings of a fine-tuning, by which its folder is known."""
 OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "checkpoint-*")
 """Copies for other libraries."""
+
+
+TOKEN = re.compile(r"hf_\w+")
+"""What looks like a token, wherever a message has one."""
+
+
+def is_repository(text: str) -> bool:
+    """Say whether a text can be the id of a repository, `owner/name`, as the hub accepts new ones."""
+    return REPOSITORY.fullmatch(text) is not None and not re.search(r"--|\.\.|[.-](?:/|$)|/[.-]|\.git$", text)
 
 
 def is_hub_id(text: str) -> bool:
@@ -66,3 +78,42 @@ def fetch_files(repository: str, patterns: tuple[str, ...]) -> Path:
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"cannot be fetched: {first[:200]}", where=repository,
                          remedy="check the name and the network, or give a folder") from error
+
+
+def send_files(repository: str, files: Mapping[str, Path], *, private: bool, message: str) -> str:
+    """Send files, by their names there, in one commit; return its address. The repository is made where there is none.
+
+    Raises `InputError` without a token and for one that may not write there, `WorkError` where sending fails.
+    No message shows the token.
+    """
+    import huggingface_hub as hub
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the library that it sends with
+
+    token = hub.get_token()
+    if token is None:
+        raise InputError("there is no token for the hub", where=repository,
+                         remedy="run `hf auth login`, or set HF_TOKEN, to one that may write")
+    api = hub.HfApi(token=token)
+    try:
+        api.create_repo(repository, private=private, exist_ok=True)
+        operations = [hub.CommitOperationAdd(name, path) for name, path in files.items()]
+        return str(api.create_commit(repository, operations, commit_message=message).commit_url)
+    except (HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise explain_refusal(error, repository, token) from None  # the chain would show a token in a message
+
+
+def explain_refusal(error: Exception, repository: str, token: str) -> SaucierError:
+    """Return what went wrong in one line, without the token or any other."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    match status:
+        case 401:
+            return InputError("the hub does not know this token", where=repository,
+                              remedy="run `hf auth login` again, or set HF_TOKEN to another")
+        case 403 | 404:
+            return InputError("this token may not write there", where=repository,
+                              remedy="use one with the right to write, or an owner that is you")
+        case _:
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            told = TOKEN.sub("(token)", first.replace(token, "(token)"))[:200]
+            return WorkError(f"cannot be sent: {told}", where=repository,
+                             remedy="check the network and try again: what was sent already is not sent twice")

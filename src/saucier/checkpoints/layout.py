@@ -234,7 +234,19 @@ def describe_difference(first: Any, second: Any, path: str = "") -> str:
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
             if one != other:
                 return describe_difference(one, other, f"{path}.{index}")
-    return f"{path} is {first!r}, and it would come back as {second!r}"
+    return f"{path} is {describe_value(first)}, and it would come back as {describe_value(second)}"
+
+
+def describe_value(value: Any) -> str:
+    """Write a value as a recipe would: a part by its kind and its plain settings, the parts inside by their kinds."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(describe_value, value[:3]))}{', ...' if len(value) > 3 else ''}]"
+    if not isinstance(value, c.Config):
+        return repr(value)
+    plain = [f"{name}: {getattr(one, 'kind', one)}" for name, one in value
+             if name != "kind" and value.__class__.model_fields[name].default != one and not isinstance(one, tuple)]
+    kind = getattr(value, "kind", None)
+    return f"{kind or 'a part'}{f' ({chr(44).join(plain)})' if plain else ''}".replace(",", ", ")
 
 
 def model_error(error: ValidationError, where: str, remedy: str = "this value makes no model") -> InputError:

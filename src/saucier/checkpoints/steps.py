@@ -30,12 +30,14 @@ STEP_NAME = re.compile(r"step-(\d+)")
 
 @dataclass(slots=True)
 class BestCheckpoint:
-    """The evaluation with the lowest loss so far."""
+    """The best evaluation so far: that with the lowest loss, or by whatever else checkpoints are chosen."""
 
     name: str
     """Folder of its checkpoint."""
     step: Count
     loss: float
+    badness: float | None = None
+    """What it was chosen by, the lowest; None: the loss."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saucier.api import evaluation, inference, inspection, models, text, training
-from saucier.cli import predict
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -62,15 +61,12 @@ def split_words(words: Words, as_json: bool) -> Words:
 
 
 def show_written(words: Words, found: Written) -> None:
-    """Print texts that did not appear while they were written; say on standard error how it went."""
+    """Print texts that did not appear while they were written."""
     appeared = found.prompt is not None and not found.counts and words["beams"] == words["samples"] == 1
     typer.echo("" if appeared else found.view())
-    for line in found.remarks():
-        typer.echo(line, err=True)
 
 
-app = typer.Typer(name="saucier", invoke_without_command=True, add_completion=False, rich_markup_mode=None,
-                  pretty_exceptions_enable=False,
+app = typer.Typer(name="saucier", invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False,
                   help="Every transformer from one small kitchen: pretrain, evaluate, use and look inside.")
 VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
@@ -79,7 +75,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "evaluate": derive_verb(evaluation.evaluate, "evaluate", prepare=split_words),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
-    "predict": predict.predict,
+    "predict": derive_verb(inference.predict, "predict"),
     "backtranslate": derive_verb(inference.backtranslate, "backtranslate"),
     "rerun": derive_verb(training.rerun, "rerun"),
     "recipes": derive_verb(inspection.list_recipes, "recipes"),
@@ -96,10 +92,11 @@ VERBS: dict[str, Callable[..., None]] = {
     "score": derive_verb(inspection.score, "score"),
     "convert": derive_verb(models.convert, "convert"),
     "merge": derive_verb(models.merge, "merge"),
+    "push": derive_verb(models.push, "push"),
     "number": derive_verb(inspection.number_formats, "number"),
 }
 """Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""
-DASHED = ("clean", "number")
+DASHED = ("clean", "number", "predict")
 """Verbs of which a word may begin with a dash: -.jsonl and -0.5 are no options."""
 for name, verb in VERBS.items():
     app.command(name, context_settings={"ignore_unknown_options": True} if name in DASHED else None)(verb)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import typer
 
 from saucier.arguments import UNIONS, Help, split_annotation
+from saucier.cli.completion import COMPLETERS
 
 if TYPE_CHECKING:
     from saucier.result import Result
@@ -75,7 +76,8 @@ def make_parameter(one: inspect.Parameter, kind: Any, about: Help | None) -> ins
         info: Any = typer.Option(*names, metavar=about.metavar, help=about.text, rich_help_panel=about.section,
                                  show_default=not several and one.default not in (None, "", False), **limits)
     else:
-        info = typer.Argument(metavar=about.metavar, help=about.text, show_default=False, **limits)
+        info = typer.Argument(metavar=about.metavar, help=about.text, show_default=False,
+                              autocompletion=COMPLETERS.get(about.metavar), **limits)
     found = list[str] if several else plain
     default = one.empty if required else None if several or one.default is None else one.default
     if plain is bool:
@@ -100,8 +102,12 @@ def print_result(found: Result, show: Callable[[Any], None] | None, *, as_json: 
     """Print a result for a program, or for a person."""
     from saucier.jobs.run.console import print_json, print_table
 
-    if as_json:
-        print_json(found.to_json())
+    for line in found.remarks():
+        typer.echo(line, err=True)
+    if as_json and isinstance(lines := found.to_json(), str):
+        typer.echo(lines, nl=False)
+    elif as_json:
+        print_json(lines)
     elif show is not None:
         show(found)
     elif isinstance(view := found.view(), str):

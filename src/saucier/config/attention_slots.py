@@ -72,6 +72,7 @@ class PositionsInAttention(Config):
     """
 
     slot: ClassVar[str] = "position"
+    """What `register` knows the slot by."""
     kind: str
     query_bias: ClassVar[bool] = True
     """Whether queries may have a bias, where the maps have one; some positions have biases in its place."""
@@ -116,6 +117,7 @@ class AttentionKernel(Config):
     """
 
     slot: ClassVar[str] = "kernel"
+    """What `register` knows the slot by."""
     kind: str
     exact: ClassVar[bool] = False
     """Whether it scores single pairs of positions: memories, prefixes, bottlenecks and masks of any kind need that."""

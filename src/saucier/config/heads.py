@@ -308,6 +308,7 @@ class CustomHead(Config):
     """
 
     slot: ClassVar[str] = "head"
+    """What `register` knows the slot by."""
     kind: str
     token_logits: ClassVar[bool] = False
     """Whether its `logits` are of the next token at each place: called with vectors [..., D], it gives [..., V]."""

@@ -157,6 +157,7 @@ class CustomSublayer(Config):
     """
 
     slot: ClassVar[str] = "sublayer"
+    """What `register` knows the slot by."""
     kind: str
     mixes: ClassVar[Literal["nothing", "past", "all"]] = "nothing"
     """What of a text a token's vector is made of: of its own alone, of it and earlier ones, or of all."""

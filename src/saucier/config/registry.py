@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any, get_args
+from typing import Any, TypeGuard, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SerializerFunctionWrapHandler
 from pydantic_core import CoreSchema, PydanticCustomError, PydanticKnownError, SchemaValidator, core_schema
@@ -73,7 +73,7 @@ def register(config: type[Config], build: Callable[..., Any]) -> None:
     REGISTERED[kind] = Extension(config, build, SchemaValidator(schema))
 
 
-def is_outside(kind: object) -> bool:
+def is_outside(kind: object) -> TypeGuard[str]:
     """Say whether a kind has the form of one from outside."""
     package, mark, name = kind.partition(MARK) if isinstance(kind, str) else ("", "", "")
     return bool(mark) and package.replace("-", "_").isidentifier() and name.replace("-", "_").isidentifier()
@@ -99,7 +99,9 @@ def import_package(package: str | None = None) -> None:
 
     Raises `InputError` for one that cannot be imported.
     """
-    for entry in metadata.entry_points(group=GROUP, **({} if package is None else {"name": package})):
+    for entry in metadata.entry_points(group=GROUP):
+        if package not in (None, entry.name):
+            continue
         try:
             entry.load()
         except (ImportError, AttributeError) as error:

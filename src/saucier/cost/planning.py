@@ -34,6 +34,8 @@ SCALED = {"whole": "", "layers": "measured with one and two layers, and scaled u
           "products": "too large to try here: from the speed of one product of matrices, memory as counted",
           None: "nothing was measured: no time, and memory only as counted"}
 """What a plan says of how it was measured."""
+USUAL_SPEED = 20e9
+"""Operations a second that a small machine does: how long a training takes, before anything was measured."""
 UNKNOWN = "float32"
 """The number format that is assumed without a calibration."""
 
@@ -127,6 +129,11 @@ def make_plan(recipe: Recipe, *, workload: Workload | None = None, held_out_toke
         plan, recipe, work, measured=measured, held_out=held_out_tokens or 0, program=program)
 
 
+def measuring_seconds(flops: float) -> float:
+    """Return how long to measure before a training of so many operations: a tenth of it, but one to five seconds."""
+    return min(5.0, max(1.0, 0.1 * flops / USUAL_SPEED))
+
+
 def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibration, held_out: int,
               program: int | None) -> Plan:
     """Add to a plan what the calibration says."""
@@ -141,7 +148,7 @@ def add_times(plan: Plan, recipe: Recipe, work: Workload, *, measured: Calibrati
 def plan_notes(recipe: Recipe, work: Workload, held_out_tokens: int | None, measured: Calibration | None) -> tuple[str,
                                                                                                                    ...]:
     """Say what was assumed."""
-    notes = ("" if work.real else "the text has not been read: rows are taken to be as long as in the recipe",
+    notes = ("" if work.real else "counted from the recipe alone: rows are full, and `cook` plans again with the text",
              "" if held_out_tokens else "the time of evaluations is left out, as the held-out text is not known yet",
              SCALED[measured.how if measured else None])
     return tuple(filter(None, notes))

@@ -284,7 +284,8 @@ COLOURS = {"holds": "green", "fails": "bold red", "does not apply": "dim"}
 def render_diagnosis(found: Diagnosis) -> RenderableType:
     """Lay a diagnosis out for a person."""
     head = Text(f"{found.model}: {found.parameters:,} parameters in {found.dtype}; rows of "
-                f"{', '.join(map(str, found.lengths))} tokens ({found.text})", style="dim")
+                f"{', '.join(map(str, found.lengths))} tokens ({found.text})", style="dim", no_wrap=True,
+                overflow="ignore")  # a path in pieces cannot be copied
     rows = [(one.name, format_difference(one.difference), format_difference(one.tolerance),
              Text(one.verdict, style=COLOURS[one.verdict]), one.why) for one in found.findings]
     table = Table(("law", "largest difference", "tolerance", "verdict", ""), rows, numbers=(1, 2), folded=(4,),

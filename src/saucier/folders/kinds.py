@@ -24,7 +24,7 @@ from saucier.checkpoints.adapter_folder import (
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.published_folder import PublishedFolder
-from saucier.checkpoints.sentence_folder import is_sentence_folder, read_modules
+from saucier.checkpoints.sentence_modules import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.checkpoints.weight_files import SAFE, Weights, shard_paths
 from saucier.errors import InputError

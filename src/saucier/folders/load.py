@@ -28,6 +28,7 @@ from saucier.checkpoints.layout import NO_HEAD
 from saucier.checkpoints.own_folder import read_own_model
 from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import Weights
 from saucier.config.questions import reads_padding
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
@@ -44,6 +45,7 @@ from saucier.folders.kinds import (
     list_weight_files,
     stored_dtype,
 )
+from saucier.folders.sentence_classifier import to_classifier
 from saucier.model import Transformer
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.provenance import FolderState, Origin, StoredWeights, mark_parameters
@@ -100,7 +102,7 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     and for a `base` where there is no adapter.
     """
     check_options(head, base)
-    if task is not None or labels not in ((), []):
+    if task is not None or not isinstance(labels, tuple | list) or labels:
         return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     number_format = choose_number_format(dtype, kind, place)
@@ -169,7 +171,8 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
                     *(name for name, one in classes.items() if one.base == "")]  # the saved one first
             model = build_published(body, Weights(body.path), published=bare[0] if bare else None, dtype=dtype,
                                     device=device)
-            return put_head(model, kind.head, kind.maps)
+            model = put_head(model, kind.head, kind.maps)
+            return to_classifier(model) if is_classifier_folder(kind.path) else model
         case AdapterFolder() if kind.is_own or kind.learns_inputs:
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():

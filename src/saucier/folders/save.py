@@ -8,8 +8,9 @@ import dataclasses
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from os import PathLike
 from pathlib import Path
 
 import torch
@@ -22,21 +23,26 @@ from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.own_folder import write_model
 from saucier.checkpoints.published_folder import PublishedNames, express_model, write_published
+from saucier.checkpoints.sentence_modules import is_sentence_folder, read_max_length
 from saucier.devices import choose_dtype
 from saucier.errors import InputError, expect, suggest_name
 from saucier.families import LAYOUTS
 from saucier.files import is_taken, list_entries, read_json, refuse_unwritable, write_atomically
 from saucier.folders.kinds import identify_folder, list_weight_files
 from saucier.folders.load import remember_stored
+from saucier.folders.sentence_classifier import modules_head, write_as_modules
 from saucier.folders.stored import collect_numbers
 from saucier.model import Transformer
 from saucier.parts.provenance import FolderState, Saved
+from saucier.plain import HANDED_IN
 from saucier.text.tokenizer.folder import copy_tokenizer
 
 MODEL_FILE = "config.json"
 WHOLE_REWRITES = {"freeze"}
 """Rewrites that leave an ordinary model."""
 LAYOUT_NAMES = ("auto", "own", "published")
+AddFiles = Callable[[Path, bool], None]
+"""Adds files to a folder that is being written; the second says whether the weights are those of the model's source."""
 SETTINGS = ("task.json", "config_sentence_transformers.json")
 """Files that come along with a model that is of the same shape and has the same head as in the folder that it is from.
 """
@@ -50,7 +56,9 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto", dtype:
     and nothing in it is lost; with `replace` any other model's folder too. The rest is as in `save_bare`. A model whose
     shape was changed after loading brings no tokenizer: it may say otherwise. Raises as `save_bare` does.
     """
-    return save_with(model, folder, layout, dtype, partial(copy_settings, model), replace=replace)
+    expect(folder, (str, PathLike), "folder", "give the path of a new folder")
+    expect(replace, bool, "replace", "give True or False")
+    return save_with(model, folder, layout, dtype, partial(add_settings, model, Path(folder)), replace=replace)
 
 
 def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
@@ -65,24 +73,24 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
     Raises `InputError` for a layout that cannot express the model, for a folder that holds something else, and where
     loading rounded the numbers and the folder that has the exact ones was changed or removed.
     """
-    return save_with(model, folder, layout, dtype, lambda target: None)
+    return save_with(model, folder, layout, dtype, lambda made, intact: None)
 
 
 def save_with(model: Transformer, folder: str | Path, layout: str, dtype: str | torch.dtype,
-              add_files: Callable[[Path], object], *, replace: bool = False) -> Saved:
+              add_files: AddFiles, *, replace: bool = False) -> Saved:
     """Write a model, and further files next to it, as `save` and `save_bare` say."""
     expect(folder, (str, Path), "folder", "give a folder")
     expect(layout, str, "layout", f"give {', '.join(LAYOUT_NAMES)}, or a model_type")
     target, rounded = Path(folder), None if dtype == "stored" else choose_dtype(dtype, model.device, ("stored",))
     if model.provenance.rewrite_kinds - WHOLE_REWRITES:
-        return save_adapter_alone(model, target, layout, replace=replace)
+        return save_adapter_alone(model, target, layout, add_files, replace=replace)
     refuse_others_folder(model, target, replace=replace)
     write_files, written = choose_layout(model, layout)
     numbers = collect_numbers(model, rounded)
 
     def write(temporary: Path) -> None:
         write_files(temporary, weights=numbers.tensors)
-        add_files(temporary)
+        add_files(temporary, numbers.unchanged == len(numbers.tensors))
         refuse_loss(target, temporary)
 
     write_atomically(target, write)
@@ -104,6 +112,9 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
             return partial(write_published, model, names, document), candidate.model_type
         except InputError as error:
             refusals[candidate.model_type] = error
+    said = model.provenance.document
+    if layout != "own" and (head := modules_head(model, said, find_text_length(model))) is not None:
+        return partial(write_as_modules, model, head), str(said["model_type"])
     if layout not in ("auto", "own"):
         raise refusals.get(layout) or InputError(
             refusals[came_from].what if came_from in refusals else "no published layout can express this model",
@@ -113,16 +124,33 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     return partial(write_model, model), MODEL_TYPE
 
 
-def copy_settings(model: Transformer, target: Path) -> None:
-    """Copy the tokenizer and the settings of the folder that a model was loaded from, as far as they belong to it."""
-    origin, stored = model.provenance.origin, model.provenance.stored
-    if origin is not None and origin.tokenizer is not None and Path(origin.tokenizer).is_dir():
-        copy_tokenizer(Path(origin.tokenizer), target)
-    if stored is None or stored.config.head != model.config.head:
-        return
-    for name in SETTINGS:
-        if (source := Path(stored.state.path) / name).is_file():
-            shutil.copyfile(source, target / name)
+def find_text_length(model: Transformer) -> int | None:
+    """Return the most tokens of a text, where the folder that a model is from has modules that say it."""
+    stored = model.provenance.stored
+    place = None if stored is None else Path(stored.state.path)
+    return read_max_length(place) if place is not None and is_sentence_folder(place) else None
+
+
+def add_settings(model: Transformer, target: Path, made: Path, intact: bool) -> None:
+    """Add the tokenizer and the settings of the folder that a model was loaded from, and a model card.
+
+    `target`: the folder that `made` will replace; `intact`: whether the weights are those of the folder.
+    """
+    known, stored, sources = model.provenance, model.provenance.stored, [target]
+    if not known.rewrite_kinds - WHOLE_REWRITES:
+        if known.origin is not None and known.origin.tokenizer is not None and Path(known.origin.tokenizer).is_dir():
+            copy_tokenizer(Path(known.origin.tokenizer), made)
+        if stored is not None and stored.head == "auto" and stored.config.head == model.config.head:
+            sources.append(Path(stored.state.path))
+            copy_files(sources[-1], made, SETTINGS)
+    HANDED_IN["write card"](made, model.config, base=known.path, sources=sources, intact=intact)
+
+
+def copy_files(source: Path, target: Path, names: Iterable[str]) -> None:
+    """Copy those of some files that a folder has."""
+    for name in names:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, target / name)
 
 
 def refuse_others_folder(model: Transformer, target: Path, *, replace: bool = False) -> None:
@@ -190,13 +218,13 @@ def describe_save(target: Path, layout: str, tensors: Mapping[str, Tensor], unch
                  unchanged=unchanged, files=tuple(str(path.relative_to(target)) for path in files))
 
 
-def save_adapter_alone(model: Transformer, target: Path, layout: str, *, replace: bool) -> Saved:
+def save_adapter_alone(model: Transformer, target: Path, layout: str, add_files: AddFiles, *, replace: bool) -> Saved:
     """Write what is in a rewritten model and not in its base. Raises `InputError` for a layout of whole models."""
     meant = {"auto": "auto", "own": "own", "published": "peft"}
     if layout not in meant:
         raise InputError(f"an adapter has no place in the layout {layout}", where="layout",
                          remedy="merge it first (saucier merge), or use auto")
-    return save_adapter(model, target, layout=meant[layout], replace=replace)
+    return write_adapter(model, target, None, meant[layout], add_files, replace=replace)
 
 
 ADAPTER_LAYOUTS = ("auto", "peft", "own")
@@ -212,7 +240,12 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
     Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
     express its adapter, and for a folder that holds something else.
     """
-    target = Path(folder)
+    return write_adapter(model, Path(folder), base, layout, lambda made, intact: None, replace=replace)
+
+
+def write_adapter(model: Transformer, target: Path, base: str | None, layout: str, add_files: AddFiles, *,
+                  replace: bool) -> Saved:
+    """Write an adapter as `save_adapter` says, and further files next to it."""
     base, rewrites = base or model.provenance.path, model.provenance.rewrites
     if layout not in ADAPTER_LAYOUTS:
         raise InputError(f"unknown layout {layout!r}", where="layout", remedy=suggest_name(layout, [*ADAPTER_LAYOUTS]))
@@ -233,6 +266,7 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
 
     def write(temporary: Path) -> None:
         write_files(temporary)
+        add_files(temporary, False)
         refuse_loss(target, temporary)
 
     write_atomically(target, write)

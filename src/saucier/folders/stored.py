@@ -13,12 +13,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
+from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights
 from saucier.errors import InputError
 from saucier.folders.kinds import AdapterFolder, OwnFolder, SentenceFolder, identify_folder
 from saucier.folders.load import merge_if_possible, open_base, open_folder, open_unmerged
+from saucier.folders.sentence_classifier import map_of_output
 from saucier.model import Transformer
 from saucier.parts.provenance import StoredWeights
 
@@ -40,15 +43,23 @@ def open_stored(stored: StoredWeights) -> Read:
             return read_published(kind, Weights(kind.path), stored)
         case SentenceFolder(body=body, maps=folders):
             rest, maps = read_published(body, Weights(body.path), stored), [Weights(folder) for folder in folders]
+            classifies = is_classifier_folder(kind.path)
 
             def read(name: str) -> Tensor | None:
-                match = MAP.fullmatch(name)
-                return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
+                """Read a weight of a map, or one of the body."""
+                match = MAP.fullmatch(map_of_output(name) if classifies else name)
+                if match is None:
+                    return rest(name)
+                number = int(match["number"])  # a head may have been put on since
+                return maps[number][f"linear.{match['end']}"] if number < len(maps) else None
 
             return read
-        case AdapterFolder() if not stored.separate and not kind.is_own and not kind.learns_inputs:
+        case AdapterFolder() if not kind.is_own and not kind.learns_inputs:
             _, base, source = open_base(kind)
-            return read_published(base, source, stored)
+            if stored.separate:
+                source.take_pairs()
+            published = read_published(base, source, stored)
+            return lambda name: published(name.replace(".base.", "."))  # of a map with a pair next to it
         case AdapterFolder():  # what it is made of is not in one file: it is opened once more
             opened = open_unmerged if stored.separate else open_folder_merged
             parameters = dict(opened(kind, stored.head, stored.widest, torch.device("cpu")).named_parameters())
@@ -60,7 +71,7 @@ def open_folder_merged(kind: AdapterFolder, head: str, dtype: torch.dtype, devic
     return merge_if_possible(open_folder(kind, head, dtype, device))
 
 
-def read_published(folder: PublishedFolder, source: Weights, stored: StoredWeights) -> Read:
+def read_published(folder: PublishedFolder, source: Source, stored: StoredWeights) -> Read:
     """Return what reads the parameters of a published folder, in the class as which it was loaded."""
     assert stored.published is not None, "a published folder is loaded as a class"
     layout = folder.layout.choose_layout(folder.layout, folder.document)
@@ -107,7 +118,7 @@ def collect_numbers(model: Transformer, dtype: torch.dtype | None) -> StoredNumb
 
 def is_narrower(stored: StoredWeights, parameter: Tensor, dtype: torch.dtype | None) -> bool:
     """Say whether a parameter has too few bits for what is to be written."""
-    return stored.is_rounded(parameter.dtype) and (
+    return parameter.is_floating_point() and stored.is_rounded(parameter.dtype) and (
         dtype is None or torch.promote_types(dtype, parameter.dtype) != parameter.dtype)
 
 
@@ -142,8 +153,8 @@ def restore_stored(model: Transformer) -> None:
     if stored is None:
         return
     widest = torch.float32 if stored.widest == torch.float64 else stored.widest
-    wide = {name: target for name, parameter in model.named_parameters()
-            if (target := torch.promote_types(widest, parameter.dtype)) != parameter.dtype}
+    wide = {name: target for name, parameter in model.named_parameters() if parameter.is_floating_point()
+            and (target := torch.promote_types(widest, parameter.dtype)) != parameter.dtype}
     if not wide:
         return
     read = find_reader(stored, needed=True)

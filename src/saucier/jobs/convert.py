@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -19,16 +19,19 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.config.positions import SkipPadding
 from saucier.config.visibility import SEPARATORS
+from saucier.devices import choose_dtype
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect, expect_texts
 from saucier.files import read_json, refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load
 from saucier.folders.save import save_bare
-from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
+from saucier.jobs.finetuning.task_folder import copy_task
 from saucier.model import Transformer
+from saucier.parts.provenance import Saved
 from saucier.recipes.catalogue import learned_length
+from saucier.report.card import find_facts, name_base, write_card
 from saucier.result import Result
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
@@ -82,8 +85,10 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
     target = Path(target)
     refuse_unwritable(target, folder=True)
     refuse_taken(target)
+    if dtype != "stored":
+        choose_dtype(dtype, torch.device("cpu"), ("stored",))
     folder = resolve_folder(source)
-    model = before = load(folder, head=head, dtype=dtype, device="cpu")
+    model = before = load(folder, head=head, dtype="stored", device="cpu")
     options = options or OperationOptions()
     operations = options.operations(find_separator(folder, model, options))
     tokenizer, change = change_tokenizer(folder, model, options)
@@ -98,12 +103,12 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
                            new=new) if documents else None
     if head == "auto":
         name_labels(model, find_model_folder(folder))
-    written = ""
+    written = Saved("", formats={})
     copied: tuple[str, ...] = ()
 
     def write(place: Path) -> None:
         nonlocal written, copied
-        written = save_bare(model, place, layout=layout)
+        written = save_bare(model, place, layout=layout, dtype=dtype)
         if head == "auto":
             copy_task(find_model_folder(folder), place, learned_length(model.config))
         if tokenizer is None:
@@ -113,14 +118,22 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
                 tokenizer.save(place)
             copied = tuple(name for name in TOKENIZER_FILES if (place / name).is_file())
         extend_tokenizer_length(place, operations)
+        write_converted_card(place, model, source, find_model_folder(folder), reshaped=bool(operations))
 
     write_atomically(target, write)
     classes = read_json(target / "config.json").get("architectures")
     published = str(classes[0]) if isinstance(classes, list) and classes and written != MODEL_TYPE else None
-    return Converted(target, written, published,
-                     sum(parameter.numel() for parameter in model.parameters()),
-                     str(next(model.parameters()).dtype).removeprefix("torch."),
+    return Converted(target, str(written), published,
+                     sum(parameter.numel() for parameter in model.parameters()), " and ".join(written.formats),
                      sum(path.stat().st_size for path in target.rglob("*") if path.is_file()), copied, found)
+
+
+def write_converted_card(place: Path, model: Transformer, source: str | Path, folder: Path, *, reshaped: bool) -> None:
+    """Write the card of a converted model: with the history of its source, whose scores another shape has not."""
+    facts = find_facts(folder)
+    facts = facts if facts.base or facts.made_by else replace(facts, base=name_base(source))
+    facts = replace(facts, changed=True, scores=()) if reshaped else facts
+    write_card(place, model.config, facts, keep=() if reshaped else [folder])
 
 
 def float32_copy(model: Transformer) -> Transformer:

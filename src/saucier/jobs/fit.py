@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.config.base import Config
 from saucier.devices import move_batch
-from saucier.errors import InputError
+from saucier.errors import InputError, expect
 from saucier.files import read_object, refuse_unwritable, write_json
 from saucier.jobs.finetuning.results import draw_loss
 from saucier.jobs.run.console import Console
@@ -251,6 +251,8 @@ def make_evaluate(measure: Measure | None, objective: FunctionObjective) -> Eval
     """Return what the loop measures: one's own function, or the loss over batches. Raises `InputError`."""
     if measure is None:
         return None
+    if not callable(measure):
+        expect(measure, (list, tuple), "evaluate", "give a list of batches, or a function of the model")
     batches = None if callable(measure) else [read_batch(one, f"evaluate, batch {number}")
                                               for number, one in enumerate(measure)]
 
@@ -361,7 +363,7 @@ def read_fitted(folder: Path) -> Fitted:
     """Read how a finished fit ended. Raises `InputError` for a damaged file."""
     document = read_object(folder / RESULT_FILE)
     try:
-        return Fitted(**document | {"folder": str(folder)})
-    except (TypeError, ValidationError) as error:
-        raise InputError(f"not the result of a fit: {error}", where=str(folder / RESULT_FILE),
+        return TypeAdapter(Fitted).validate_python(document | {"folder": str(folder)})
+    except ValidationError as error:
+        raise InputError(f"not the result of a fit: {str(error).splitlines()[0]}", where=str(folder / RESULT_FILE),
                          remedy="remove it, and fit again") from error

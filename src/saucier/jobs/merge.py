@@ -24,10 +24,11 @@ from saucier.files import refuse_taken, write_atomically
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, open_adapter
 from saucier.folders.save import save_bare
-from saucier.jobs.finetuning.predict import copy_task
 from saucier.jobs.finetuning.start import name_labels
+from saucier.jobs.finetuning.task_folder import copy_task
 from saucier.model import Transformer
 from saucier.opened import room
+from saucier.report.card import find_facts, name_base, write_card
 from saucier.result import Result
 from saucier.tasks.written.task import pad_rows
 from saucier.text.reading.documents import read_documents
@@ -101,7 +102,8 @@ def merge_adapter(adapter: Path, out: Path, *, base: str | None = None, text: Pa
 
     def write(place: Path) -> None:
         nonlocal layout
-        layout = save_bare(model, place)
+        layout = str(save_bare(model, place))
+        write_card(place, model.config, replace(find_facts(folder), base=name_base(origin)))
         copy_task(folder, place)
         copy_tokenizer(folder, place) or copy_tokenizer(Path(origin), place)
 

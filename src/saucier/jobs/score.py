@@ -32,6 +32,8 @@ from saucier.tasks.scores import (
     score_difference,
     scored,
 )
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED
 
 LEVEL = 0.05
 TOGETHER = {"tokens": " ", "texts": " ‖ "}
@@ -95,14 +97,15 @@ class ScoreReport(Result):
 
 
 def score_files(files: Sequence[str], gold: str | None = None, *, column: str | None = None, kind: str | None = None,
-                metrics: Sequence[str] = (), group: str | None = None, seed: int = 0) -> ScoreReport:
+                metrics: Sequence[str] = (), group: str | None = None, seed: int = 0,
+                options: ReadOptions = AS_GUESSED) -> ScoreReport:
     """Read, match and score one file of predictions, or two and compare them.
 
-    `column` holds the golds; rows with the same value in the column `group` are one ranking; `metrics` instead of the
-    usual ones. Errors: `InputError` as in `predictions`, `golds` and `matching`, and for a metric or kind that is
-    none.
+    `column` holds the golds, in a file that is read by `options`; rows with the same value in the column `group` are
+    one ranking; `metrics` instead of the usual ones. Errors: `InputError` as in `predictions`, `golds` and `matching`,
+    and for a metric or kind that is none.
     """
-    golds = read_golds(gold, column) if gold else None
+    golds = read_golds(gold, column, options) if gold else None
     found = [match(read_predictions(name), golds) for name in files]
     check_same_rows(files, found)
     if group:

@@ -20,6 +20,7 @@ from saucier.errors import InputError
 from saucier.files import path_exists, read_object
 from saucier.lens.subject import find_subject
 from saucier.plain import format_bytes, format_quantity
+from saucier.recipes.catalogue import learned_length
 from saucier.result import Result
 from saucier.table import Table
 
@@ -77,9 +78,14 @@ def describe(what: str | Path, overrides: Sequence[str] = (), *, length: int | N
         return describe_adapter(folder)
     found = find_subject(str(what), overrides)
     training = found.recipe.training if found.recipe else None
+    most = learned_length(found.model)
+    if length is not None and most is not None and length > most:
+        raise InputError(f"{length:,} tokens, and the model has {most:,} positions", where="--length",
+                         remedy=f"give at most {most}, or a model with more positions")
     rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
+    usual = training.length if training else min(DEFAULT_LENGTH, most or DEFAULT_LENGTH)
     return describe_model(
-        found.name, found.model, length=length or (training.length if training else DEFAULT_LENGTH),
+        found.name, found.model, length=length or usual,
         batch=batch or rows, about=found.recipe.about if found.recipe else "",
         states=STATES[training.optimizer.kind if training else "adamw"])
 

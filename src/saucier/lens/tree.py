@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from saucier.config import Transformer, anatomy, check
@@ -13,14 +12,14 @@ from saucier.config.base import validate_again
 from saucier.errors import InputError
 from saucier.lens.anatomy import anatomy_cells, anatomy_rows
 from saucier.recipes.catalogue import learned_length
+from saucier.result import render_html, render_text
 from saucier.table import Table
 
 if TYPE_CHECKING:
     from saucier.model import Transformer as Model
 
-WIDTH, LENGTH = 120, 512
-"""Columns of the screen, and tokens that attention is counted over, where the model reads as many."""
-FRAME = '<pre style="font-family:monospace;line-height:1.3;white-space:pre">{code}</pre>'
+LENGTH = 512
+"""Tokens that attention is counted over, where the model reads as many."""
 
 
 def tree_view(config: Transformer, what: str) -> Group:
@@ -59,10 +58,4 @@ def draw_model(model: Model, *, html: bool = False) -> str:
 
 def draw(view: Group, *, html: bool) -> str:
     """Return what a terminal would show, as plain text or as HTML with its colours."""
-    screen = Console(record=html, file=io.StringIO(), width=WIDTH, highlight=False, force_jupyter=False,
-                     color_system="standard" if html else None)
-    screen.print(view)
-    if html:
-        return screen.export_html(inline_styles=True, code_format=FRAME)
-    assert isinstance(screen.file, io.StringIO), "what it was given"
-    return "\n".join(line.rstrip() for line in screen.file.getvalue().splitlines())
+    return render_html(view) if html else render_text(view)

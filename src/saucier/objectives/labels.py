@@ -92,17 +92,24 @@ class ClassLabels(LogitObjective):
     Source: Devlin et al. 2019, §4 (texts, tokens); Radford et al. 2018, §3.2, eq 4, and §3.3 (choices).
     """
 
+    weights: tuple[float, ...] | None = None
+    """What a label of each class counts; None: all the same."""
+
     def count(self, batch: Batch) -> dict[str, float]:
-        """Number of labels."""
-        return {"labels": float((batch["labels"] != IGNORED).sum())}
+        """Number of labels, each as much as it counts."""
+        targets = batch["labels"].flatten()
+        kept = targets[targets != IGNORED]
+        return {"labels": float(kept.numel() if self.weights is None else torch.tensor(self.weights)[kept.cpu()].sum())}
 
     def of(self, logits: Tensor, batch: Batch) -> Loss:
         """Return the summed loss and how many were right."""
         flat, targets = logits.flatten(0, -2).float(), batch["labels"].flatten()
-        wrong = F.cross_entropy(flat, targets, ignore_index=IGNORED, reduction="sum")
+        weights = None if self.weights is None else flat.new_tensor(self.weights)
+        wrong = F.cross_entropy(flat, targets, weight=weights, ignore_index=IGNORED, reduction="sum")
         count = float((targets != IGNORED).sum())
         right = (flat.argmax(-1) == targets).sum().float()
-        return Loss({"labels": LossPart(wrong, count)}, {"correct": LossPart(right.detach(), count)})
+        return Loss({"labels": LossPart(wrong, self.count(batch)["labels"])},
+                    {"correct": LossPart(right.detach(), count)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.plain import format_bytes
+from saucier.result import Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def sample_parameter(name: str, parameter: Tensor) -> bytes:
     return f"{name} {tuple(parameter.shape)}\n".encode() + sample.cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
-class Saved(str):
+class Saved(str, Result):
     """The `model_type` of the layout that a model was written in, and what was stored; a string, so that it compares.
     """
 

@@ -198,7 +198,7 @@ class Recipe(Config):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")
     """Also that of the run folder."""
-    about: str
+    about: str = ""
     """One sentence for the table of recipes."""
     paper: str = ""
     """Who published it, and where."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -51,7 +51,7 @@ def describe_config_fault(kind: type[BaseModel], values: dict[str, Any],
     """Return what is wrong with the arguments of a config that Python code makes, where, and the remedy."""
     faults = error.errors(include_url=False)  # a misspelt key is missing as well
     fault = dict(next((one for one in faults if one["type"] == "extra_forbidden"), faults[0]))
-    path = path_of(fault["loc"], values, missing=fault["type"] == "missing")
+    path = path_of(cast(KeyPath, fault["loc"]), values, missing=fault["type"] == "missing")
     what, remedy = explain_fault(fault, path, {"$defs": {}, **json_schema_of(kind)})
     return what, join_path((kind.__name__, *path)), remedy
 

@@ -50,7 +50,7 @@ def headline(run: Run, results: Results) -> Headline:
         drawn = [*(Bar(baseline.name, baseline.bits_per_byte, baseline.about) for baseline in results.baselines),
                  Bar(run.recipe.name, held_out.bits_per_byte, about, ours=True)]
         return Headline(f"{held_out.bits_per_byte:.2f}", "bits per byte, held-out text",
-                        verdict(held_out.bits_per_byte, results.baselines, run.recipe.claims.bits_per_byte),
+                        verdict(held_out.bits_per_byte, results.baselines, claimed_bits(run)),
                         sorted(drawn, key=lambda bar: -bar.value))
     if results.scores:
         score = results.scores[0]
@@ -58,6 +58,27 @@ def headline(run: Run, results: Results) -> Headline:
     baseline = "" if frequent is None else f" Each target by its frequency alone: {perplexity(frequent, 1):.1f}."
     return Headline(f"{perplexity(held_out.loss, 1):.1f}", "perplexity on held-out text",
                     f"{held_out.tokens:,} target tokens; lower is better, 1 is perfect.{baseline}")
+
+
+DEFAULT_TEXT = "Python"
+"""What the sentence of a recipe names that learns from Python's documentation where no text is given."""
+
+
+def reads_other_text(run: Run) -> bool:
+    """Say whether a run was given another text than the one that its recipe tells of, and claims a figure for."""
+    return bool(run.recipe.data.files) and DEFAULT_TEXT in run.recipe.about
+
+
+def describe_run(run: Run) -> str:
+    """Return the sentence under the title: the recipe's own, unless it tells of another text."""
+    if not reads_other_text(run):
+        return run.recipe.about
+    return f"The recipe {run.recipe.name}, on other text: {', '.join(run.recipe.data.files)}"
+
+
+def claimed_bits(run: Run) -> float | None:
+    """Return the bits per byte that a recipe claims, for its own text."""
+    return None if reads_other_text(run) else run.recipe.claims.bits_per_byte
 
 
 def verdict(ours: float, baselines: tuple[Baseline, ...], target: float | None) -> str:
@@ -185,7 +206,8 @@ def write_report(folder: Path) -> Path:
     measured = measured_values(run, run.results) if run.results else {}
     files = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if not path.name.startswith("."))
     parts = [*walk_parts(anatomy(run.recipe.model_for(run.vocab), run.recipe.training.length))]
-    return write_page(folder / REPORT_FILE, "run.html", title=run.recipe.name, run=run, anatomy=parts,
+    return write_page(folder / REPORT_FILE, "run.html", title=run.recipe.name, run=run, about=describe_run(run),
+                      claimed=claimed_bits(run), anatomy=parts,
                       curves=draw_training(run.curves), files=[name for name in files if name != REPORT_FILE],
                       passport={name: value for name, value in (run.passport or {}).items()
                                 if name not in SHOWN_ELSEWHERE}, **measured)

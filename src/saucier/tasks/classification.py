@@ -5,18 +5,16 @@ They are one task; what differs between them is a row of `LABEL_KINDS`. Letters:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from saucier import config as c
-from saucier.errors import InputError
-from saucier.objectives.base import Objective
-from saucier.objectives.labels import ClassLabels, LogitObjective, MultiLabels, NumberLabels
+from saucier.errors import InputError, suggest_name
 from saucier.tasks.definitions import Classification, ManyLabels, Ranking, Regression
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import (
@@ -30,6 +28,7 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.labelled_texts import (
@@ -44,8 +43,16 @@ from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predict
 from saucier.text.reading.sources import SourceFile
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.objectives.base import Objective
+    from saucier.objectives.labels import LogitObjective
+
 THRESHOLD = 0.5
 """The probability from which a label counts as predicted."""
+MOST_RARE = 8
+"""Classes of one row that are listed."""
 MOST_SHOWN = 3
 """Classes whose probabilities are shown."""
 QUERY = Column("text", ("query", "question", "text", "sentence1", "text1"))
@@ -63,7 +70,8 @@ class LabelKind:
     """The column of the label."""
     read: Callable[[Cells, Any], Any]
     """Reads the label of a row, as the settings say. Raises `InputError` where it is missing or wrong."""
-    objective: Callable[[], LogitObjective]
+    objective: Callable[[Any], LogitObjective]
+    """What is learned, by the settings."""
     targets: Callable[[Sequence[Any], Names], NDArray[Any]]
     """Labels as the objective reads them, given all names. Shapes: [N] or [N, C]."""
     predict: Callable[[Tensor, Names, Rows], list[Answer]]
@@ -100,10 +108,14 @@ class LabelledTextTask(Task, Protocol):
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[LabelledText]:
         """Yield texts with their labels."""
         columns = (*self.kind.texts, self.kind.column)
-        for row in read_cells(source, columns if labelled else columns[:2], requested_columns(self.config, columns)):
-            yield LabelledText(row.example.place, row.example.name, row.text("text"),
-                               row.text("pair") if "pair" in row.values else None,
-                               self.kind.read(row, self.config) if labelled else None)
+
+        def read(row: Cells) -> LabelledText:
+            return LabelledText(row.example.place, row.example.name, row.text("text"),
+                                row.text("pair") if "pair" in row.values else None,
+                                self.kind.read(row, self.config) if labelled else None)
+
+        rows = read_cells(source, columns if labelled else columns[:2], requested_columns(self.config, columns))
+        return read_each(rows, read, source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> LabelledText:
         """A text, or a text and its pair."""
@@ -146,7 +158,37 @@ class TextTask(LabelledTextTask):
         if len(found) < self.kind.least:
             raise InputError(f"has {self.kind.lacking([*found])}", where=examples[0].place.file,
                              remedy=self.kind.remedy)
-        return self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
+        learned = self if self.labels or self.kind.outputs else self.with_config(labels=sort_labels(found))
+        return learned.weigh_classes(Counter(one.label for one in examples)) if isinstance(
+            self.config, Classification) and self.config.class_weights else learned
+
+    def weigh_classes(self, counts: Counter[str]) -> Self:
+        """Give each class its weight: what is set, or by how often it comes. Raises `InputError` for an unknown class.
+
+        Source of "balanced": King and Zeng 2001, §4; the mean weight over rows is 1.
+        """
+        given = self.config.class_weights
+        if given == "balanced":
+            rows = sum(counts[label] for label in self.labels)
+            classes = sum(counts[label] > 0 for label in self.labels)
+            return self.with_config(class_weights={label: rows / (classes * counts[label]) for label in self.labels
+                                                   if counts[label]})
+        unknown = [label for label in given if label not in self.labels]
+        if unknown:
+            raise InputError(f"no class {unknown[0]!r}", where="task.class_weights",
+                             remedy=suggest_name(unknown[0], list(self.labels)))
+        return self
+
+    def training_notes(self, encoded: EncodedExamples) -> Iterator[str]:
+        """Yield how much classes count, and which are too rare to be learned."""
+        if not isinstance(self.config, Classification):
+            return
+        if isinstance(weights := self.config.class_weights, dict):
+            yield "a row counts " + ", ".join(f"{weight:.3g} of {label}" for label, weight in weights.items())
+        counts = np.bincount(encoded.unit_values["labels"], minlength=len(self.labels))
+        if rare := [label for label, count in zip(self.labels, counts.tolist(), strict=True) if count == 1]:
+            yield (f"warning: only one row of {', '.join(rare[:MOST_RARE])}{' …' * (len(rare) > MOST_RARE)}: "
+                   "nothing general can be learned of a class from one row; add rows, or join it with another")
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """With GPT's tokens, where its form is chosen."""
@@ -161,7 +203,7 @@ class TextTask(LabelledTextTask):
             return c.ClassificationHead(pick=self.config.pick or default_pick(body, tokenizer), classes=len(outputs),
                                         dropout=NEW_HEAD_DROPOUT)
 
-        return RequiredHead("own" if self.config.pick else "classification", generic, outputs)
+        return RequiredHead("classification", generic, outputs, self.config.pick)
 
     def encode(self, examples: Rows, encoding: Encoding) -> EncodedExamples:
         """Encode the texts in their form; of a pair the longer text is cut first."""
@@ -174,7 +216,7 @@ class TextTask(LabelledTextTask):
     @property
     def objective(self) -> Objective:
         """That of the label, in GPT's form with the words of the rows."""
-        return add_language_loss(self.kind.objective(), self.config.form)
+        return add_language_loss(self.kind.objective(self.config), self.config.form)
 
     def predict(self, predictor: Predictor, examples: Rows, encoded: EncodedExamples) -> list[Answer]:
         """The label, with probabilities where there are some."""
@@ -192,6 +234,28 @@ class TextTask(LabelledTextTask):
     def split_key(self, example: LabelledText) -> tuple[str, ...]:
         """A query's rows stay together."""
         return (example.text,) if self.kind.grouped else example.texts
+
+
+def class_objective(config: Classification) -> LogitObjective:
+    """Cross-entropy of one class, of rare classes perhaps more than of others."""
+    from saucier.objectives.labels import ClassLabels
+
+    weights = config.class_weights
+    return ClassLabels(tuple(weights.get(label, 1.0) for label in config.labels) if isinstance(weights, dict) else None)
+
+
+def label_objective(config: ManyLabels | Ranking) -> LogitObjective:
+    """Cross-entropy of each label with its sigmoid."""
+    from saucier.objectives.labels import MultiLabels
+
+    return MultiLabels()
+
+
+def number_objective(config: Regression) -> LogitObjective:
+    """The squared error."""
+    from saucier.objectives.labels import NumberLabels
+
+    return NumberLabels()
 
 
 def predict_classes(logits: Tensor, labels: Names, examples: Rows) -> list[Answer]:
@@ -232,20 +296,20 @@ def predict_relevance(logits: Tensor, labels: Names, examples: Rows) -> list[Ans
 
 LABEL_KINDS: dict[type, LabelKind] = {
     Classification: LabelKind(
-        LABEL, lambda row, config: row.word("label"), ClassLabels, number_labels, predict_classes, "classes",
+        LABEL, lambda row, config: row.word("label"), class_objective, number_labels, predict_classes, "classes",
         lambda found: f"one class only, {found[0]!r}" if found else "no classes", "give texts of two classes or more"),
     ManyLabels: LabelKind(
-        LABEL, read_label_set, MultiLabels,
+        LABEL, read_label_set, label_objective,
         lambda labels, names: np.array([[name in one for name in names] for one in labels], dtype=np.int64),
         predict_label_sets, "many_labels", lambda found: "no labels", "give texts that have some", least=1,
         values=lambda label: label),
     Regression: LabelKind(
-        SCORE, lambda row, config: row.number("score"), NumberLabels,
+        SCORE, lambda row, config: row.number("score"), number_objective,
         lambda labels, names: np.array(labels, dtype=np.float32),
         lambda logits, names, examples: [Answer(value) for value in logits.flatten().tolist()], "numbers",
         lambda found: "the same number in every row", "give texts with different scores", outputs=("score",)),
     Ranking: LabelKind(
-        LABEL, lambda row, config: row.number("label"), MultiLabels,
+        LABEL, lambda row, config: row.number("label"), label_objective,
         lambda labels, names: np.array([[label > 0] for label in labels], dtype=np.int64), predict_relevance,
         "rankings", lambda found: "no relevant text, or none that is not",
         "give rows of both, relevance above 0 and 0", values=lambda label: (label > 0,), outputs=("relevance",),

@@ -4,13 +4,14 @@ hold what, and how texts become one row. No torch. Tasks whose answer is a text 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
-from saucier.config.registry import OpenSlot
+from saucier.config.registry import OpenSlot, find_extension, is_outside, registered_kinds
 from saucier.tasks.written.definitions import ColumnName, WrittenTask
 
 
@@ -159,6 +160,21 @@ class Texts(Config):
     """How a text or a pair becomes a row."""
 
 
+def read_class_weights(value: Any) -> Any:
+    """Return class weights with names for keys, as a command line may have read them as numbers.
+
+    Raises `ValueError` for what are none.
+    """
+    if not isinstance(value, dict):
+        if value not in (None, "balanced"):
+            raise ValueError("should be balanced, or a number above 0 by class")
+        return value
+    for label, weight in value.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise ValueError(f"the weight of {str(label)[:40]} should be a number above 0, not {str(weight)[:40]!r}")
+    return {str(label): weight for label, weight in value.items()}
+
+
 class Classification(Texts):
     """One of several classes. Source: Devlin et al. 2019, §4.1, arXiv:1810.04805."""
 
@@ -167,6 +183,9 @@ class Classification(Texts):
     """The column of the class."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the model's outputs; none: those of the training file, sorted."""
+    class_weights: Annotated[Literal["balanced"] | dict[str, float] | None, BeforeValidator(read_class_weights)] = None
+    """What a row of each class counts in the loss. balanced: rare classes more, so that all classes count alike; or a
+    number by class, 1 where none is given. None: every row the same."""
 
 
 class ManyLabels(Texts):
@@ -245,6 +264,7 @@ class CustomTask(Config):
     """
 
     slot: ClassVar[str] = "task"
+    """What `register` knows the slot by."""
     kind: str
 
 
@@ -268,6 +288,7 @@ class CustomMetric(Config):
     """
 
     slot: ClassVar[str] = "metric"
+    """What `register` knows the slot by."""
     kind: str
     scores: ClassVar[tuple[str, ...]] = ("classes",)
     """The kinds of predictions that it is for (`saucier.tasks.scores`)."""
@@ -275,3 +296,19 @@ class CustomMetric(Config):
 
 MetricConfig = Annotated[NamedMetric | CustomMetric, OpenSlot("metric")]
 """A metric in addition to the usual ones of a task."""
+
+
+def find_task_class(kind: str) -> type[Config] | None:
+    """Return the class of the settings of a kind of task; None where there is no such kind."""
+    for one in get_args(get_args(TaskConfig)[0]):
+        if kind in get_args(one.model_fields["kind"].annotation):
+            found: type[Config] = one
+            return found
+    extension = find_extension(kind) if is_outside(kind) else None
+    return None if extension is None or extension.slot != "task" else extension.config
+
+
+def task_kinds() -> list[str]:
+    """Name the kinds of task."""
+    own = [kind for one in get_args(get_args(TaskConfig)[0]) for kind in get_args(one.model_fields["kind"].annotation)]
+    return [*own, *registered_kinds("task")]

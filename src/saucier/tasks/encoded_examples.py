@@ -10,18 +10,22 @@ import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
+from saucier.objectives.token_ids import MASK_OF_INPUT
 from saucier.text.rows.batch import Ints, pad_ids
 from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
 from saucier.text.tokenizer.model_inputs import EncodedRow, spell_tokens, spell_words
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.objectives.base import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,10 @@ class EncodedExamples:
 
     def batch(self, units: Ints) -> Batch:
         """Return what the model and its objective read of some units. Shapes: [B] -> [B, L], or [B, group, L]."""
+        import torch
+
+        from saucier.objectives.base import to_int_tensor
+
         rows = (units[:, None] * self.group + np.arange(self.group)).ravel()
         found: Batch = {}
         for name, ragged in self.sequences.items():
@@ -148,8 +156,10 @@ class EncodedExamples:
                 else to_int_tensor(chosen)
         return found
 
-    def shaped(self, values: NDArray[Any]) -> torch.Tensor:
+    def shaped(self, values: NDArray[Any]) -> Tensor:
         """Put the rows of a unit side by side. Shapes: [B * group, L] -> [B, group, L], or the same."""
+        from saucier.objectives.base import to_int_tensor
+
         return to_int_tensor(values if self.group == 1 else values.reshape(-1, self.group, values.shape[1]))
 
 

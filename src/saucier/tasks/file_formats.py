@@ -18,7 +18,7 @@ from typing import Any
 
 from saucier.errors import InputError
 from saucier.files import parse_json
-from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells, requested_columns
+from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells, read_each, requested_columns
 from saucier.text.reading.sources import SourceFile, read_blocks
 from saucier.text.reading.tables import list_columns, read_column_blocks, read_rows
 
@@ -28,6 +28,7 @@ ANSWERS = Column("answers", ("answers", "answer", "answer_text", "text"))
 START = Column("answer_start", ("answer_start", "start"), needed=False)
 MOVED_ANSWERS = "answers stand elsewhere than is told: taken where their text is nearest"
 FOUND_ANSWERS = "answers have no place: taken where their text stands first"
+LOST_ANSWERS = "answers do not stand in their text: dropped"
 REMEDY = "give answers that are copied from their text, or leave such out with task.misplaced=drop"
 
 
@@ -148,28 +149,28 @@ def read_questions(source: SourceFile, tally: Tally, settings: object, *, labell
                    drop: bool) -> Iterator[Question]:
     """Yield questions with the answers that are in their contexts, from the columns that a task's settings name.
 
-    Others are dropped and counted, with the question where none is left. Raises `InputError` for the first of them
-    where nothing is to be dropped.
+    Others are dropped and counted, with the question where none is left; where nothing is to be dropped, they are
+    reported to the source.
     """
-    lost: list[tuple[str, Place]] = []
-    for row, given in read_raw_questions(source, settings, labelled=labelled):
+    def read(raw: RawQuestion) -> tuple[Question, bool]:
+        row, given = raw
         question, context = row.text("question"), row.text("context")
         answers: list[Reference] = []
         for text, start in given:
             place = locate_text(text, start, context)
+            if place is None and not drop:
+                raise row.fault("answers", f"the answer {text[:60]!r} does not stand in its text", REMEDY)
             if place is None:
-                lost.append((text, row.example.place))
+                tally.update([LOST_ANSWERS])
             else:
                 answers.append(Reference(text, place))
                 tally.update([] if place == start else [FOUND_ANSWERS if start is None else MOVED_ANSWERS])
-        if answers or not given:
-            yield Question(row.example.place, row.example.name, question, context,
-                           tuple(answers) if labelled else None)
-    if lost and not drop:
-        more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
-        raise InputError(f"the answer {lost[0][0][:60]!r} does not stand in its text{more}", where=str(lost[0][1]),
-                         remedy=REMEDY)
-    tally.update({"answers do not stand in their text: dropped": len(lost)} if lost else {})
+        return Question(row.example.place, row.example.name, question, context,
+                        tuple(answers) if labelled else None), bool(answers) or not given
+
+    for question, kept in read_each(read_raw_questions(source, settings, labelled=labelled), read, source):
+        if kept:
+            yield question
 
 
 DOCUMENT = "-DOCSTART-"

@@ -10,21 +10,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
-from saucier.objectives.labels import LogitObjective
-from saucier.objectives.prediction import AuxiliaryLanguageModelling
 from saucier.tasks.definitions import BothOrders, TextForm, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import Ragged, Truncation
 from saucier.tasks.examples import Example
 from saucier.tasks.task import Encoding
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, share_room
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
+    from saucier.objectives.labels import LogitObjective
 
 START, DELIMITER, EXTRACT, PADDING = "<start>", "<delimiter>", "<extract>", "<pad>"
 """The tokens that are added to the vocabulary; their vectors begin at random, as in the paper."""
@@ -81,6 +82,8 @@ def encode_transformed(rows: Sequence[Sequence[str]], encoding: Encoding) -> tup
 
 def add_language_loss(task: LogitObjective, form: TextForm) -> Objective:
     """Return what is learned of a task in a form: the task alone, or the words of its rows too."""
+    from saucier.objectives.prediction import AuxiliaryLanguageModelling
+
     weight = 0.0 if isinstance(form, TokenizerFrame) else form.auxiliary
     return AuxiliaryLanguageModelling(task, weight) if weight else task
 

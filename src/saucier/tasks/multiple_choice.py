@@ -9,17 +9,24 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import Objective
-from saucier.objectives.labels import ClassLabels
 from saucier.tasks.definitions import MultipleChoice, TokenizerFrame, Transformed
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Cells, Column, Example, Tally, number_labels, read_cells, requested_columns
+from saucier.tasks.examples import (
+    Cells,
+    Column,
+    Example,
+    Tally,
+    number_labels,
+    read_cells,
+    read_each,
+    requested_columns,
+)
 from saucier.tasks.labelled_texts import (
     add_language_loss,
     default_pick,
@@ -31,6 +38,9 @@ from saucier.tasks.task import NEW_HEAD_DROPOUT, Answer, Encoding, Json, Predict
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
 
 QUESTION = Column("question", ("question", "stem", "query", "sent2", "goal"), needed=False)
 CONTEXT = Column("context", ("context", "article", "passage", "paragraph", "document", "ctx", "sent1", "premise"),
@@ -77,8 +87,9 @@ class MultipleChoiceTask(Task):
         numbered = sorted(name for name in list_columns(source) if NUMBERED.fullmatch(name))
         single = [] if requested["choices"] or len(numbered) < 2 else [Column(name, (name,)) for name in numbered]
         expected = [QUESTION, CONTEXT, *(single or [CHOICES]), *([ANSWER] if labelled else [])]
-        for row in read_cells(source, expected, requested):
-            yield choice_question(row, [column.role for column in single], labelled=labelled)
+        roles = [column.role for column in single]
+        return read_each(read_cells(source, expected, requested),
+                         lambda row: choice_question(row, roles, labelled=labelled), source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> ChoiceQuestion:
         """A question and its choices."""
@@ -93,7 +104,7 @@ class MultipleChoiceTask(Task):
         names = next((one.names for one in examples if one.names[0] not in string.digits), examples[0].names)
         return self.with_config(labels=self.config.labels or names)
 
-    def check_labels(self, examples: Sequence[ChoiceQuestion]) -> None:
+    def check_labels(self, examples: Sequence[ChoiceQuestion], *, measured: bool = False) -> None:
         """Every question must have equally many choices."""
         check_choice_count(examples, len(self.config.labels))
 
@@ -114,6 +125,8 @@ class MultipleChoiceTask(Task):
     @property
     def objective(self) -> Objective:
         """Cross-entropy of the right one among the choices."""
+        from saucier.objectives.labels import ClassLabels
+
         return add_language_loss(ClassLabels(), self.config.form)
 
     def encode(self, examples: Sequence[ChoiceQuestion], encoding: Encoding) -> EncodedExamples:

@@ -10,6 +10,7 @@ The gold may be in the row or in another file; whatever else a row holds (its te
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -19,7 +20,8 @@ from typing import Any
 from saucier.errors import InputError, suggest_name
 from saucier.files import write_text
 from saucier.tasks.file_formats import read_answers, read_member
-from saucier.text.reading.sources import SourceFile, find_sources, read_lines
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import (
     TableRow,
     make_missing_column_error,
@@ -57,12 +59,12 @@ class Golds:
     """Such as `column 'label'`, for the reader to see."""
 
 
-def read_golds(name: str, column: str | None = None) -> Golds:
+def read_golds(name: str, column: str | None = None, options: ReadOptions = AS_GUESSED) -> Golds:
     """Read the golds of a file. `column` names their column; otherwise one of `COLUMNS` is taken.
 
     Errors: `InputError` where no column is known (those that there are get listed) and for a damaged file.
     """
-    [source] = find_sources([name])
+    [source] = find_sources([name], options)
     first = None if is_conll(source) else next(read_rows(source, None), None)
     if is_conll(source):
         found, read_as = _sentences(source), "CoNLL: a word a line, its tag last"
@@ -115,7 +117,7 @@ def _questions(source: SourceFile) -> Iterator[Gold]:
 
 def is_conll(source: SourceFile) -> bool:
     """Tell whether a file has a word a line and empty lines between sentences."""
-    if source.format not in ("txt", "tsv"):
+    if source.format not in ("txt", "tsv") or source.delimiter is not None:
         return False
     if Path(source.name).suffix.lower() in CONLL:
         return True
@@ -158,9 +160,30 @@ def write_predictions(path: Path, predicted: Iterable[PredictionRow]) -> None:
 
 def as_line(one: PredictionRow) -> str:
     """Write a row as JSON, in one line."""
+    return json.dumps(as_object(one), ensure_ascii=False)
+
+
+def as_object(one: PredictionRow) -> dict[str, Any]:
+    """Return a row as plain JSON values; what JSON has no form for (a date, bytes) is a text."""
     head = ({} if one.id is None else {ID: one.id}) | {PREDICTION: one.prediction}
     gold = {GOLD: one.gold} if one.has_gold or one.gold is not None else {}
-    return json.dumps(head | gold | dict(one.extras), ensure_ascii=False)
+    found: dict[str, Any] = plain_value(head | gold | dict(one.extras))
+    return found
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value as JSON has it; null for a number that is not finite."""
+    match value:
+        case None | str() | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(name): plain_value(one) for name, one in value.items()}
+        case list() | tuple():
+            return [plain_value(one) for one in value]
+        case _:
+            return str(value)
 
 
 def read_predictions(name: str) -> list[PredictionRow]:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.labels import SpanLabels
 from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, Truncation, assign_owners, split_windows
 from saucier.tasks.examples import Example, Tally
@@ -26,6 +25,9 @@ from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
 
 Floats = NDArray[np.float64]
 
@@ -125,8 +127,13 @@ class QuestionAnsweringTask(Task):
     scored_as = "spans"
     required_head = RequiredHead("span", c.SpanHead(dropout=NEW_HEAD_DROPOUT))
     """Two logits at each token."""
-    objective = SpanLabels()
-    """Cross-entropy of both ends; of a window without the answer they are its first token."""
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy of both ends; of a window without the answer they are its first token."""
+        from saucier.objectives.labels import SpanLabels
+
+        return SpanLabels()
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Question]:
         """Yield the questions of a file in SQuAD's form, of paragraphs in lines, or of rows."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from tokenizers import Encoding as Pieces
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED
-from saucier.objectives.labels import ClassLabels
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.definitions import Tagging
 from saucier.tasks.encoded_examples import (
     EncodedExamples,
@@ -35,6 +34,7 @@ from saucier.tasks.examples import (
     Tally,
     number_labels,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.file_formats import read_sentences, take_column
@@ -44,6 +44,9 @@ from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Ints
 from saucier.text.tokenizer.model_inputs import EncodedRow
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from saucier.objectives.base import Objective
 
 WORDS = Column("words", ("tokens", "words", "text", "sentence"))
 TAGS = Column("tags", ("tags", "ner_tags", "pos_tags", "upos", "labels", "label"))
@@ -72,8 +75,13 @@ class TaggingTask(Task):
 
     config: Tagging
     scored_as = "tags"
-    objective = ClassLabels()
-    """Cross-entropy at the first piece of each word."""
+
+    @property
+    def objective(self) -> Objective:
+        """Cross-entropy at the first piece of each word."""
+        from saucier.objectives.labels import ClassLabels
+
+        return ClassLabels()
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
         """Yield the sentences of a column file or a table, with their tags in the task's scheme."""
@@ -164,18 +172,23 @@ class TaggingTask(Task):
 
 def read_column_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a column file."""
-    for line, rows in read_sentences(source, tally):
+    def read(sentence: tuple[int, list[list[str]]]) -> Sentence:
+        line, rows = sentence
         place = Place(source.name, line)
         tags = tuple(take_column(rows, config.column, str(place))) if labelled else None
-        yield check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in rows), tags))
+        return check_sentence(Sentence(place, place.name, tuple(row[0].strip() for row in rows), tags))
+
+    return read_each(read_sentences(source, tally), read, source)
 
 
 def read_table_sentences(source: SourceFile, config: Tagging, tally: Tally, *, labelled: bool) -> Iterator[Sentence]:
     """Yield the sentences of a table."""
+    def read(row: Cells) -> Sentence:
+        return check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
+                                       read_list(row, "tags") if labelled else None))
+
     requested = requested_columns(config, (WORDS, TAGS))
-    for row in read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested):
-        yield check_sentence(Sentence(row.example.place, row.example.name, read_list(row, "words"),
-                                      read_list(row, "tags") if labelled else None))
+    return read_each(read_cells(source, (WORDS, TAGS) if labelled else (WORDS,), requested), read, source)
 
 
 def token_characters(examples: Sequence[Sentence], owners: Ints, ids: Ragged, words: Ragged,
@@ -212,8 +225,8 @@ def read_list(row: Cells, role: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(value.split())
     if not isinstance(value, list) or not all(isinstance(one, str | int) for one in value):
-        raise InputError(f"the {role} are no list of words", where=str(row.example.place),
-                         remedy='write them as ["a", "list"], or with spaces between')
+        raise row.fault(role, f"the {role} are no list of words",
+                        'write them as ["a", "list"], or with spaces between')
     return tuple(str(one) for one in value)
 
 

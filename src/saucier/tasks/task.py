@@ -1,29 +1,32 @@
 """`Task`: everything that differs between tasks, from the rows of a labelled file to a prediction for each. The
 fine-tuning job knows nothing else of any task.
+
+Modules of tasks import torch inside the functions that compute: files and labels are read and checked without it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
-import torch
 
 from saucier import config as c
-from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import InputError, shorten_text
-from saucier.generation.packed_weights import inference_view
-from saucier.model import Transformer
-from saucier.objectives.base import Batch, Objective
-from saucier.objectives.labels import run_model
-from saucier.parts.output import Output
 from saucier.tasks.encoded_examples import EncodedBatches, EncodedExamples, Ragged, order_by_length
 from saucier.tasks.examples import Example, Tally, refuse_unknown
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Batches, Ints
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.devices import AutocastDtype
+    from saucier.model import Transformer
+    from saucier.objectives.base import Batch, Objective
+    from saucier.parts.output import Output
 
 NEW_HEAD_DROPOUT = 0.1
 """On the vectors that a new map reads. Source: Devlin et al. 2019, §4.1 and §A.3."""
@@ -73,6 +76,8 @@ class RequiredHead:
     """The head for a body whose family publishes none, or what makes it for a body."""
     labels: tuple[str, ...] = ()
     """The names of its outputs, where it has named ones."""
+    pick: c.Pick | None = None
+    """Where it takes the vector of a text; None: where the family's own class takes it."""
 
     def make(self, body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
         """Return the head for a body whose family publishes none."""
@@ -92,6 +97,12 @@ class Predictor:
 
     def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
+        import torch
+
+        from saucier.devices import autocast, move_batch
+        from saucier.generation.packed_weights import inference_view
+        from saucier.objectives.labels import run_model
+
         device = next(self.model.parameters()).device
         model = inference_view(self.model)
         with torch.no_grad(), autocast(self.dtype, device):
@@ -99,8 +110,10 @@ class Predictor:
                 batch = move_batch(rows.encoded.batch(rows.units), device)
                 yield rows.units, batch, run_model(model, batch)
 
-    def gather(self, encoded: EncodedExamples, name: str = "logits") -> torch.Tensor:
+    def gather(self, encoded: EncodedExamples, name: str = "logits") -> Tensor:
         """Return one of the head's outputs for every unit, in order. Shapes: [U, outputs], float32 on the CPU."""
+        import torch
+
         found = [(units, getattr(output, name).float().cpu()) for units, _, output in self.outputs(encoded)]
         order = np.argsort(np.concatenate([units for units, _ in found]))
         return torch.cat([values for _, values in found])[order]
@@ -162,10 +175,20 @@ class Task(Protocol):
         changed: Self = replace(task, config=task.config.model_copy(update=changes))
         return changed
 
-    def check_labels(self, examples: Sequence[Any]) -> None:
-        """Raise `InputError` for an example with a label that is never trained."""
-        if known := getattr(self.config, "labels", ()):
-            refuse_unknown([(one, label) for one in examples for label in self.classes(one)], known)
+    def unseen_labels(self, example: Any) -> list[str]:
+        """Return those labels of an example that are not learned, once it is known which are."""
+        known = getattr(self.config, "labels", ())
+        return [label for label in self.classes(example) if label not in known] if known else []
+
+    def check_labels(self, examples: Sequence[Any], *, measured: bool = False) -> None:
+        """Raise `InputError` for examples with a label that is never trained.
+
+        Rows that are only measured may have such labels, which no model names; but not all of them.
+        """
+        known = getattr(self.config, "labels", ())
+        wrong = [one for one in examples if self.unseen_labels(one)] if known else []
+        if not measured or (wrong and len(wrong) == len(examples)):
+            refuse_unknown([(one, label) for one in wrong for label in self.classes(one)], known)
 
     def extend_tokenizer(self, tokenizer: Tokenizer) -> Tokenizer:
         """Return the tokenizer with the tokens that the task adds to it; as a rule none."""

@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives import labels as objectives
-from saucier.objectives.base import Objective
 from saucier.tasks.definitions import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
 from saucier.tasks.encoded_examples import EncodedExamples, Truncation
 from saucier.tasks.examples import (
@@ -31,12 +26,18 @@ from saucier.tasks.examples import (
     Example,
     Tally,
     read_cells,
+    read_each,
     requested_columns,
 )
 from saucier.tasks.labelled_texts import encode_texts
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.objectives.base import Objective
 
 TOGETHER, APART = "together", "apart"
 NEEDED_PAIR = replace(PAIR, needed=True)
@@ -83,12 +84,15 @@ class EmbeddingTask(Task):
         requested = requested_columns(self.config, expected)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
-        for row in read_cells(source, expected, requested):
+
+        def read(row: Cells) -> TextGroup:
             if unread and labelled and isinstance(self.config.learns, InBatch):
                 tally[UNREAD.format(column=unread)] += 1
             texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
             score = self.kind.read(row, self.config.learns) if labelled else None
-            yield TextGroup(row.example.place, row.example.name, texts, score)
+            return TextGroup(row.example.place, row.example.name, texts, score)
+
+        return read_each(read_cells(source, expected, requested), read, source)
 
     def from_texts(self, texts: tuple[str, ...], example: Example) -> TextGroup:
         """Two texts that are compared."""
@@ -141,13 +145,18 @@ class EmbeddingTask(Task):
     @property
     def objective(self) -> Objective:
         """What `learns` says."""
-        return self.kind.objective(self.config.learns)
+        from saucier.objectives import labels
+
+        return self.kind.objective(labels, self.config.learns)
 
     def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
+        import torch
+        from torch.nn import functional
+
         texts = list(dict.fromkeys(text for one in examples for text in one.texts))
         places = {text: place for place, text in enumerate(texts)}
-        vectors = F.normalize(predictor.gather(unique_texts(encoded, examples, places), "embeddings"), dim=-1)
+        vectors = functional.normalize(predictor.gather(unique_texts(encoded, examples, places), "embeddings"), dim=-1)
         groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
         return self.compared(vectors, groups)
 
@@ -174,7 +183,8 @@ class PairKind:
 
     column: Column
     """The third column that is read."""
-    objective: Callable[[Any], Objective]
+    objective: Callable[[Any, Any], Objective]
+    """What is learned, from the module of such objectives and `learns`."""
     scored_as: str
     read: Callable[[Cells, Any], float | None] = lambda row, learns: None
     """Reads how near the texts of a row are; None: the column says nothing of it."""
@@ -185,14 +195,15 @@ class PairKind:
 
 
 PAIR_KINDS: dict[type, PairKind] = {
-    InBatch: PairKind(NEGATIVE, lambda learns: objectives.InBatchNegatives(learns.scale), "ranks"),
-    TripletTexts: PairKind(replace(NEGATIVE, needed=True), lambda learns: objectives.Triplets(learns.margin), "ranks"),
+    InBatch: PairKind(NEGATIVE, lambda labels, learns: labels.InBatchNegatives(learns.scale), "ranks"),
+    TripletTexts: PairKind(replace(NEGATIVE, needed=True), lambda labels, learns: labels.Triplets(learns.margin),
+                           "ranks"),
     CosineScore: PairKind(
-        SCORE, lambda learns: objectives.Cosine(), "numbers", lambda row, learns: row.number("score"),
+        SCORE, lambda labels, learns: labels.Cosine(), "numbers", lambda row, learns: row.number("score"),
         lambda task, cosines, ranks: [task.bounds[0] + one * (task.bounds[1] - task.bounds[0]) for one in cosines],
         lambda score: score),
     ContrastivePairs: PairKind(
-        LABEL, lambda learns: objectives.Contrastive(learns.margin), "classes",
+        LABEL, lambda labels, learns: labels.Contrastive(learns.margin), "classes",
         lambda row, learns: float(row.word("label") == learns.together),
         lambda task, cosines, ranks: [TOGETHER if 1 - one < task.config.learns.margin / 2 else APART
                                       for one in cosines],
@@ -212,6 +223,8 @@ def rank_candidates(vectors: Tensor, groups: Tensor) -> Tensor:
 
     Shapes: vectors [T, E], groups [N, G] -> [N].
     """
+    import torch
+
     candidates = vectors[torch.unique(groups[:, 1:])]
     size, found = max(1, MOST_SIMILARITIES // len(candidates)), []
     for part in groups.split(size):

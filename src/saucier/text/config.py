@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.text.reading.guessing import ReadOptions
 
 
 class Fraction(Config):
@@ -57,6 +58,15 @@ class TextData(Config):
     """Stop after so many documents."""
     held_out: HeldOut = Fraction()
     """What is kept away from training, to measure with."""
+    delimiter: str | None = None
+    """What divides the columns of tables: a letter, or comma, semicolon, tab, bar; None: guessed for each file."""
+    encoding: str | None = None
+    """How the files are written, such as cp1252; None: guessed for each file."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(self.delimiter, self.encoding)
 
 
 class SyntheticPairs(Config):
@@ -111,6 +121,15 @@ class PairData(Config):
     """Pairs made by back-translation, beside those of `files`."""
     held_out: HeldOut = Fraction()
     """What is kept away from training, to measure with."""
+    delimiter: str | None = None
+    """As in `text`."""
+    encoding: str | None = None
+    """As in `text`."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(self.delimiter, self.encoding)
 
 
 Language = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
@@ -141,6 +160,15 @@ class LanguageData(Config):
     """Stop after so many documents of each language."""
     held_out: Annotated[Fraction | Tail, Field(discriminator="kind")] = Fraction()
     """What is kept away from training in each language."""
+    delimiter: str | None = None
+    """As in `text`."""
+    encoding: str | None = None
+    """As in `text`."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(self.delimiter, self.encoding)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -150,7 +178,8 @@ class LanguageData(Config):
     def of(self, language: str) -> TextData:
         """Return the text of one language."""
         return TextData(files=self.languages.get(language, ()), column=self.column, document=self.document,
-                        deduplicate=self.deduplicate, limit=self.limit, held_out=self.held_out)
+                        deduplicate=self.deduplicate, limit=self.limit, held_out=self.held_out,
+                        delimiter=self.delimiter, encoding=self.encoding)
 
 
 OWN_LANGUAGES = ("python", "english")

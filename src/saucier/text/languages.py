@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.text.config import LanguageData, list_languages
-from saucier.text.reading.corpus import BuiltinReader, Part, TextCorpus, View
+from saucier.text.config import LanguageData, PairData, TextData, list_languages
+from saucier.text.reading.corpus import BuiltinReader, Part, TextCorpus, View, check_first_row
 from saucier.text.reading.documents import Counts, Document
 from saucier.text.reading.python_texts import read_python_code, read_python_documentation
 from saucier.text.rows.batch import Batches, Ints, Rows, make_generator, stack_rows, take_share
@@ -223,3 +223,16 @@ def count_repeats(pairs: Ints, alpha: float) -> Ints:
     share = times - whole
     found: Ints = whole + ((place + 1) * share).astype(np.int64) - (place * share).astype(np.int64)
     return found
+
+
+def check_first_rows(data: TextData | PairData | LanguageData) -> None:
+    """Read the first document or pair of each file, so that a wrong name or column is said before torch is imported.
+
+    Raises `InputError` as reading does.
+    """
+    match data:
+        case LanguageData():
+            for name in list_languages(data):
+                check_first_row(data.of(name))
+        case _:
+            check_first_row(data)

@@ -163,6 +163,7 @@ class CustomReporter(Config):
     """
 
     slot: ClassVar[str] = "reporter"
+    """What `register` knows the slot by."""
     kind: str
 
 

@@ -39,7 +39,7 @@ from saucier.training.optimizers import Optimizer, build_optimizer, learning_rat
 from saucier.training.processes import Processes, join_processes
 from saucier.training.progress import Progress, Reporter
 from saucier.training.reporters import build_reporters
-from saucier.training.update import Evaluate, TrainingData, Updater
+from saucier.training.update import Evaluate, HeldOut, TrainingData, Updater
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -81,7 +81,7 @@ class TrainingResult:
     """How a run ended. The model holds the last weights, or the averaged ones where they are the best."""
 
     steps: int
-    reason: Literal["done", "patience", "time"]
+    reason: Literal["done", "patience", "time", "paused"]
     loss: float | None
     """Training loss of the last update; None when there was none left to do."""
     best: BestCheckpoint | None
@@ -93,25 +93,36 @@ class TrainingResult:
     dtype: str
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What must be equal for a run to be resumed, as JSON."""
+
+    recipe: Mapping[str, Any]
+    may_differ: Collection[str] = ()
+    """Paths in it, such as `training.steps`, that need not be."""
+
+
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
-          evaluate: Evaluate | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None, may_differ: Collection[str] = ()) -> TrainingResult:
+          evaluate: Evaluate | HeldOut | None = None, reporters: Sequence[Reporter] | None = None,
+          recipe: Mapping[str, Any] | Identity | None = None, until: int | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
     Weights that were rounded in loading are the stored ones first, in float32 at most.
-    `evaluate` gives held-out scores with a `loss`; `reporters` default to a bar or lines on standard error. `recipe`
-    is whatever must be equal for the run to be resumed, as JSON; by default model and training; `may_differ` are paths
-    in it, such as `training.steps`, that need not.
+    `evaluate` gives held-out scores with a `loss`, by which the best checkpoint is chosen unless it says otherwise;
+    `reporters` default to a bar or lines on standard error. `recipe` is whatever must be equal for the run to be
+    resumed, as JSON; by default model and training. `until`: pause after so many steps, with a checkpoint.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
     keep_freed_memory()
-    identity = recipe or {"model": model.config.model_dump(mode="json"),
-                          "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
+    identity = recipe if isinstance(recipe, Identity) else Identity(
+        recipe or {"model": model.config.model_dump(mode="json"),
+                   "training": training.model_dump(mode="json", exclude=set(HARMLESS))})
     with join_processes() as processes, Interrupt() as interrupt:
-        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity, may_differ)
+        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
+        run.until = min(training.steps, until or training.steps)
         try:
-            return run.go(evaluate, interrupt)
+            return run.go(HeldOut(evaluate) if callable(evaluate) else evaluate, interrupt)
         finally:
             run.reporter.close()
 
@@ -129,14 +140,16 @@ class Run:
     state: TrainingState
     reporter: Reporter
     redraws: Redraws
+    until: int = 0
+    """The step after which it ends or pauses."""
     loss: float | None = None
 
     @classmethod
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
-                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any],
-                       may_differ: Collection[str] = ()) -> Run:
+                       processes: Processes, reporters: Sequence[Reporter] | None, identity: Identity) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.restore_stored()
+        recipe = identity.recipe
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
@@ -152,7 +165,7 @@ class Run:
             state = TrainingState(recipe=dict(recipe),  # all take the first one's choice
                                   dtype="bfloat16" if processes.agree(dtype == "bfloat16") else "float32")
         else:
-            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, may_differ)
+            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, identity.may_differ)
             state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)
             state.recipe = dict(recipe)
             redraws.at(max(0, state.step - 1))
@@ -169,9 +182,9 @@ class Run:
                           micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
         return cls(model, training, folder, processes, optimizer, updater, state, reporter, redraws)
 
-    def go(self, evaluate: Evaluate | None, interrupt: Interrupt) -> TrainingResult:
+    def go(self, evaluate: HeldOut | None, interrupt: Interrupt) -> TrainingResult:
         """Do the steps that are left."""
-        while self.state.step < self.training.steps and not (self.out_of_patience or self.out_of_time):
+        while self.state.step < self.until and not (self.out_of_patience or self.out_of_time):
             self.update()
             self.evaluate_and_save(evaluate)
             if self.processes.any(interrupt.received) and self.state.step < self.training.steps:
@@ -182,11 +195,13 @@ class Run:
         return TrainingResult(state.step, self.reason(), self.loss, state.best, state.tokens, state.tokens_read,
                               state.seconds, state.dtype)
 
-    def reason(self) -> Literal["done", "patience", "time"]:
+    def reason(self) -> Literal["done", "patience", "time", "paused"]:
         """Say why there are no more steps."""
         if self.out_of_patience:
             self.reporter.note(f"stopped at step {self.state.step}: {self.state.stale} evaluations, none better")
             return "patience"
+        if self.until <= self.state.step < self.training.steps:
+            return "paused"
         if self.state.step < self.training.steps:
             self.reporter.note(f"stopped at step {self.state.step} of {self.training.steps}: the time is over")
             return "time"
@@ -228,28 +243,30 @@ class Run:
             gradient_norm=learned.gradient_norm, tokens=state.tokens, tokens_read=state.tokens_read,
             tokens_per_second=learned.tokens_read / spent, seconds=state.seconds))
 
-    def evaluate_and_save(self, evaluate: Evaluate | None) -> None:
+    def evaluate_and_save(self, evaluate: HeldOut | None) -> None:
         """Evaluate and save when it is time; an evaluation that is the best so far is always saved."""
         training, step = self.training, self.state.step
-        last, better = step == training.steps or self.out_of_time, False
+        last, better = step in (training.steps, self.until) or self.out_of_time, False
         if evaluate is not None and (last or step % training.evaluate_every == 0):
             better = self.evaluate(evaluate, f"step-{step}")
         ends = last or self.out_of_patience or self.out_of_time
         if ends or better or step % (training.save_every or training.evaluate_every) == 0:
             self.save()
 
-    def evaluate(self, evaluate: Evaluate, name: str) -> bool:
+    def evaluate(self, held_out: HeldOut, name: str) -> bool:
         """Evaluate; return whether the model is the best so far."""
         begin, state = time.perf_counter(), self.state
         with autocast(cast(AutocastDtype, state.dtype), next(self.model.parameters()).device):
-            scores = evaluate(self.model)
+            scores = held_out.evaluate(self.model)
         state.seconds += time.perf_counter() - begin
         self.reporter.evaluation(state.step, scores)
         has_moving_targets = self.updater.study.objective.has_moving_targets
-        better = has_moving_targets or state.best is None or scores["loss"] < state.best.loss
+        badness, best = held_out.badness(scores), state.best
+        better = has_moving_targets or best is None or badness < (best.loss if best.badness is None else best.badness)
         state.stale = 0 if better else state.stale + 1
         if better:
-            state.best = BestCheckpoint(name, state.step, scores["loss"])
+            state.best = BestCheckpoint(name, state.step, scores["loss"],
+                                        None if badness == scores["loss"] else badness)
         return better
 
     def save(self) -> Path:
@@ -269,7 +286,7 @@ class Run:
         done = f"interrupted after step {self.state.step} of {self.training.steps}; everything up to here is saved"
         raise WorkError(done, where=str(self.save()), remedy="start it again with the same recipe and folder to go on")
 
-    def average(self, evaluate: Evaluate | None) -> None:
+    def average(self, evaluate: HeldOut | None) -> None:
         """Average the newest checkpoints; keep the mean as `checkpoints/average`, the best one if it scores better."""
         folders = [folder for folder in list_checkpoints(self.folder)[:self.training.average]
                    if find_damage(folder) is None]

@@ -63,8 +63,14 @@ class Reporter:
 
 
 def format_evaluation(step: int, scores: Mapping[str, float]) -> str:
-    """Say an evaluation in one line."""
-    return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+    """Say an evaluation in one line: means and shares; of the sums only how many targets there were."""
+    targets = f" ({scores['targets']:,.0f} targets)" if "targets" in scores else ""
+    return f"step {step}: held-out " + ", ".join(f"{name} {value:.4g}" for name, value in scores.items()
+                                                if name not in SUMS) + targets
+
+
+SUMS = ("nats", "targets")
+"""Figures of an evaluation that a program adds up; a person reads the means."""
 
 
 class Lines(Reporter):
@@ -249,5 +255,5 @@ def choose_screen(steps: int, every: int) -> Reporter:
 
 
 def shows_bar() -> bool:
-    """Say whether `choose_screen` gives a bar, which a silent job keeps."""
-    return in_notebook() or sys.stderr.isatty()
+    """Say whether a silent job keeps its bar: on a terminal, where nothing of it stays in a page."""
+    return sys.stderr.isatty() and not in_notebook()

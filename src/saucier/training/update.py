@@ -6,7 +6,7 @@ Letters: B batch, L length.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,3 +119,16 @@ class Updater:
 
 Evaluate = Callable[[nn.Module], dict[str, float]]
 """The model's scores on held-out data, `loss` among them; the lower the better."""
+
+
+def held_out_loss(scores: Mapping[str, float]) -> float:
+    """Return what checkpoints are chosen by where nothing else is said."""
+    return scores["loss"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """How a model is measured, and what the best checkpoint has least of."""
+
+    evaluate: Evaluate
+    badness: Callable[[Mapping[str, float]], float] = held_out_loss

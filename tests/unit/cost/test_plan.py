@@ -16,7 +16,7 @@ from saucier import config as c
 from saucier.config import flops_per_token, parameters
 from saucier.cost import calibration, workload
 from saucier.cost.calibration import Calibration
-from saucier.cost.planning import PLAN_FILE, Plan, add_times, make_plan, read_plan
+from saucier.cost.planning import PLAN_FILE, Plan, add_times, make_plan, measuring_seconds, read_plan
 from saucier.cost.workload import STATES, StepTokens, training_flops
 from saucier.errors import InputError, WorkError
 from saucier.objectives.config import Masked, SpanMasking
@@ -261,3 +261,8 @@ def test_the_span_boundary_network_is_counted() -> None:
     found = training_flops(spans, 4000, tokens) - training_flops(plain, 4000, tokens)
     by_hand = 2 * ((2 * 128 + 50) * 128 + 128 * 128 + 128 * 4000)
     assert found == pytest.approx(3 * 150 * by_hand)
+
+
+@pytest.mark.parametrize(("flops", "seconds"), [(1e9, 1.0), (4e11, 2.0), (1e15, 5.0)])
+def test_a_short_training_is_measured_shortly(flops: float, seconds: float) -> None:
+    assert measuring_seconds(flops) == seconds

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from saucier.config import Block, PreNorm, Projection, SelfAttention, Share, Stack, parameters
+from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.lens.anatomy import anatomy_rows, describe_model, render_description
+from saucier.lens.anatomy import anatomy_rows, describe, describe_model, render_description
 
 
 def printed(name: str, width: int = 140) -> str:
@@ -81,3 +82,9 @@ def test_show_needs_no_torch() -> None:
             "s = find_subject('gpt-nano'); render_description(describe_model(s.name, s.model, length=8)); "
             "sys.exit('torch' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_no_more_tokens_than_positions() -> None:
+    with pytest.raises(InputError, match=r"^--length: 5,000 tokens, and the model has 1,024 positions; give at most"):
+        describe("gpt2", length=5000)
+    assert describe("gpt2", length=1024).length == 1024

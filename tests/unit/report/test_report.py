@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -77,11 +78,11 @@ class Elements(HTMLParser):
         self.text += data if not self.open or self.open[-1] != "style" else ""
 
 
-def make_run(folder: Path, results: Results | None = RESULTS) -> Path:
+def make_run(folder: Path, results: Results | None = RESULTS, files: Sequence[str] = ()) -> Path:
     """Write a run folder as the cook leaves it."""
     import yaml
 
-    found = recipe("gpt-nano", ["claims.bits_per_byte=1.95"])
+    found = recipe("gpt-nano", ["claims.bits_per_byte=1.95", f"data.files={json.dumps([*files])}"])
     (folder / "recipe.yaml").write_text(yaml.safe_dump(found.as_dict(), sort_keys=False), encoding="utf-8")
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in METRICS), encoding="utf-8")
     (folder / "passport.json").write_text(json.dumps({
@@ -217,3 +218,19 @@ def test_values_are_shown_by_their_kind() -> None:
 def test_a_name_that_a_page_is_not_given_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="title"):
         render_page("scaling.html")
+
+
+def test_another_text_than_the_recipe_tells_of_has_no_claim(tmp_path: Path) -> None:
+    """`cook gpt-nano --data romeo.txt` is no run on Python's documentation, of which the recipe claims a figure."""
+    write_report(make_run(tmp_path, files=("romeo.txt",)))
+    text = re.sub(r"\s+", " ", parsed(tmp_path / REPORT_FILE).text)
+    assert "The recipe gpt-nano, on other text: romeo.txt" in text
+    assert "claims at most" not in text
+    assert "to write Python" not in text[:text.index("bits per byte")]  # the recipe itself is shown further down
+
+
+def test_bars_go_to_the_best_possible_score() -> None:
+    parts = environment().get_template("parts.html").module
+    half = [Bar("this model", 0.5, ours=True)]
+    assert "width:50.00%" in parts.bars(half, "accuracy", full=1.0)
+    assert "width:100.00%" in parts.bars(half, "bits per byte")

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from saucier.errors import InputError
 from saucier.text.reading import sources
-from saucier.text.reading.sources import BLOCK, find_sources, read_blocks, read_lines
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import BLOCK, find_encoding, find_sources, read_blocks, read_lines
 
 Write = Callable[[str, str | bytes], str]
 TEXT = "Größe, 中文 🙂\nzweite Zeile\n" * 9000
@@ -64,7 +65,7 @@ def test_blocks_join_to_the_text_whatever_the_block_size(text: str, block: int) 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "_open_source", lambda source: InMemory(text.encode()))
-        got = "".join(read_blocks(sources.SourceFile("x", Path("x"), "txt", None)))
+        got = "".join(read_blocks(sources.SourceFile("x", Path("x"), "txt", None, encoding="utf-8")))
     assert got == text.replace("\r\n", "\n")
 
 
@@ -87,7 +88,13 @@ def test_wrong_encoding_names_the_byte(write: Write) -> None:
     head = b"x" * 70_000 + b"\n" + b"y" * 70_000
     name = write("a.txt", head + "é".encode("latin1") + b" more")
     with pytest.raises(InputError, match=r"a\.txt: byte 140001: 0xe9 is not UTF-8 here; convert"):
-        read(name)
+        "".join(read_blocks(find_sources([name], ReadOptions(encoding="utf-8"))[0]))
+    assert read(name) == head.decode() + "é more"
+
+
+def test_a_few_damaged_bytes_do_not_make_utf8_another_encoding(write: Write) -> None:
+    with pytest.raises(InputError, match="byte 6: 0xff is not UTF-8 here"):
+        read(write("a.txt", "größe".encode()[:6] + b"\xff" + "für über größe".encode()))
 
 
 def test_unfinished_character_at_the_end_names_the_byte(write: Write) -> None:
@@ -100,9 +107,32 @@ def test_binary_names_the_byte(write: Write) -> None:
         read(write("a.txt", b"hello\0world"))
 
 
-def test_utf16_is_named(write: Write) -> None:
-    with pytest.raises(InputError, match="UTF-16"):
-        read(write("a.txt", "hello".encode("utf-16")))
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "cp1252", "latin-1"])
+def test_encodings_are_guessed(write: Write, encoding: str) -> None:
+    text = "Größe über alles, café\n" + "x\r\n" * BLOCK
+    name = write("a.txt", text.encode(encoding))
+    assert read(name) == text.replace("\r\n", "\n")
+    guess = find_encoding(find_sources([name])[0])
+    assert guess.value == {"latin-1": "cp1252"}.get(encoding, encoding)
+    assert bool(guess.doubt) == (encoding in ("utf-16-le", "utf-16-be", "cp1252", "latin-1"))
+
+
+def test_what_cp1252_has_no_letter_for_is_latin1(write: Write) -> None:
+    assert read(write("a.txt", b"caf\xe9 \x81 na\xefve")) == "café \x81 naïve"
+
+
+def test_an_encoding_that_is_said_is_taken(write: Write) -> None:
+    name = write("a.txt", "Тихий Дон\n".encode("cp1251"))
+    assert "".join(read_blocks(find_sources([name], ReadOptions(encoding="windows-1251"))[0])) == "Тихий Дон\n"
+    with pytest.raises(InputError, match=r"a\.txt: about byte 0: is not ascii; give another --encoding"):
+        "".join(read_blocks(find_sources([name], ReadOptions(encoding="ascii"))[0]))
+    with pytest.raises(InputError, match="'utf-9' is no encoding"):
+        ReadOptions(encoding="utf-9")
+
+
+def test_binary_data_without_zeros_is_no_text(write: Write) -> None:
+    with pytest.raises(InputError, match="byte 4: 0x89 is not UTF-8"):
+        read(write("a.txt", b"\x01\x02ab\x89PNG\xe9"))
 
 
 def test_missing_file_gets_the_nearest_name(write: Write, tmp_path: Path) -> None:

@@ -38,8 +38,9 @@ from saucier.text.cleaning.config import SETS, BadWords, Cleaning, Contamination
 from saucier.text.cleaning.corpus import REJECTED, REJECTED_FILE, write_corpus
 from saucier.text.cleaning.pieces import Order, clean_piece
 from saucier.text.cleaning.rules import read_forbidden_runs
-from saucier.text.reading.sources import SourceFile, find_sources, is_standard_input
-from saucier.text.reading.tables import list_columns, make_missing_column_error
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, is_standard_input
+from saucier.text.reading.tables import describe_form, list_columns, make_missing_column_error
 
 RULE_KINDS = tuple(rule.model_fields["kind"].default for rule in get_args(LineRule | PageRule | Duplicates))
 RULE_OFF = "off"
@@ -179,12 +180,14 @@ Log = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class CleaningOptions:
-    """How to work; nothing here changes the corpus."""
+    """How to work, and how files are read; nothing else here changes the corpus."""
 
     workers: int = 1
     """Processes that clean files side by side; more than one need the extra `clean`."""
     keep_rejected: bool = False
     """Whether the text of dropped documents is kept."""
+    read: ReadOptions = AS_GUESSED
+    """How the raw files are read."""
 
 
 def clean(files: Sequence[str], cleaning: Cleaning, out: Path, *, wishes: CleaningOptions, say: Log) -> CleaningReport:
@@ -238,9 +241,11 @@ def say_nothing(what: str, about: str) -> None:
 def orders(files: Sequence[str], cleaning: Cleaning, out: Path, wishes: CleaningOptions, *,
            say: Log = say_nothing) -> list[Order]:
     """Check everything, make the folder ready, and return what is to be done for each file. Errors: as `clean`."""
-    sources = find_sources(files)
+    sources = find_sources(files, wishes.read)
     for source in sources:
         check_column(source, cleaning.column)
+        if form := describe_form(source):
+            say("read", form)
     Cleaner(cleaning, Tally())  # what a rule lacks is said before any text is read
     for rule in cleaning.rules:
         if isinstance(rule, Contamination):
@@ -268,7 +273,8 @@ def cleaning_fingerprint(sources: Sequence[SourceFile], cleaning: Cleaning, wish
     """Return what must be the same when a run goes on: the rules, and the files with their sizes and dates."""
     read = [*sources, *find_sources([name for rule in cleaning.rules for name in _files_of(rule)])]
     stats = [(source.name, source.path.stat()) for source in read]
-    return {"cleaning": cleaning.model_dump(mode="json"), "keep_rejected": wishes.keep_rejected,
+    said = {} if wishes.read == AS_GUESSED else {"read": [wishes.read.delimiter, wishes.read.encoding]}
+    return {"cleaning": cleaning.model_dump(mode="json"), "keep_rejected": wishes.keep_rejected, **said,
             "files": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
 

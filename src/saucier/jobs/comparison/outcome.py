@@ -256,6 +256,9 @@ def pair_row(found: Outcome, pair: PairResult) -> list[Text | str]:
     """Return the cells of one pair."""
     low, high = (format_score(found, end, signed=True) for end in (pair.low, pair.high))
     published = [pair.published or ""] if found.experiment.published else []
+    effect = "" if pair.effect is None else f"{pair.effect:.1f}".replace("-", "−")
+    # two seeds say nothing of a spread, however small p is
+    told = (f"{pair.p:.2g}", effect) if found.experiment.seeds >= FEWEST_SEEDS else ("", "")
     return [Text(f"{pair.first} – {pair.second}", style="cyan"), format_score(found, pair.difference, signed=True),
-            f"{low} … {high}", f"{pair.p:.2g}", "" if pair.effect is None else f"{pair.effect:.1f}".replace("-", "−"),
+            f"{low} … {high}", *told,
             Text(pair.verdict, style=COLOURS.get(pair.verdict, "yellow")), pair.reason, *published]

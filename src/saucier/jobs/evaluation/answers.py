@@ -12,7 +12,7 @@ from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.generation.decoding import Beams, Greedy
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes
-from saucier.jobs.finetuning.data import Splits, read_examples, read_splits, shorten_text
+from saucier.jobs.finetuning.data import Splits, read_examples, read_splits, shorten_text, with_columns
 from saucier.jobs.finetuning.predict import PREDICTION_BATCH, answer_examples, task_length
 from saucier.jobs.finetuning.results import score_answers
 from saucier.jobs.finetuning.settings import read_finetuning
@@ -29,10 +29,12 @@ from saucier.tasks.definitions import (
     Tagging,
     TaskConfig,
 )
-from saucier.tasks.examples import Tally
+from saucier.tasks.examples import Tally, describe_dropped, make_faults_error
 from saucier.tasks.task import Task
 from saucier.tasks.written.definitions import Written
+from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import find_sources
+from saucier.text.reading.tables import describe_form
 
 SHOWN_LABELS, LONGEST_LABEL = 6, 24
 """Labels that an error lists, and letters of each."""
@@ -67,7 +69,7 @@ class TaskModel:
         before: TaskConfig = self.task.config
         task = change_task(before, options.changes)
         writes = isinstance(task, Written)
-        options.refuse_idle(f"model for {task.kind}", "baselines", *(["beams"] if writes else []))
+        options.refuse_idle(f"model for {task.kind}", "baselines", "bad_rows", *(["beams"] if writes else []))
         if isinstance(task, Written) and options.beams is not None:
             search = Greedy() if options.beams == 1 else Beams(beams=options.beams)
             task = task.model_copy(update={"writing": task.writing.model_copy(update={"search": search})})
@@ -103,11 +105,14 @@ def change_task(before: TaskConfig, words: Sequence[str]) -> TaskConfig:
 
 def evaluate_task(subject: TaskModel, files: Sequence[str], options: EvaluationOptions) -> Evaluation:
     """Let a model answer labelled rows, and score the answers; next to simple methods where training rows are known."""
-    subject, tally = subject.changed(options), Tally()
+    subject, tally, faults = subject.changed(options), Tally(), list[InputError]()
     splits = read_training_rows(subject.opened, options) if options.baselines or not files else None
     if files or splits is None:
-        refuse_plain_text(subject.task, files)
-        what, examples = ", ".join(files), read_examples(subject.task, files, tally=tally)
+        refuse_plain_text(subject.task, files, options.read)
+        what, examples = ", ".join(files), read_examples(with_columns(subject.task, options.columns), files,
+                                                         tally=tally, options=options.read, faults=faults)
+        if faults and options.bad_rows != "drop":
+            raise make_faults_error(faults)
     else:
         what, examples = ("its test file", splits.test) if splits.test else ("what it held out", splits.held_out)
     examples = examples[:options.limit]
@@ -121,12 +126,13 @@ def evaluate_task(subject: TaskModel, files: Sequence[str], options: EvaluationO
     cut = f"{found.cut:,} rows were too long and cut" if found.cut else ""
     return Evaluation(str(subject.opened.path), task.config.kind, scored.scores, join_notes(
         f"{len(examples):,} rows of {what}", show_row(task, examples[0]), notes, cut,
-        (f"{count:,} {words}" for words, count in tally.items())), seconds, len(examples), "rows", scored.baselines)
+        (f"{count:,} {words}" for words, count in tally.items()), describe_dropped(faults),
+        map(describe_form, find_sources(list(files), options.read))), seconds, len(examples), "rows", scored.baselines)
 
 
-def refuse_plain_text(task: Task, files: Sequence[str]) -> None:
+def refuse_plain_text(task: Task, files: Sequence[str], read: ReadOptions) -> None:
     """Raise `InputError` for text without labels; tags alone may be in files of columns."""
-    plain = [one for one in find_sources(list(files)) if one.format == "txt"]
+    plain = [one for one in find_sources(list(files), read) if one.format == "txt"]
     if plain and not isinstance(task.config, Tagging):
         raise InputError(f"is plain text, and a model for {task.config.kind} is measured on labelled rows",
                          where=plain[0].name, remedy="give .jsonl, .csv, .tsv or .parquet; for texts alone there is "

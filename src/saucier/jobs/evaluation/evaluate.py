@@ -21,14 +21,16 @@ from saucier.jobs.evaluation.likelihood import (
     evaluate_masked_model,
 )
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions
-from saucier.jobs.finetuning.predict import read_task, task_of_published
+from saucier.jobs.finetuning.predict import task_of_published
+from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.pretraining.held_out import evaluate_again, read_dtype
 from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.tasks.definitions import CosineScore, Embedding, InBatch
 from saucier.tasks.examples import LABEL, SCORE
 from saucier.tasks.language_baselines import KINDS
 from saucier.tasks.written.definitions import TextToText, Written
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import list_columns
 
 Subject = NextTokenModel | HiddenTokenModel | TaskModel
@@ -42,7 +44,7 @@ def evaluate(model: str, files: Sequence[str] = (), options: EvaluationOptions |
     Raises `InputError` for a model that cannot be measured on such files, and for options that it does not read.
     """
     options = options or EvaluationOptions()
-    find_sources(list(files))  # a file that is not there is refused before any weights are read
+    find_sources(list(files), options.read)  # a file that is not there is refused before any weights are read
     if RunFolder(run_folder_of(Path(model))).is_run:
         return evaluate_run(model, files, options)
     if not files and not (Path(model) / TUNED).is_file():
@@ -50,7 +52,7 @@ def evaluate(model: str, files: Sequence[str] = (), options: EvaluationOptions |
         raise InputError("on which text or rows? This model comes without any", where=model,
                          remedy="name a file: text for a language model, labelled rows for a task")
     opened = replace(open_model(Path(model), dtype="float32", base=options.base), dtype=read_dtype(options.dtype))
-    match identify_model(opened, files):
+    match identify_model(opened, files, options.read):
         case NextTokenModel(opened=found):
             return evaluate_language_model(found, files, options)
         case HiddenTokenModel(opened=found):
@@ -59,7 +61,7 @@ def evaluate(model: str, files: Sequence[str] = (), options: EvaluationOptions |
             return evaluate_task(found, files, options)
 
 
-def identify_model(opened: OpenModel, files: Sequence[str] = ()) -> Subject:
+def identify_model(opened: OpenModel, files: Sequence[str] = (), read: ReadOptions = AS_GUESSED) -> Subject:
     """Return what a model is: by the task in its folder, or else by its head.
 
     A decoder that learned to write answers is a language model where the files are plain text. The columns of `files`
@@ -68,19 +70,19 @@ def identify_model(opened: OpenModel, files: Sequence[str] = ()) -> Subject:
     """
     config, where = opened.model.config, str(opened.path)
     saved = read_task(find_model_folder(resolve_folder(opened.path)))
-    plain = bool(files) and all(one.format == "txt" for one in find_sources(list(files)))
+    plain = bool(files) and all(one.format == "txt" for one in find_sources(list(files), read))
     if saved is not None and not (plain and isinstance(saved[0], Written) and config.encoder is None):
         return TaskModel(for_task(replace(opened, length=saved[1]), saved[0]), learned=True)
     match config.head:
         case c.EmbeddingHead():
-            return TaskModel(for_task(opened, Embedding(learns=choose_comparison(files))))
+            return TaskModel(for_task(opened, Embedding(learns=choose_comparison(files, read))))
         case c.ClassificationHead() | c.TokenHead() | c.SpanHead() | c.ChoiceHead():
             return TaskModel(for_task(opened, task_of_published(opened.model, where)))
         case c.LanguageHead() if opened.is_encoder_decoder:
             return TaskModel(for_task(opened, TextToText()))
         case c.LanguageHead() | c.AdaptiveHead() if config.encoder is None and prediction_kind(config).kind == "next":
             return NextTokenModel(opened)
-        case c.LanguageHead() | c.PretrainingHead() if config.decoder is None and opened.tokenizer.mask_id is not None:
+        case c.LanguageHead() | c.PretrainingHead() if fills_masks(opened):
             return HiddenTokenModel(opened)
         case None:
             raise InputError("a body without a head says nothing that could be right or wrong", where=where,
@@ -90,10 +92,17 @@ def identify_model(opened: OpenModel, files: Sequence[str] = ()) -> Subject:
                              remedy="give the run that trained it, or fine-tune it: saucier finetune TASK --model ...")
 
 
-def choose_comparison(files: Sequence[str]) -> CosineScore | InBatch:
+def fills_masks(opened: OpenModel) -> bool:
+    """Say whether a model tells what mask tokens hide; XLNet, for one, is asked in another way."""
+    config = opened.model.config
+    asks = prediction_kind(config).kind == "query_stream"
+    return config.decoder is None and opened.tokenizer.mask_id is not None and not asks
+
+
+def choose_comparison(files: Sequence[str], read: ReadOptions = AS_GUESSED) -> CosineScore | InBatch:
     """Return what vectors are measured by: scores of pairs where the first file has some, else finding the right pair.
     """
-    first = find_sources(list(files))[0]
+    first = find_sources(list(files), read)[0]
     known = ["score"] if first.format == "txt" else list_columns(first)
     return CosineScore() if {*known} & {*SCORE.usual, *LABEL.usual} else InBatch()
 
@@ -104,5 +113,5 @@ def evaluate_run(model: str, files: Sequence[str], options: EvaluationOptions) -
     changes = {"baselines": KINDS if options.baselines else None, "beams": options.beams, "limit": options.limit,
                "stride": options.stride, "batch": options.batch}
     found = evaluate_again(Path(model), tuple(files), changes=changes, dtype=options.dtype, memory=options.memory,
-                           base=options.base, words=options.changes)
+                           base=options.base, words=options.words)
     return Evaluation(model, "run", found.figures, (), found.seconds, found.held_out.tokens, "tokens", run=found)

@@ -266,6 +266,10 @@ class TextColumns(Config):
     """The column of a table; None: `text`, or the only one."""
     document: Unit = "file"
     """What one document is in a .txt file."""
+    delimiter: str | None = None
+    """What divides the columns of a table; None: guessed."""
+    encoding: str | None = None
+    """How the files are written; None: guessed."""
 
 
 class TextChanges(Config):
@@ -278,10 +282,10 @@ class TextChanges(Config):
 def read_measured_texts(files: Sequence[str], options: EvaluationOptions) -> list[str]:
     """Read documents whole. Raises `InputError` for a table whose column of text is not known."""
     source = Source(COMMAND_LINE, {})
-    apply_overrides(source, options.changes, TextChanges)
+    apply_overrides(source, options.words, TextChanges)
     data = validate_config(source, TextChanges).data
     texts: list[str] = []
-    for part in read_documents(files, column=data.column, unit=data.document):
+    for part in read_documents(files, column=data.column, unit=data.document, options=options.read):
         if part.part == 0 and options.limit == len(texts):
             break
         texts[len(texts) - (part.part > 0):] = [texts[-1] + part.text if part.part else part.text]
@@ -311,7 +315,8 @@ def evaluate_language_model(opened: OpenModel, files: Sequence[str], options: Ev
     first = "the first token of a text is predicted by nothing, and not counted" if begin is None else \
         f"each text after {opened.tokenizer.id_to_token(begin)}"
     found = measure_texts(opened, read_texts(opened, texts), measure)
-    simple = single_baseline("xz -9", "bits per byte", xz_baseline(texts).bits_per_byte, len(texts), "documents") \
+    unit = "document" if len(texts) == 1 else "documents"
+    simple = single_baseline("xz -9", "bits per byte", xz_baseline(texts).bits_per_byte, len(texts), unit) \
         if options.baselines else ()
     return Evaluation(str(opened.path), "language model", found.losses.next_token_scores(),
                       join_notes(found.notes, f"{how}; {first}"), found.seconds, found.targets, "tokens", simple)
@@ -357,6 +362,6 @@ def measure_texts(opened: OpenModel, texts: Sequence[Text],
     seconds, found = time.perf_counter() - begin, TextLosses.of(losses, texts)
     unknown = 0 if unk in (None, opened.tokenizer.eos_id) else sum(list(one.ids).count(unk) for one in texts)
     return MeasuredTexts(found, join_notes(
-        f"{len(texts):,} document{'s' * (len(texts) != 1)}, {int(found.bytes.sum()):,} bytes, "
-        f"{int(found.targets.sum()):,} tokens predicted",
+        f"{len(texts):,} document{'s' * (len(texts) != 1)}, {round(found.bytes.sum()):,} bytes, "
+        f"{round(found.targets.sum()):,} tokens predicted",
         f"{unknown:,} tokens are unknown to the tokenizer, so the figures flatter" if unknown else ""), seconds)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from saucier.errors import InputError
@@ -12,6 +13,8 @@ from saucier.jobs.score import figures_table, format_interval, format_score
 from saucier.plain import format_quantity, json_value
 from saucier.result import Result
 from saucier.tasks.scores import Score
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 Baselines = tuple[tuple[str, tuple[Score, ...]], ...]
 """Simple methods by name, each with its scores."""
-FOR_ANY = ("changes", "limit", "batch", "dtype", "base")
+FOR_ANY = ("changes", "limit", "batch", "dtype", "base", "read", "columns")
 """Options that every kind of model but a run reads."""
 
 
@@ -48,6 +51,19 @@ class EvaluationOptions:
     """Number format of the multiplications."""
     base: str | None = None
     """Of an adapter, instead of the one that it names."""
+    read: ReadOptions = AS_GUESSED
+    """How files are read."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns by their role; that of the text has none ("")."""
+    bad_rows: str | None = None
+    """drop: labelled rows that cannot be used are left out."""
+
+    @property
+    def words(self) -> list[str]:
+        """The changes, and what else says how text is read, as words about `data`."""
+        said = {"delimiter": self.read.delimiter, "encoding": self.read.encoding,
+                **{"column" if role in ("", "text") else role: name for role, name in self.columns.items()}}
+        return [*self.changes, *(f"data.{key}={json.dumps(value)}" for key, value in said.items() if value is not None)]
 
     def refuse_idle(self, kind: str, *read: str) -> None:
         """Raise `InputError` for an option that a kind of model does not read, next to those of any kind."""

@@ -8,18 +8,21 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from saucier.errors import InputError
-from saucier.jobs.finetuning.settings import LabelledFiles
-from saucier.objectives.base import IGNORED
+from saucier.errors import InputError, suggest_name
+from saucier.jobs.finetuning.settings import LabelledFiles, column_roles
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.examples import Tally
+from saucier.tasks.examples import Tally, describe_dropped, make_faults_error
+from saucier.tasks.label_checks import describe_label_doubts
 from saucier.tasks.task import Task
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, find_sources
+from saucier.text.reading.tables import describe_form
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 MOST_CHARACTERS = 160
@@ -47,6 +50,10 @@ class Splits:
     """Empty where there is no file for it."""
     counted: Mapping[str, Tally] = field(default_factory=dict)
     """What was skipped, dropped or repaired in the files of each."""
+    dropped: Mapping[str, Sequence[InputError]] = field(default_factory=dict)
+    """Rows of each that cannot be used and were left out, and why."""
+    forms: Sequence[str] = ()
+    """How files are read, where that is not what their names promise."""
 
     def named(self) -> dict[str, Examples]:
         """Return those that are not empty, by name."""
@@ -54,39 +61,79 @@ class Splits:
         return {name: examples for name, examples in found.items() if examples}
 
 
-def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True,
-                  tally: Tally | None = None) -> Examples:
+def read_examples(task: Task, files: Iterable[str], *, labelled: bool = True, tally: Tally | None = None,
+                  options: ReadOptions = AS_GUESSED, faults: list[InputError] | None = None) -> Examples:
     """Read all examples of some files; the tally counts what was done to them.
 
-    Raises `InputError` for a file without any.
+    `faults` takes what is wrong with single rows. Raises `InputError` for a file without any row, and, without
+    `faults`, one error for all wrong rows.
     """
     found: Examples = []
     tally = Tally() if tally is None else tally
-    for source in find_sources(list(files)):
-        before = len(found)
-        found += task.read(source, tally, labelled=labelled)
-        if len(found) == before:
+    wrong: dict[tuple[str | None, str], InputError] = {}  # a file that is read twice has the same faults twice
+
+    def collect(fault: InputError) -> None:
+        wrong.setdefault((fault.where, fault.what), fault)
+
+    for source in find_sources(list(files), options):
+        before = len(found) + len(wrong)
+        found += task.read(replace(source, collect=collect), tally, labelled=labelled)
+        if len(found) + len(wrong) == before:
             raise InputError("has no rows", where=source.name, remedy="leave it out")
+    if wrong and (faults is None or not found):
+        raise make_faults_error([*wrong.values()])
+    if faults is not None:
+        faults += wrong.values()
     return found
 
 
 def read_splits(task: Task, files: LabelledFiles, *, seed: int = 0) -> Splits:
     """Read the files, hold rows out where there is no file for it, and let the task learn its labels.
 
-    Raises `InputError` for what cannot be used, such as a label that is only in the held-out file.
+    Raises `InputError` for what cannot be used: one error for the wrong rows of all files, unless they are to be left
+    out.
     """
-    counted = {name: Tally() for name in ("train", "held-out", "test")}
-    train = read_examples(task, files.train, tally=counted["train"])
-    held_out = read_examples(task, files.held_out, tally=counted["held-out"])
+    names = ("train", "held-out", "test")
+    counted, wrong = {name: Tally() for name in names}, {name: list[InputError]() for name in names}
+
+    def read(name: str, of: Sequence[str], columns: Mapping[str, str] | None) -> Examples:
+        return read_examples(with_columns(task, columns), of, tally=counted[name], options=files.read_options,
+                             faults=wrong[name])
+
+    train = read("train", files.train, None)
+    held_out = read("held-out", files.held_out, files.held_out_columns)
+    test = read("test", files.test, files.test_columns)
+    if files.bad_rows != "drop" and (all_faults := [fault for faults in wrong.values() for fault in faults]):
+        raise make_faults_error(all_faults)
     if not files.held_out:
-        train, held_out = hold_out_rows(task, train, files.share, seed)
+        hold_out = hold_out_each_class if files.split == "stratified" else hold_out_rows
+        train, held_out = hold_out(task, train, files.share, seed)
     if files.limit is not None:
         train = train[:files.limit]
-    test = read_examples(task, files.test, tally=counted["test"])
     learned = task.fit_labels(train)
     for examples in (train, held_out, test):
-        learned.check_labels(examples)
-    return Splits(learned, train, held_out, test, counted)
+        learned.check_labels(examples, measured=examples is not train)
+    sources = find_sources([*files.train, *files.held_out, *files.test], files.read_options)
+    forms = [form for form in map(describe_form, sources) if form]
+    return Splits(learned, train, held_out, test, counted, wrong, forms)
+
+
+def with_columns(task: Task, columns: Mapping[str, str] | None) -> Task:
+    """Return a task that reads other columns; one without a role ("") is the first that the task reads.
+
+    Raises `InputError` for what is no column of the task.
+    """
+    if not columns:
+        return task
+    known = column_roles(type(task.config))
+    for role in columns:
+        if role and role not in known:
+            raise InputError(f"a task of the kind {task.config.kind} reads no column {role!r}", where="--column",
+                             remedy=suggest_name(role, known))
+    if "" in columns and not known:
+        raise InputError(f"a task of the kind {task.config.kind} reads no single column", where="--column",
+                         remedy="leave it out")
+    return task.with_config(**{role or known[0]: name for role, name in columns.items()})
 
 
 def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
@@ -94,16 +141,45 @@ def hold_out_rows(task: Task, examples: Examples, share: float, seed: int) -> tu
 
     Raises `InputError` where one side would be empty.
     """
-    train: Examples = []
-    held_out: Examples = []
-    for one in examples:
-        key = "\x00".join((str(seed), *task.split_key(one))).encode("utf-8", "surrogatepass")
-        drawn = int.from_bytes(hashlib.sha256(key).digest()[:7], "big") / (1 << 56)  # in [0, 1)
-        (held_out if drawn < share else train).append(one)
+    return put_aside(examples, [draw_share(task.split_key(one), seed) < share for one in examples], share)
+
+
+def draw_share(key: Sequence[str], seed: int) -> float:
+    """Draw a number in [0, 1) that depends on texts and seed alone."""
+    drawn = hashlib.sha256("\x00".join((str(seed), *key)).encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(drawn[:7], "big") / (1 << 56)
+
+
+def put_aside(examples: Examples, marked: Sequence[bool], share: float) -> tuple[Examples, Examples]:
+    """Return the rows that are not marked and those that are. Raises `InputError` where one side would be empty."""
+    train = [one for one, held in zip(examples, marked, strict=True) if not held]
+    held_out = [one for one, held in zip(examples, marked, strict=True) if held]
     if not train or not held_out:
         raise InputError(f"{len(examples)} rows are too few to hold {share:.0%} of them out",
                          where=examples[0].place.file, remedy="give --held-out FILE")
     return train, held_out
+
+
+def hold_out_each_class(task: Task, examples: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
+    """Hold out the same share of each class, to a row; equal texts stay together, and the last of a class is learned.
+
+    Raises `InputError` where one side would be empty.
+    """
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, one in enumerate(examples):
+        groups.setdefault(tuple(task.split_key(one)), []).append(number)
+    classes: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for key, numbers in groups.items():
+        classes.setdefault(tuple(task.classes(examples[numbers[0]])), []).append(key)
+    marked = [False] * len(examples)
+    for keys in classes.values():
+        left = round(share * sum(len(groups[key]) for key in keys))
+        for key in sorted(keys, key=lambda key: draw_share(key, seed))[:-1]:
+            if len(groups[key]) <= left:
+                left -= len(groups[key])
+                for number in groups[key]:
+                    marked[number] = True
+    return put_aside(examples, marked, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +224,14 @@ QUARTILES = (0.5, 0.95, 1.0)
 
 def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length: int) -> Iterator[str]:
     """Yield lines about the data."""
+    yield from splits.forms
     for name, examples in splits.named().items():
         yield f"{name}: {len(examples):,} rows{describe_labels(splits, examples)}"
+        yield from (f"  {line}" for line in describe_dropped(splits.dropped.get(name, ())))
+        yield from describe_unseen(splits, examples)
         if name == "train":
+            counts = Counter(label for one in examples for label in splits.task.classes(one))
+            yield from (f"  {line}" for line in describe_label_doubts(counts, splits.task.scored_as))
             yield from (f"  {line}" for line in splits.task.training_notes(encoded[name]))
         if 0 < len(encoded[name]) < len(examples) - encoded[name].truncation.dropped:
             yield f"  put into {len(encoded[name]):,} rows of the model, kept apart there"
@@ -158,10 +239,20 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = count_repeats(splits.task, examples, splits.train)
         if found.inside:
-            yield f"  {found.inside:,} rows stand there more than once" + (
+            yield f"  {found.inside:,} duplicates" + (
                 f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
         if found.leaked:
-            yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+            yield f"  {found.leaked:,} rows are in the training rows too, first {found.first}: their score is too good"
+
+
+def describe_unseen(splits: Splits, examples: Sequence[Any]) -> Iterator[str]:
+    """Say how many rows have labels that are never learned: no model can answer them right."""
+    unseen = [labels for one in examples if (labels := splits.task.unseen_labels(one))]
+    if unseen:
+        counts = Counter(label for labels in unseen for label in labels).most_common(SHOWN_LABELS)
+        listed = ", ".join(f"{label!r} {count:,}" for label, count in counts)
+        rows = "1 row has labels" if len(unseen) == 1 else f"{len(unseen):,} rows have labels"
+        yield f"  {rows} that no training row has ({listed}): they count as errors"
 
 
 def describe_labels(splits: Splits, examples: Sequence[Any]) -> str:

@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from saucier.checkpoints.hub import resolve_folder
+from saucier.config.base import Config
 from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import find_model_folder
-from saucier.jobs.finetuning.predict import read_task_labels
+from saucier.folders.sentence_classifier import modules_head
+from saucier.jobs.finetuning.defaults import published_pick
 from saucier.jobs.finetuning.start import build_task_model, labels_of_head
+from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer
 from saucier.tasks.build import TASKS, build_task
-from saucier.tasks.definitions import MultipleChoice, TaskConfig
+from saucier.tasks.definitions import MultipleChoice, TaskConfig, Texts
 from saucier.tasks.task import RequiredHead
 from saucier.tasks.written.definitions import Mixture
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-KINDS: dict[str, type[Any]] = {kind.model_fields["kind"].default: kind for kind in TASKS if kind is not Mixture}
+KINDS: dict[str, Any] = {cast(Any, kind).model_fields["kind"].default: kind for kind in TASKS
+                         if issubclass(kind, Config) and kind is not Mixture}
 """Name of a task -> its settings; a mixture has no head of its own."""
 
 
@@ -66,13 +70,17 @@ def put_task_head(other: Transformer, place: str | Path, task: TaskConfig) -> Tr
     if other.provenance.rewrites:
         raise InputError("an adapter is next to the model's weights, which a new head would lose", where=str(place),
                          remedy="merge it first, with saucier merge")
-    required, before = build_task(task).required_head, other.provenance.origin
+    if isinstance(task, Texts):
+        task = task.model_copy(update={"pick": published_pick(str(place))})
+    required, before, document = build_task(task).required_head, other.provenance.origin, other.provenance.document
     other.restore_stored()
     trained = read_task_labels(find_model_folder(resolve_folder(place)))
     keeps = labels_of_head(other, required, trained, str(place)) == required.labels
     model, _ = build_task_model(other, required, find_tokenizer(place, required), start=Path(place),
                                 fresh_head=not keeps)
-    origin = model.provenance.origin
+    origin, labels = model.provenance.origin, model.provenance.document
+    if modules_head(model, document, None) is not None:  # so that it is saved as the body was published
+        model.provenance = replace(model.provenance, document={**document, **labels})
     if origin is not None and before is not None:
         model.provenance = replace(model.provenance, origin=replace(origin, tokenizer=before.tokenizer))
     return model

@@ -1,28 +1,22 @@
-"""The folder of a fine-tuning, its task file, and the model in it that answers for new rows or texts."""
+"""The answers of a model for the rows of any file, or for texts: one for each, next to all that the row held.
+
+Files, columns and rows are read and checked before the model is, and without torch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from saucier import config as c
-from saucier.checkpoints.hub import TUNED, resolve_folder
-from saucier.checkpoints.layout import label_names
-from saucier.config.registry import name_packages, require_packages
-from saucier.devices import choose_autocast_dtype
+from saucier.checkpoints.hub import find_finetuned_model, is_hub_id, resolve_folder
 from saucier.errors import InputError
-from saucier.files import read_object, write_json
-from saucier.folders.kinds import find_model_folder
-from saucier.jobs.finetuning.data import read_examples
-from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
-from saucier.jobs.run.folder import JobKind
-from saucier.model import Transformer
-from saucier.opened import OpenModel, open_model, room
-from saucier.result import Result
+from saucier.files import is_folder
+from saucier.jobs.finetuning.data import read_examples, with_columns
+from saucier.jobs.finetuning.settings import LONGEST_ROW
+from saucier.jobs.finetuning.task_folder import TaskFolder, read_task
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (
     Classification,
@@ -34,94 +28,50 @@ from saucier.tasks.definitions import (
     Tagging,
     TaskConfig,
 )
-from saucier.tasks.examples import Example, Place, Tally
+from saucier.tasks.examples import Example, Place, Tally, make_faults_error, read_each
+from saucier.tasks.file_formats import whole_document
+from saucier.tasks.prediction_files import is_conll
+from saucier.tasks.tagging import COLUMN_FILES
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, read_lines
+from saucier.text.reading.tables import describe_form, list_columns, read_rows
 
-TASK_FILE = "task.json"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFolder(Result):
-    """The paths of one fine-tuning."""
-
-    path: Path
-
-    def view(self) -> str:
-        """Say where it is."""
-        return str(self.path)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values: the folder and, of a finished one, its scores."""
-        return {"folder": str(self.path), "scores": read_object(self.scores) if self.is_finished else None}
-
-    @property
-    def model(self) -> Path:
-        """The finished model with its tokenizer and task, ready to be used anywhere."""
-        return self.path / "model"
-
-    @property
-    def scores(self) -> Path:
-        """What was measured; the last file that is written."""
-        return self.path / "scores.json"
-
-    def predictions(self, split: str) -> Path:
-        """The model's answers on a split."""
-        return self.path / "predictions" / f"{split}.jsonl"
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether it was measured, which is done last."""
-        return self.scores.is_file()
-
-
-def deciding_settings(settings: Finetuning, whole: bool = False) -> dict[str, Any]:
-    """Return what decides the outcome of a fine-tuning; the kind of task first, as another kind has other keys."""
-    decides = settings.model_dump(mode="json", exclude={"name": True, "metrics": not whole, "training": {"reporters"}})
-    return {"task.kind": settings.task.kind} | decides
-
-
-FINETUNING = JobKind(
-    settings=TUNED, last="scores.json",
-    header="# This fine-tuning, with every value. `saucier finetune FOLDER` goes on with it.\n",
-    read=read_finetuning, essential=deciding_settings, other="another fine-tuning", foreign="no fine-tuning")
-
-
-def write_task(folder: Path, task: TaskConfig, length: int) -> None:
-    """Write next to a model what it was trained to do, so that it can answer."""
-    values = task.model_dump(mode="json")
-    write_json(folder / TASK_FILE, {"task": values, "length": length, **name_packages(values)})
-
-
-def copy_task(folder: Path, target: Path, most: int | None = None) -> None:
-    """Write what a model was trained to do next to what was made of it; `most`: tokens that this reads."""
-    saved = read_task(folder)
-    if saved is not None:
-        write_task(target, saved[0], saved[1] if most is None else min(saved[1], most))
-
-
-def read_task_labels(folder: Path) -> tuple[str, ...]:
-    """Return the names of a model's outputs, from the task that it was trained on; none where no task names them."""
-    saved = read_task(folder)
-    return () if saved is None else build_task(saved[0]).required_head.labels
-
-
-def read_task(folder: Path) -> tuple[TaskConfig, int] | None:
-    """Read what a model was trained to do, and its longest row; None where that is not known."""
-    path = folder / TASK_FILE
-    if not path.is_file():
-        return None
-    document = read_object(path)
-    require_packages(document, str(path))
-    try:
-        task: TaskConfig = TypeAdapter(TaskConfig).validate_python(document.get("task"))
-        return task, int(document["length"])
-    except (ValidationError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"not a task: {str(error).splitlines()[0]}", where=str(path),
-                         remedy="fine-tune again into a new folder") from error
-
+if TYPE_CHECKING:
+    from saucier.model import Transformer
+    from saucier.opened import OpenModel
 
 PREDICTION_BATCH = 32
 """Rows that are read at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOptions:
+    """How the rows of files are read."""
+
+    read: ReadOptions = AS_GUESSED
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Columns by what the task calls them, where they have other names than in training."""
+    drop: bool = False
+    """Whether rows that cannot be used are left out, not refused."""
+
+
+AS_TRAINED = RowOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be answered for."""
+
+    examples: list[Any] = field(default_factory=list)
+    columns: list[Mapping[str, Any]] = field(default_factory=list)
+    """All that the row of each example holds; nothing where it is no row of a table."""
+    counted: Tally = field(default_factory=Tally)
+    """What was skipped, dropped or repaired in the files."""
+    faults: list[InputError] = field(default_factory=list)
+    """What is wrong with rows that are left out."""
+    forms: list[str] = field(default_factory=list)
+    """How files are read, where that is not what their names promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +83,82 @@ class TaskAnswers:
     answers: Sequence[Answer]
     cut: int
     """Rows that were too long and were cut."""
-    counted: Tally = field(default_factory=Tally)
-    """What was skipped, dropped or repaired in the files."""
+    request: Request = field(default_factory=Request)
+    """How the examples were read."""
+
+
+def read_request(task: Task, files: Sequence[str], texts: Sequence[str] = (),
+                 options: RowOptions = AS_TRAINED) -> Request:
+    """Read what is to be answered for: rows of tables, lines of text files, and texts.
+
+    Raises `InputError` for a file that lacks a column, for all rows that cannot be used unless they are to be left
+    out, and for a task that single texts do not suit.
+    """
+    request, named = Request(), with_columns(task, options.columns)
+    for source in find_sources(files, options.read):
+        if lines_are_texts(task, source):
+            found, columns = read_text_lines(task, source, request), dict[int, Mapping[str, Any]]()
+        else:
+            found = read_examples(named, [source.name], labelled=False, tally=request.counted, options=options.read,
+                                  faults=request.faults)
+            columns = read_columns(task, source)
+        request.examples.extend(found)
+        request.columns.extend(columns.get(one.place.line, {}) for one in found)
+        request.forms.extend(filter(None, [describe_form(source)]))
+    if request.faults and not options.drop:
+        raise make_faults_error(request.faults)
+    for number, text in enumerate(texts, start=1):
+        request.examples.append(example_of_text(task, text, Example(Place("command line", number), f"text {number}")))
+        request.columns.append({})
+    return request
+
+
+def example_of_text(task: Task, text: str, example: Example) -> Any:
+    """Make an example of a text, or of the parts of one between |||."""
+    return task.from_texts(tuple(part.strip() for part in text.split("|||")), example)
+
+
+def lines_are_texts(task: Task, source: SourceFile) -> bool:
+    """Whether each line of a file is a text; a file of words, with empty lines between sentences, is for a tagger."""
+    return source.format == "txt" and not (task.config.kind == "tagging" and holds_words(source))
+
+
+def holds_words(source: SourceFile) -> bool:
+    """Whether a file has a word a line, alone or with tags."""
+    return is_conll(source) or not any(len(line.split()) > 1 for _, line in read_lines(source))
+
+
+EMPTY_LINES = "empty lines skipped"
+
+
+def read_text_lines(task: Task, source: SourceFile, request: Request) -> list[Any]:
+    """Read the lines of a text file; empty ones are counted. Raises `InputError` for a file without any other."""
+    lines = [(number, line.strip()) for number, line in read_lines(source)]
+    full = [(number, line) for number, line in lines if line]
+    if not full:
+        raise InputError("has no rows", where=source.name, remedy="leave it out")
+    request.counted.update({EMPTY_LINES: len(lines) - len(full)} if len(full) < len(lines) else {})
+
+    def read(line: tuple[int, str]) -> Any:
+        place = Place(source.name, line[0])
+        return example_of_text(task, line[1], Example(place, place.name))
+
+    return list(read_each(full, read, replace(source, collect=request.faults.append)))
+
+
+def read_columns(task: Task, source: SourceFile) -> dict[int, Mapping[str, Any]]:
+    """Return all cells of a table by the lines of its rows; nothing where a row is not one example of the task."""
+    in_columns = task.config.kind == "tagging" and source.format in COLUMN_FILES
+    if in_columns or whole_document(source) is not None or "qas" in list_columns(source):
+        return {}
+    quiet = replace(source, collect=lambda fault: None)  # what is wrong was reported when the examples were read
+    return {row.line: row.cells for row in read_rows(quiet, None)}
 
 
 def answer_examples(opened: OpenModel, examples: Sequence[Any], batch: int = PREDICTION_BATCH) -> TaskAnswers:
     """Answer for some examples of the task that a model was opened for (see `open_task`)."""
+    from saucier.devices import choose_autocast_dtype
+
     assert opened.task is not None and opened.length is not None, "open_task knows them"
     encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
                         opened.model.provenance.generation.get("decoder_start_token_id"))
@@ -154,11 +174,15 @@ def open_task(path: Path | str, base: str | None = None) -> OpenModel:
     `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
     kind.
     """
+    from saucier.opened import open_model
+
     return find_task(open_model(Path(path), dtype="float32", base=base))
 
 
 def find_task(opened: OpenModel) -> OpenModel:
     """Return a model with the task that its folder names, or that its head is for. Raises `InputError` for none."""
+    from saucier.folders.kinds import find_model_folder
+
     known = read_task(find_model_folder(resolve_folder(opened.path)))
     config, length = known or (task_of_published(opened.model, str(opened.path)), task_length(opened))
     return replace(opened, task=build_task(config), length=length)
@@ -166,6 +190,8 @@ def find_task(opened: OpenModel) -> OpenModel:
 
 def task_length(opened: OpenModel) -> int:
     """Return how many tokens a row of a task may have, where no training says it."""
+    from saucier.opened import room
+
     return room(opened.model.config, LONGEST_ROW, opened.tokenizer.handling.max_length)
 
 
@@ -191,20 +217,35 @@ def task_of_published(model: Transformer, where: str) -> TaskConfig:
 
 def output_names(model: Transformer, count: int, where: str) -> tuple[str, ...]:
     """Return the names of a published head's outputs; numbers where it has none."""
+    from saucier.checkpoints.layout import label_names
+
     return label_names(model.provenance.document, count, where) or tuple(f"LABEL_{number}" for number in range(count))
 
 
-def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *,
-                    base: str | None = None) -> TaskAnswers:
+def read_known_task(path: Path | str) -> Task | None:
+    """Return the task that a folder on this machine names, without opening its model; None where it names none.
+
+    Raises `InputError` for a folder that is not there.
+    """
+    if not is_folder(path):
+        if not is_hub_id(str(path)):
+            resolve_folder(path)  # which says what to give
+        return None
+    inside = TaskFolder(Path(path)).model
+    saved = read_task(inside if is_folder(inside) else find_finetuned_model(Path(path)))
+    return None if saved is None else build_task(saved[0])
+
+
+def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *, base: str | None = None,
+                    options: RowOptions = AS_TRAINED) -> TaskAnswers:
     """Answer for the rows of files, and for texts. `base`: as in `open_task`.
 
-    Raises `InputError` for a file that lacks a column, and for a task that single texts do not suit.
+    Raises `InputError` as `read_request`, before the model is opened where its folder says what it was trained for.
     """
+    find_sources(files, options.read)
+    known = read_known_task(path)
+    request = None if known is None else read_request(known, files, texts, options)
     opened = open_task(path, base)
-    tally = Tally()
     assert opened.task is not None, "open_task knows it"
-    examples = read_examples(opened.task, files, labelled=False, tally=tally) if files else []
-    for number, text in enumerate(texts, start=1):
-        parts = tuple(part.strip() for part in text.split("|||"))  # of a pair
-        examples.append(opened.task.from_texts(parts, Example(Place("command line", number), f"text {number}")))
-    return replace(answer_examples(opened, examples), counted=tally)
+    request = request or read_request(opened.task, files, texts, options)
+    return replace(answer_examples(opened, request.examples), request=request)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saucier.jobs.finetuning.data import shorten_text
+from saucier.jobs.finetuning.finished import BaselineVerdict
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.plain import json_value
+from saucier.plain import escape_direction_marks, json_value
 from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
 from saucier.tasks.build import predict_simple_baselines
-from saucier.tasks.definitions import MetricConfig
-from saucier.tasks.prediction_files import PredictionRow
-from saucier.tasks.scores import Score, choose_metric, metrics_for, per_class, scored
+from saucier.tasks.definitions import MetricConfig, Texts
+from saucier.tasks.metrics.metric import Metric
+from saucier.tasks.prediction_files import ID, PREDICTION, PredictionRow
+from saucier.tasks.scores import Score, choose_metric, metrics_for, per_class, score_difference, scored
 from saucier.tasks.task import Answer, Json, ScoredPart, Task
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 SHOWN_ERRORS = 5
 """Errors that are shown."""
+FEW_UPDATES = 300
+"""With fewer updates more epochs are advised."""
+FEW_ROWS = 2_000
+"""With fewer rows more of them are advised."""
 MOST_PARTS = 12
 """Parts of a mixture whose scores are printed one by one."""
 
@@ -44,6 +51,8 @@ class SplitScores:
     """Those of the scores that are about all parts together."""
     parts: int = 1
     """Parts that are scored separately."""
+    verdicts: tuple[BaselineVerdict, ...] = ()
+    """For each part that simple methods are known for, how the model does against the best of them."""
 
     def lines(self) -> Iterator[str]:
         """Yield the lines printed about the scores; of many parts only those of all together."""
@@ -53,6 +62,7 @@ class SplitScores:
             yield f"  {self.parts} tasks, each by itself in scores.json and report.html"
         else:
             yield from (f"  {method}: {format_scores(scores)}" for method, scores in self.baselines)
+            yield from (f"  {one.line()}" for one in self.verdicts)
 
     def pairs(self) -> Iterator[tuple[Any, Answer]]:
         """Yield each example with its answer."""
@@ -61,7 +71,7 @@ class SplitScores:
     def as_json(self) -> dict[str, Any]:
         """Return it without the answers."""
         return {"rows": len(self.examples), "scores": json_value(self.scores),
-                "baselines": json_value(dict(self.baselines))}
+                "baselines": json_value(dict(self.baselines)), "verdicts": json_value(self.verdicts)}
 
 
 def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequence[Answer],
@@ -75,8 +85,9 @@ def score_answers(task: Task, split: str, examples: Sequence[Any], answers: Sequ
     found = [score_part(part, [answers[number] for number in part.numbers], learned.get(part.name), metrics)
              for part in parts]
     whole = score_together(task, parts, examples, answers)
-    return SplitScores(split, examples, answers, (*whole, *(score for own, _ in found for score in own)),
-                       tuple(method for _, simple in found for method in simple), whole, len(parts))
+    return SplitScores(split, examples, answers, (*whole, *(score for own, *_ in found for score in own)),
+                       tuple(method for _, simple, _ in found for method in simple), whole, len(parts),
+                       tuple(verdict for *_, verdict in found if verdict is not None))
 
 
 def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[Any],
@@ -91,10 +102,16 @@ def score_together(task: Task, parts: Sequence[ScoredPart], examples: Sequence[A
                  for score in scored(metrics_for(kinds.pop(), golds, predictions), golds, predictions))
 
 
+ScoredMethods = list[tuple[str, tuple[Score, ...]]]
+
+
 def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any] | None,
                further: Sequence[MetricConfig] = ()) -> tuple[
-        tuple[Score, ...], list[tuple[str, tuple[Score, ...]]]]:
-    """Score the answers to one part, and those of simple methods; a part's name comes before its metrics'."""
+        tuple[Score, ...], ScoredMethods, BaselineVerdict | None]:
+    """Score the answers to one part, and those of simple methods; a part's name comes before its metrics'.
+
+    Returns also whether the model beats the best of them.
+    """
     golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
     simple = predict_simple_baselines(part.task, train, part.examples) if train is not None else []
     predictions: list[list[Json]] = [[one.prediction for one in answers], *(one.predictions for one in simple)]
@@ -104,7 +121,43 @@ def score_part(part: ScoredPart, answers: Sequence[Answer], train: Sequence[Any]
     before = f"{part.name}: " if part.name else ""
     own, *others = ([replace(score, name=before + score.name) for score in scored(metrics, golds, one)]
                     for one in grouped)
-    return tuple(own), [(before + method.name, tuple(scores)) for method, scores in zip(simple, others, strict=True)]
+    named = [(before + method.name, tuple(scores)) for method, scores in zip(simple, others, strict=True)]
+    return tuple(own), named, judge_baselines(metrics[0], before, golds, grouped, named)
+
+
+def judge_baselines(metric: Metric, before: str, golds: Sequence[Any], predictions: Sequence[Sequence[Any]],
+                    simple: ScoredMethods) -> BaselineVerdict | None:
+    """Compare the first predictions with those of the best simple method; None where there is none, or no number."""
+    sign = 1 if metric.better == "higher" else -1
+    known = [(sign * scores[0].value, place) for place, (_, scores) in enumerate(simple)
+             if math.isfinite(scores[0].value)]
+    if not known:
+        return None
+    _, best = max(known)
+    found = score_difference(metric, golds, (predictions[0], predictions[best + 1]))
+    return BaselineVerdict(simple[best][0], before + metric.name, found.value, found.low, found.high,
+                           found.low > 0 if sign > 0 else found.high < 0)
+
+
+def suggest_improvements(settings: Finetuning, learned: int) -> Iterator[str]:
+    """Yield what to try where a model did not beat a simple method, the likeliest help first.
+
+    `learned`: rows that it learned from.
+    """
+    task, training = settings.task, settings.training
+    if isinstance(task, Texts) and (task.pick is None or task.pick.kind != "mean"):
+        yield "read texts by the mean of their vectors (task.pick.kind=mean)"
+    if settings.search is None:
+        yield "search for rate, epochs and batch (--search 12)"
+    if training.epochs * learned / training.batch < FEW_UPDATES:
+        yield f"more epochs (training.epochs={max(2 * training.epochs, 5):g})"
+    if settings.range_test is None:
+        yield "find the rate (--find-rate)"
+    if settings.tuning is not None:
+        yield "let all of the model learn (tuning=null)"
+    if learned < FEW_ROWS:
+        yield f"more rows: {learned:,} are few"
+    yield "a larger model (--model)"
 
 
 def format_scores(scores: Sequence[Score]) -> str:
@@ -112,17 +165,24 @@ def format_scores(scores: Sequence[Score]) -> str:
     return ", ".join(f"{one.name} {one.value:.4g} ({one.low:.4g}–{one.high:.4g})" for one in scores)
 
 
-def prediction_row(task: Task, example: Any, answer: Answer) -> PredictionRow:
-    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts."""
+def prediction_row(task: Task, example: Any, answer: Answer, columns: Mapping[str, Any] | None = None) -> PredictionRow:
+    """Return one answer as a row of a file of predictions: what is right where it is known, confidence, texts.
+
+    `columns`: what else the row held; a name that is taken gets `row_` before it.
+    """
     sure = {} if answer.confidence is None else {"confidence": round(answer.confidence, 4)}
-    return PredictionRow(answer.prediction, task.gold(example), example.name,
-                         sure | answer.more | {"texts": example.texts})
+    own = sure | answer.more | {"texts": example.texts}
+    kept = {f"row_{name}" if name in (PREDICTION, *own) else name: value for name, value in (columns or {}).items()
+            if name != ID or str(value) != example.name}
+    kept = {f"row_{name}" if name == ID else name: value for name, value in kept.items()}
+    return PredictionRow(answer.prediction, task.gold(example), example.name, own | kept)
 
 
 def format_answer(task: Task, example: Any, answer: Answer) -> str:
     """Write one answer for a person."""
     sure = "" if answer.confidence is None else f" ({answer.confidence:.0%})"
-    return f"{shorten_text(answer_text(task, example, answer))}{sure}\t{shorten_text(' ‖ '.join(example.texts))}"
+    text = shorten_text(" ‖ ".join(example.texts))
+    return escape_direction_marks(f"{shorten_text(answer_text(task, example, answer))}{sure}\t{text}")
 
 
 def answer_text(task: Task, example: Any, answer: Answer) -> str:
@@ -159,13 +219,26 @@ CURVE_HEIGHT = 2.6
 
 
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
-                            data_lines: Sequence[str]) -> Path:
-    """Write `report.html`, and return its path. `data_lines`: what was printed about the data before training."""
-    splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one),
+                            data_lines: Sequence[str], *, rates: Sequence[tuple[float, float]] = (),
+                            trials: Table | None = None, learned: int = 0) -> Path:
+    """Write `report.html`, and return its path. `data_lines`: what was printed about the data before training.
+
+    `rates`: what a range test measured; `trials`: what a search tried; `learned`: rows that were learned from.
+    """
+    splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one), "full": full_score(one),
                "measured": one.scores[0].name, "scores": scores_table(one), "classes": class_tables(task, one),
-               "errors": list(hardest_errors(task, one))} for one in found]
+               "errors": list(hardest_errors(task, one)), "verdicts": list(verdict_lines(one, settings, learned))}
+              for one in found]
     return write_page(folder / REPORT_FILE, "finetuning.html", title=settings.name, settings=settings, splits=splits,
-                      loss=draw_loss(folder / METRICS), data_lines=data_lines)
+                      loss=draw_loss(folder / METRICS), data_lines=data_lines, trials=trials,
+                      rates=draw_rates(rates, settings.training.optimizer.learning_rate))
+
+
+def verdict_lines(found: SplitScores, settings: Finetuning, learned: int) -> Iterator[str]:
+    """Yield whether simple methods were beaten, and what to try where they were not."""
+    yield from (one.line() for one in found.verdicts)
+    if not all(one.beaten for one in found.verdicts):
+        yield f"try: {'; '.join(suggest_improvements(settings, learned))}"
 
 
 def headline_bars(found: SplitScores) -> list[Bar]:
@@ -175,6 +248,14 @@ def headline_bars(found: SplitScores) -> list[Bar]:
              for name, scores in [(OWN_NAME, found.scores), *found.baselines] for score in scores
              if score.name == first]
     return drawn if all(one.value >= 0 for one in drawn) else []
+
+
+def full_score(found: SplitScores) -> float | None:
+    """Return the best possible score, 1 or 100, to which bars are drawn; None for an error, which has no largest."""
+    name, drawn = found.scores[0].name, [bar.value for bar in headline_bars(found)]
+    if "error" in name or "perplexity" in name or not drawn:
+        return None
+    return 1.0 if max(drawn) <= 1.0 else 100.0
 
 
 def scores_table(found: SplitScores) -> Table:
@@ -196,13 +277,27 @@ def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
         return {}
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
-    tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
+    tables = {"Scores by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         names, counts = [str(one.name) for one in classes], Counter(zip(golds, predictions, strict=True))
-        rows = [[gold, *(f"{counts[gold, other]:,}" if counts[gold, other] else "" for other in names)]
-                for gold in names]
-        tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
+        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)] for gold in names]
+        tables["Confusion matrix"] = Table(["right \\ predicted", *names], rows, numbers=range(1, len(names) + 1))
     return tables
+
+
+def draw_rates(points: Sequence[tuple[float, float]], chosen: float) -> Picture | None:
+    """Draw a range test, or say what is missing for it; nothing where there was none."""
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.plot(*zip(*points, strict=True), color=ACCENT, linewidth=1.4)
+        axes.axvline(chosen, color=INK, linewidth=1)
+        axes.set_xscale("log")
+        axes.set_title(f"range test: the loss at rising rates; trained at {chosen:.1e}", loc="left", fontsize=10,
+                       color=INK)
+        axes.set_xlabel("learning rate")
+        axes.grid(axis="y")
+
+    return draw_or_explain(draw, CURVE_HEIGHT) if points else None
 
 
 def draw_loss(metrics: Path) -> Picture | None:

@@ -5,26 +5,30 @@ torch.
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from saucier.adaptation.tuning import RATES, Tuning
-from saucier.checkpoints.hub import TUNED, locate_model
+from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
-from saucier.config.registry import find_extension, is_outside, registered_kinds
+from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
+from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, find_task_class, task_kinds
+from saucier.tasks.written.definitions import IS_COLUMN
+from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -56,8 +60,59 @@ class LabelledFiles(Config):
     """To measure with at the very end."""
     share: float = Field(default=0.1, gt=0, lt=1)
     """Share of the training rows that is held out where no file is. Rows with equal texts stay together."""
+    split: Literal["stratified"] | None = None
+    """How that share is drawn. stratified: the same share of each class, which a new classification takes. None: each
+    text by itself, so that more rows change no row's side."""
     limit: Positive | None = None
     """Learn from so many rows at most, the first ones."""
+    held_out_columns: dict[str, str] | None = None
+    """Columns of the held-out files that have other names than in `train`: by their role, as `{text: body}`."""
+    test_columns: dict[str, str] | None = None
+    """The same of the test files."""
+    bad_rows: Literal["refuse", "drop"] | None = None
+    """What happens to rows that cannot be used: they are refused (None too), or left out, counted and listed."""
+    delimiter: str | None = None
+    """What divides the columns of tables: a letter, or comma, semicolon, tab, bar; None: guessed for each file."""
+    encoding: str | None = None
+    """How the files are written, such as cp1252; None: guessed for each file."""
+
+    @property
+    def read_options(self) -> ReadOptions:
+        """How the files are read."""
+        return ReadOptions(self.delimiter, self.encoding)
+
+
+class Stop(Config):
+    """When training stops before its last epoch, and which weights are kept: those of the best epoch by one metric."""
+
+    metric: str = "loss"
+    """What held-out rows are measured by after every epoch: a metric of the task, such as macro-f1, or the loss."""
+    patience: Positive | None = 2
+    """Stop after so many epochs without a better one. None: never; the best weights are kept all the same."""
+
+
+class Search(Config):
+    """A search for learning rate, epochs, batch and, where it is free, pooling, by successive halving on held-out rows.
+
+    Source: Jamieson and Talwalkar 2016, arXiv:1502.07943.
+    """
+
+    trials: int = Field(default=12, ge=2, le=1000)
+    """Combinations that begin; after each round the better half goes on where it stopped."""
+
+
+class RangeTest(Config):
+    """A run of rising rates on copies of the starting weights, which tells the rate to train at.
+
+    Source: Smith 2017, §3.3, arXiv:1506.01186.
+    """
+
+    steps: int = Field(default=100, ge=10)
+    """Updates."""
+    low: float = Field(default=1e-6, gt=0)
+    """The first rate."""
+    high: float = Field(default=1e-2, gt=0)
+    """The last one, unless the loss grows fourfold before."""
 
 
 class FineTraining(Config):
@@ -87,22 +142,29 @@ class FineTraining(Config):
     """Compile the model with torch.compile."""
     reporters: tuple[ReporterConfig, ...] = ()
     """Where the figures go, in addition to the screen and the folder."""
+    stop: Stop | None = None
+    """Measure after every epoch by a metric, keep the best weights, and stop early. None: by `patience`, or not."""
     patience: Positive | None = None
     """Measure after every epoch, keep the weights with the lowest held-out loss, and stop after so many epochs
     without a better one. None: keep the last weights; the held-out rows then choose nothing."""
     seed: int = Field(default=0, ge=0)
     """Feeds new weights, the order of the rows, the dropout."""
 
+    @property
+    def early_stop(self) -> Stop | None:
+        """What ends training early, and chooses its weights, whichever way it was said."""
+        return self.stop or (Stop(patience=self.patience) if self.patience else None)
+
     def training(self, per_epoch: int, length: int) -> Training:
         """Return the settings of the loop."""
-        steps = max(1, round(self.epochs * per_epoch))
+        steps, stop = max(1, round(self.epochs * per_epoch)), self.early_stop
         return Training(
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
             layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
-            activations=self.activations, compile=self.compile, reporters=self.reporters, patience=self.patience,
-            seed=self.seed, keep=1,
-            evaluate_every=per_epoch if self.patience else steps, save_every=per_epoch,
+            activations=self.activations, compile=self.compile, reporters=self.reporters,
+            patience=stop.patience if stop else None, seed=self.seed, keep=1,
+            evaluate_every=per_epoch if stop else steps, save_every=per_epoch,
             log_every=max(1, steps // LOG_LINES))
 
 
@@ -130,6 +192,10 @@ class Finetuning(Config):
     layer, or the mix that the model has."""
     fresh_head: bool = False
     """Begin with a new head even where the model has one for this task."""
+    search: Search | None = None
+    """Search for rate, epochs, batch and pooling first; None: train as the settings say."""
+    range_test: RangeTest | None = None
+    """Find the learning rate first, by a range test; None: take the one of the settings."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as they are in the file."""
@@ -149,6 +215,9 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     apply_overrides(source, words, Finetuning)
     fill_optimizer(source.values, learner.values)  # a word may have set the section again
     found = validate_config(source, Finetuning)
+    if found.training.stop and found.training.patience:
+        raise InputError("training.patience and training.stop say the same", where=source.where(("training", "stop")),
+                         remedy="write training.stop.patience=N")
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
         raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
                          where=source.where(("training", "micro_batch")), remedy="leave it out")
@@ -176,7 +245,7 @@ def usual_optimizer(learner: Mapping[str, Any]) -> AdamW | Muon | Adafactor:
     tuning = learner.get("tuning")
     kind = tuning.get("kind") if isinstance(tuning, dict) else None
     usual = FineTraining().optimizer
-    return usual.model_copy(update={"learning_rate": RATES.get(str(kind), usual.learning_rate)})
+    return usual.model_copy(update={"learning_rate": RATES.get(str(kind)) or choose_rate(place, usual.learning_rate)})
 
 
 def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
@@ -208,7 +277,8 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
         given = [] if model is None else [f"model={locate_model(model)!r}"]
         given += [f"data.{key}={names}" for key, names in data.items()]
         settings = read_finetuning(place / TUNED if is_folder(place) else place, [*given, *overrides])
-        return settings, place if is_folder(place) else None
+        return settings if is_folder(place) or place.name == TUNED else fill_new(settings), \
+            place if is_folder(place) else None
     if what not in task_kinds():
         raise InputError(f"no task {what!r}", where="command line", remedy=suggest_name(what, task_kinds()))
     for value, option, example in ((model, "--model", "FOLDER"), (train, "--data", "train.tsv")):
@@ -220,10 +290,68 @@ def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
     name = re.sub(r"[^a-z0-9._-]+", "-", named).strip("-._") or what
     values: dict[str, Any] = {"name": name, "model": locate_model(model),
                               "task": {"kind": what}, "data": data}
-    return make_finetuning(values, overrides), None
+    return fill_new(make_finetuning(values, overrides)), None
 
 
-def task_kinds() -> list[str]:
-    """Name the kinds of task."""
-    own = [kind for one in get_args(get_args(TaskConfig)[0]) for kind in get_args(one.model_fields["kind"].annotation)]
-    return [*own, *registered_kinds("task")]
+def fill_new(settings: Finetuning) -> Finetuning:
+    """Fill in what a new fine-tuning takes over from its model and task, where a person says nothing of it.
+
+    What an earlier version began lacks these keys, and keeps their old meaning.
+    """
+    task, data = settings.task, settings.data
+    if isinstance(task, Texts) and "pick" not in task.model_fields_set:
+        task = task.model_copy(update={"pick": published_pick(settings.model)})
+    if "split" not in data.model_fields_set:
+        data = data.model_copy(update={"split": choose_split(task, data.held_out)})
+    return settings.model_copy(update={"task": task, "data": data})
+
+
+def check_model(settings: Finetuning) -> None:
+    """Raise `InputError` for what is neither a model nor a recipe, and for settings that do not suit it."""
+    name = settings.model
+    if is_folder(name) or is_hub_id(name):
+        if settings.recipe:
+            raise InputError("a model that is there cannot be changed", where="recipe",
+                             remedy="leave it out, or give a recipe with --model")
+        return
+    if name not in names() and Path(name).suffix not in (".yaml", ".yml"):
+        raise InputError("no such folder, and no such recipe", where=name,
+                         remedy="give a folder, the id of a repository as owner/name, or a recipe")
+    if settings.tuning is not None:
+        raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
+                         remedy="leave tuning out, or give a folder")
+
+
+PARTS = {"held-out": "held_out_columns", "held_out": "held_out_columns", "test": "test_columns"}
+"""The settings of columns that other files than those of training have."""
+
+
+def row_changes(task: str, columns: Mapping[str, str], **data: str | None) -> list[str]:
+    """Return changes to settings that say how rows are read: columns by role, or PART.role, and fields of `data`.
+
+    `task`: a kind of task, which knows the role of a column that has none (""). Raises `InputError` where it does not.
+    """
+    found: dict[str, Any] = {f"data.{key}": value for key, value in data.items() if value is not None}
+    for role, name in columns.items():
+        part, _, own = role.rpartition(".")
+        if part and part not in PARTS:
+            raise InputError(f"there are no files {part!r}", where="--column", remedy=suggest_name(part, [*PARTS]))
+        if part:
+            found.setdefault(f"data.{PARTS[part]}", {})[own or first_role(task)] = name
+        else:
+            found[f"task.{own or first_role(task)}"] = name
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+def first_role(task: str) -> str:
+    """Return what a kind of task calls the first column that it reads. Raises `InputError` for what is no kind."""
+    found = find_task_class(task)
+    roles = [] if found is None else column_roles(found)
+    if not roles:
+        raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
+    return roles[0]
+
+
+def column_roles(task: type[Config]) -> list[str]:
+    """List what a task calls the columns that it reads."""
+    return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]

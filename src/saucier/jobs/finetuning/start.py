@@ -15,7 +15,7 @@ import torch
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
-from saucier.checkpoints.layout import find_head_kinds, published_tree
+from saucier.checkpoints.layout import Published, find_head_kinds, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
@@ -26,14 +26,17 @@ from saucier.files import is_folder, read_object
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.load import load, set_token_spellings
 from saucier.jobs.finetuning.data import Splits
-from saucier.jobs.finetuning.predict import output_names, read_task_labels
-from saucier.jobs.finetuning.settings import Finetuning
+from saucier.jobs.finetuning.defaults import published_pooling
+from saucier.jobs.finetuning.predict import output_names
+from saucier.jobs.finetuning.settings import Finetuning, check_model
+from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
 from saucier.parts.provenance import Origin, Provenance
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import names, recipe
+from saucier.recipes.catalogue import recipe
 from saucier.recipes.source import format_overrides
+from saucier.tasks.definitions import Texts
 from saucier.tasks.task import RequiredHead
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer.training import train_tokenizer
@@ -50,6 +53,11 @@ class TrainedStart:
     def folder(self) -> Path:
         """The folder of its weights."""
         return find_model_folder(resolve_folder(self.place))
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The config in the folder; empty where another one holds it, as for an adapter."""
+        return read_object(self.folder / "config.json")
 
     @property
     def generation_defaults(self) -> dict[str, Any]:
@@ -80,6 +88,8 @@ class RecipeStart:
 
     place: ClassVar[None] = None
     """A recipe is in no folder."""
+    document: ClassVar[dict[str, Any]] = {}
+    """Of a published model."""
     generation_defaults: ClassVar[dict[str, Any]] = {}
     """Nothing yet."""
 
@@ -111,22 +121,41 @@ Start = TrainedStart | RecipeStart
 
 def open_start(settings: Finetuning) -> Start:
     """Return what a fine-tuning begins with. Raises `InputError` for what is neither model nor recipe."""
+    check_model(settings)
     name = settings.model
     if is_folder(name) or is_hub_id(name):
-        if settings.recipe:
-            raise InputError("a model that is there cannot be changed", where="recipe",
-                             remedy="leave it out, or give a recipe with --model")
         return TrainedStart(Path(name))
-    if name not in names() and Path(name).suffix not in (".yaml", ".yml"):
-        raise InputError("no such folder, and no such recipe", where=name,
-                         remedy="give a folder, the id of a repository as owner/name, or a recipe")
-    if settings.tuning is not None:
-        raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
-                         remedy="leave tuning out, or give a folder")
     length, words = settings.training.length, list(format_overrides(settings.recipe))
     if length is not None and length < recipe(name).training.length:  # so that its model may have as few positions
         words = [f"training.length={length}", *words]
     return RecipeStart(recipe(name, words), settings.training.seed)
+
+
+PICKS = {
+    "pooled": "the first token's vector, through the pooler", "first": "the first token's vector",
+    "first_unmasked": "the first token's vector", "last": "the last position's vector",
+    "last_token": "the last token's vector", "end_token": "the vector at the end of the text",
+    "mean": "the mean of their vectors", "mean_all": "the mean of the vectors of all positions",
+    "chosen": "the vector at a chosen position"}
+"""How a person is told where a text's vector is taken, by the kind of a pick."""
+
+
+def describe_pooling(model: Transformer, settings: Finetuning) -> str:
+    """Say where a classifier takes the vector of a text, and what says so; nothing of other heads."""
+    head = model.config.head
+    if not isinstance(head, c.ClassificationHead) or not isinstance(settings.task, Texts):
+        return ""
+    said, published = settings.task.pick, published_pooling(settings.model)
+    classes = model.provenance.document.get("architectures") or ["the model"]
+    why = f"as {classes[0]} has it" if said is None else "as task.pick says"
+    match published:
+        case (c.Pooling(kind="mean"),) if head.pick.kind == "mean":
+            why = "as modules.json says"
+        case (c.Pooling(kind="cls"),) if head.pick.kind in ("pooled", "first", "first_unmasked"):
+            why += ", and modules.json too"
+        case (_, *_):
+            why += f"; modules.json says {', '.join(one.kind for one in published)}"
+    return f"texts are read by {PICKS[head.pick.kind]}, {why}"
 
 
 def training_texts(splits: Splits, body: c.Transformer) -> Iterator[str]:
@@ -197,7 +226,7 @@ def labels_of_head(other: Transformer, required: RequiredHead, learned: tuple[st
     `learned`: the labels of the task that it was trained on, for a model whose config has no names.
     """
     head = other.config.head
-    if head is None or head.kind != required.kind:
+    if head is None or head.kind != required.kind or required.pick is not None:
         return None
     classes = getattr(head, "classes", None)
     if classes is None:
@@ -248,7 +277,18 @@ def published_task_config(required: RequiredHead, document: dict[str, Any], wher
              and (not required.labels or any(key.foreign == "id2label" for key in layout.classes[name].keys))]
     if not found:
         return None
+    if required.pick is not None:
+        said = spell_pick(layout.classes[found[0]], required.pick)
+        if said is None:
+            return None
+        document |= said
     return found[0], published_tree(layout.choose_layout(layout, document), document, found[0], where)
+
+
+def spell_pick(published: Published, pick: c.Pick) -> dict[str, Any] | None:
+    """Return the field of a published class by which its head takes a vector there; None where it has none such."""
+    return next(({key.foreign: theirs} for key in published.keys if key.paths == ("head.pick",)
+                 for theirs, ours in key.names.items() if ours == pick), None)
 
 
 def own_task_config(config: c.Transformer, required: RequiredHead, tokenizer: Tokenizer) -> c.Transformer:

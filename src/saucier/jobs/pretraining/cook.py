@@ -21,7 +21,7 @@ from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
 from saucier.config.registry import list_versions
-from saucier.cost.planning import make_plan, read_plan
+from saucier.cost.planning import make_plan, measuring_seconds, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
 from saucier.errors import InputError
@@ -44,6 +44,7 @@ from saucier.jobs.pretraining.samples import (
     held_out_pairs,
     make_samples,
 )
+from saucier.jobs.run.cards import describe_pretraining
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import (
     PRETRAINING,
@@ -69,13 +70,14 @@ from saucier.objectives.build import BuiltObjective
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
+from saucier.report.card import CARD, render_card
 from saucier.report.page import REPORT_FILE as REPORT
 from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.loop import TrainingResult, train
+from saucier.training.loop import Identity, TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
@@ -218,9 +220,9 @@ def train_model(job: PretrainingJob) -> TrainingResult:
     with job.run.console.stage("train"):
         evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.objectives,
                                   whole=False, processes=job.run.processes)
-        identity = essential_settings(job.recipe) | {"data": job.data.digests}
+        identity = Identity(essential_settings(job.recipe) | {"data": job.data.digests}, LENGTH_PATHS)
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
-                       reporters=job.run.reporters(job.recipe.training), recipe=identity, may_differ=LENGTH_PATHS)
+                       reporters=job.run.reporters(job.recipe.training), recipe=identity)
         job.run.passport = job.run.passport.in_environment(dtype=result.dtype,
                                                            device=next(job.model.parameters()).device.type)
         speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""
@@ -247,9 +249,12 @@ def print_plan(job: PretrainingJob) -> None:
         trim_memory()
         scored = min(job.data.counts.held_out.tokens, limit or job.data.counts.held_out.tokens)
         work = first_batches(job.recipe, job.training_data, job.data.tokenizer)
-        plan = make_plan(job.recipe, workload=work, held_out_tokens=scored, vocab=job.data.tokenizer.vocab_size,
-                         program=resident_memory() - 4 * parameters(job.model.config),
-                         seconds=5.0 if job.options.calibrate else None)
+        planned = partial(make_plan, job.recipe, workload=work, held_out_tokens=scored,
+                          vocab=job.data.tokenizer.vocab_size,
+                          program=resident_memory() - 4 * parameters(job.model.config))
+        plan = planned(seconds=None)
+        if job.options.calibrate:
+            plan = planned(seconds=measuring_seconds(plan.flops))
         plan.write(job.folder.path)
     epochs = plan.steps / job.training_data.batches.steps_per_epoch
     job.run.console.say(f"{parameters(job.model.config):,} parameters; "
@@ -336,6 +341,8 @@ def finish_run(job: PretrainingJob, results: Results, checkpoint: Path) -> None:
     outcome = RunOutcome(step=results.step, weights=file_digest(weights_file(checkpoint)), loss=results.held_out.loss,
                          samples=file_digest(job.folder.samples))
     job.run.close(outcome=outcome)
+    facts = describe_pretraining(job.run.passport, job.recipe.objective.kind, results)
+    write_text(checkpoint / CARD, render_card(checkpoint, job.model.config, facts))
     seconds = job.run.passport.seconds
     spent = results.cost.model_copy(update={"phases": seconds, "seconds": sum(seconds.values())})
     results.model_copy(update={"cost": spent}).write(job.folder.path)

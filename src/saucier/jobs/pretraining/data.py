@@ -31,6 +31,8 @@ from saucier.text.config import LanguageData, PairData, Ready, TextData, Tokeniz
 from saucier.text.languages import LanguageCorpus, LanguageStore, compute_sampling_shares, write_language_store
 from saucier.text.reading.corpus import PairCorpus, Part, TextCorpus
 from saucier.text.reading.documents import Document
+from saucier.text.reading.sources import find_sources
+from saucier.text.reading.tables import describe_form
 from saucier.text.rows.store import PairStore, TokenStore, get_document_frame, write_documents, write_pairs
 from saucier.text.tokenizer.folder import TARGET
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -138,7 +140,7 @@ def prepare_data(recipe: Recipe, folder: RunFolder, console: Console, start: Pat
     """
     with console.stage("read"):
         corpus = open_corpus(recipe)
-        console.say(f"{describe_source(recipe)}; held out: {corpus.how}")
+        console.say(f"{describe_source(recipe)}; held out: {corpus.how}", *describe_forms(recipe))
     with console.stage("tokenizer"):
         tokenizer = load_or_train_tokenizer(recipe, folder, corpus, console, start)
     with console.stage("pack"):
@@ -168,6 +170,13 @@ def describe_source(recipe: Recipe) -> str:
         return named
     times = "" if made.real == 1 else f", {made.real} times"
     return f"{named}{times}, beside synthetic pairs of {list_file_names(made.files)}"
+
+
+def describe_forms(recipe: Recipe) -> list[str]:
+    """Say how files are read that are not UTF-8, or not divided as their names promise."""
+    held_out = getattr(recipe.data.held_out, "files", ())
+    found = map(describe_form, find_sources([*recipe.data.files, *held_out], recipe.data.read_options))
+    return [line for line in found if line]
 
 
 def list_file_names(files: Iterable[str]) -> str:

@@ -334,11 +334,12 @@ def open_evaluation_data(recipe: Recipe, files: tuple[str, ...], tokenizer: Toke
     with TemporaryDirectory() as temporary:
         match recipe.data:
             case PairData(source=source, target=target, languages=languages) as data:
-                read = read_pairs(files, source=source, target=target, with_languages=languages is not None)
+                read = read_pairs(files, source=source, target=target, with_languages=languages is not None,
+                                  options=data.read_options)
                 pairs = [way for pair in read for way in add_reverse_pair(pair, data)]
                 yield write_pairs(Path(temporary) / "store", pairs, tokenizer), pairs
-            case TextData(column=column, document=unit):
-                documents = list(read_documents(files, column=column, unit=unit))
+            case TextData(column=column, document=unit) as data:
+                documents = list(read_documents(files, column=column, unit=unit, options=data.read_options))
                 yield write_token_store(recipe, tokenizer, documents, Path(temporary) / "store"), documents
             case LanguageData():
                 raise InputError("of which language are these files? The run knows several", where=files[0],

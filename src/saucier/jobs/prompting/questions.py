@@ -14,6 +14,7 @@ from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.recipes.source import read_yaml
 from saucier.recipes.validation import validate_config
+from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import find_sources
 from saucier.text.reading.tables import read_rows
 from saucier.text.rows.batch import make_generator
@@ -98,6 +99,10 @@ class PromptTask(Config):
     """What stands between examples."""
     balanced: bool = False
     """Draw as many examples of each gold answer, as far as their number allows."""
+    delimiter: str | None = None
+    """What divides the columns of the files: a letter, or comma, semicolon, tab, bar; None: guessed."""
+    encoding: str | None = None
+    """How the files are written, such as cp1252; None: guessed."""
     by: Annotated[Likelihood | Writing, Field(discriminator="kind")] = Likelihood()
     """How the answer is taken."""
 
@@ -154,7 +159,7 @@ def read_questions(task: PromptTask, name: str, limit: int | None = None) -> lis
 
     Errors: `InputError` for a column that the templates name and the file has not, and a gold that is no choice.
     """
-    [source] = find_sources([name])
+    [source] = find_sources([name], ReadOptions(task.delimiter, task.encoding))
     found: list[Question] = []
     own = [task.gold, *([task.choices] if isinstance(task.choices, str) else [])]
     named = {"template": template_names(task.template), "answer": template_names(task.answer) - {"answer"},

@@ -14,6 +14,9 @@ from rich.console import Console as Screen
 from rich.console import RenderableType
 from rich.text import Text
 
+from saucier.machine import in_notebook
+from saucier.plain import escape_direction_marks
+
 PIPE_WIDTH = 160
 """Columns of output that goes to a file or another program."""
 
@@ -36,10 +39,13 @@ STAGE_WIDTH = 12
 def standard_output(pipe_width: int = 10_000) -> Screen:
     """Return standard output; in a pipe it is so wide that lines are not folded.
 
-    In a notebook it is plain text as well: there rich would make an output of its own, with margins, of each line.
+    In a notebook, which says that it is a terminal, it is as in a pipe: rich would make an output of its own, with
+    margins, of each line.
     """
     screen = Screen(highlight=False, soft_wrap=False, force_jupyter=False)
-    return screen if screen.is_terminal else Screen(highlight=False, width=pipe_width, force_jupyter=False)
+    if screen.is_terminal and not in_notebook():
+        return screen
+    return Screen(highlight=False, width=pipe_width, force_jupyter=False, force_terminal=False)
 
 
 @dataclass(slots=True)
@@ -67,7 +73,7 @@ class Console:
         """Print lines; the first of a stage carries its name."""
         for text in lines:
             name, self.waiting = self.waiting, ""
-            self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(text, style=style))
+            self.put(Text(name.ljust(STAGE_WIDTH), style="bold cyan") + Text(escape_direction_marks(text), style=style))
 
     def note(self, *lines: str) -> None:
         """Print lines that matter less."""
@@ -78,7 +84,8 @@ class Console:
         width = max(20, self.screen.width - STAGE_WIDTH - len(QUOTE_BAR))
         for line in text.strip("\n").splitlines():
             for part in textwrap.wrap(line, width, drop_whitespace=False) or [""]:
-                self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + Text(part, style="italic"))
+                shown = Text(escape_direction_marks(part), style="italic")
+                self.put(Text(" " * STAGE_WIDTH + QUOTE_BAR, style="dim") + shown)
 
     def heading(self, text: str) -> None:
         """Print what this is all about."""

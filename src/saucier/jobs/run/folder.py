@@ -22,6 +22,7 @@ from saucier.opened import PASSPORT_FILE, RunFolder
 from saucier.plain import Difference, first_difference
 from saucier.recipes import Recipe, recipe
 from saucier.text.config import LanguageData
+from saucier.text.reading.memory_rows import ROWS_FOLDER
 from saucier.text.reading.sources import is_standard_input
 from saucier.training.hyperparameters import Training
 from saucier.training.processes import Processes
@@ -91,7 +92,7 @@ def open_or_create(path: Path, settings: Settings, kind: JobKind[Settings]) -> R
         if place.exists() and not place.is_dir():
             raise InputError("is a file", where=str(place), remedy="give a new folder with --out")
     if not kind.is_started(path):
-        if is_taken(path):
+        if is_taken(path) and [one.name for one in list_entries(path)] != [ROWS_FOLDER]:  # rows from memory come first
             raise InputError(f"holds files that are {kind.foreign}", where=str(path),
                              remedy="give a new folder with --out")
         return "new"

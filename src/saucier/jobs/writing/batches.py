@@ -14,8 +14,10 @@ from saucier.jobs.writing.writer import Writer
 from saucier.opened import OpenModel, room
 from saucier.result import Result
 from saucier.tasks.written.task import map_in_batches
-from saucier.text.reading.documents import read_documents
-from saucier.text.reading.sources import find_sources, read_lines
+from saucier.text.reading.documents import only_text_column
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, find_sources, read_lines
+from saucier.text.reading.tables import read_rows, read_text_cell
 
 LONGEST_SOURCE = 512
 """The longest source, in tokens, of a model that can take any length and was not trained here."""
@@ -35,16 +37,17 @@ class WrittenTexts:
         return "".join(" ".join(text.splitlines()) + "\n" for text in self.texts)
 
 
-def source_texts(files: Sequence[str], column: str | None) -> Iterator[str]:
-    """Yield a text for each line of a text file, empty ones too, so that lines stay aligned, and each row of a table.
+def source_texts(files: Sequence[str], column: str | None, options: ReadOptions = AS_GUESSED) -> Iterator[str]:
+    """Yield a text for each line of a text file and each row of a table, empty ones too, so that lines stay aligned.
 
     Raises `InputError` for files that cannot be read.
     """
-    for source in find_sources(files):
+    for source in find_sources(files, options):
         if source.format == "txt":
             yield from (line.strip() for _, line in read_lines(source))
         else:
-            yield from (document.text for document in read_documents([source.name], column=column))
+            name = column or only_text_column(source)
+            yield from (read_text_cell(row, name, source) or "" for row in read_rows(source, [name]))
 
 
 def make_batch_writer(opened: OpenModel, direction: Direction | None = None) -> Writer:

@@ -139,6 +139,11 @@ def choose_decoding(*, beams: int = 1, length_penalty: float = 1.0, temperature:
                     "seed": seed}
 
 
+def goes_on(opened: OpenModel) -> bool:
+    """Say whether a model writes on from a prompt, which a person then reads before the text."""
+    return opened.model.config.encoder is None
+
+
 def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
                  speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` is given a language model's prompt, then the text while it is written.
@@ -152,7 +157,7 @@ def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, 
         whole = writer.write(prompt, options)
         speak("".join(whole))
         return whole
-    before = [prompt] if opened.model.config.encoder is None else []
+    before = [prompt] if goes_on(opened) else []
 
     def aloud(piece: str) -> None:
         speak("".join([*before, piece]))  # the prompt with the first piece: options that are refused come before both

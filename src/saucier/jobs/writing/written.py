@@ -5,20 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from saucier.arguments import Place
+from saucier.arguments import Help, Place, check_argument
 from saucier.config import LengthHead
 from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.generation.decoding import ChainStrategy
 from saucier.jobs.run.language_pairs import Direction, read_direction
 from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
-from saucier.jobs.writing.writer import choose_decoding, fill_masks, read_strategy, write_freely
+from saucier.jobs.writing.writer import choose_decoding, fill_masks, goes_on, read_strategy, write_freely
 from saucier.opened import OpenModel, open_model
 from saucier.result import Result
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED
 
 Speak = Callable[[str], None]
+
+
+FROM_0, FROM_1 = Help("", minimum=0), Help("", minimum=1)
+LIMITS: dict[str, Any] = {
+    "tokens": Annotated[int, FROM_1], "temperature": Annotated[float, FROM_0], "top_k": Annotated[int | None, FROM_1],
+    "top_p": float | None, "beams": Annotated[int, FROM_1], "length_penalty": float, "repetition_penalty": float,
+    "no_repeat_ngram": Annotated[int, FROM_0], "stop": str | Sequence[str], "samples": Annotated[int, FROM_1],
+    "seed": Annotated[int | None, FROM_0], "compile": bool}
+"""What each option may be; `generate` looks at them again, as its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,11 @@ class Drawing:
     samples: int
     seed: int | None
     compile: bool
+
+    def __post_init__(self) -> None:
+        """Refuse what is of another kind: from Python anything may be given. Raises `InputError`."""
+        for name, kind in LIMITS.items():
+            check_argument(name, getattr(self, name), kind)
 
     def options(self) -> dict[str, Any]:
         """Return them as `saucier.generate` names them."""
@@ -78,6 +94,7 @@ class Sources:
     column: str | None
     out: Path | None
     batch: int
+    read: ReadOptions = AS_GUESSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +108,10 @@ class Written(Result):
     """Of files the sources that were `cut`; of a chain the changes that were `proposed` and `accepted`."""
     file: Path | None = None
     """Where the texts were written."""
-    separator: str = "\n\n"
+    separator: str = "\n" + "─" * 20 + "\n"
     """Between texts on a screen."""
+    before: str = ""
+    """What a person reads before each text: the prompt that it goes on from."""
 
     @property
     def text(self) -> str:
@@ -103,7 +122,8 @@ class Written(Result):
         """Return the texts."""
         if self.file is not None:
             return f"{len(self.texts):,} texts in {self.file}"
-        return self.separator.join(self.texts if self.prompt is not None else map(join_lines, self.texts))
+        shown = [self.before + text for text in self.texts] if self.prompt is not None else map(join_lines, self.texts)
+        return self.separator.join(shown)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
@@ -150,7 +170,8 @@ def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: 
         refuse_existing(sources.out)
     strategy = None if way.strategy is None else read_strategy(way.strategy, opened.tokenizer)
     options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None}
-    writer, texts = make_batch_writer(opened, way.direction(opened)), list(source_texts(sources.files, sources.column))
+    writer, texts = make_batch_writer(opened, way.direction(opened)), list(
+        source_texts(sources.files, sources.column, sources.read))
     written = write_in_batches(writer, texts, options, batch=sources.batch)
     if sources.out is not None:
         write_text(sources.out, written.lines)
@@ -171,4 +192,4 @@ def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way,
     options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile}
     live = speak if options["num_beams"] == options["num_return_sequences"] == 1 else None
     texts = write_freely(opened, prompt, options, direction=way.direction(opened), speak=live)
-    return Written(tuple(texts), prompt)
+    return Written(tuple(texts), prompt, before=prompt if goes_on(opened) else "")

@@ -46,6 +46,7 @@ class SingleObjective(Config):
     """
 
     slot: ClassVar[str] = "objective"
+    """What `register` knows the slot by."""
     kind: str
     bodies: ClassVar[tuple[str, ...]] = ()
     """The stacks of the models that it trains; none: of any."""

@@ -11,7 +11,9 @@ from pydantic import Field, model_validator
 from saucier.config.base import Config
 from saucier.generation.decoding import Greedy, LeftToRight
 
-ColumnName = str | None
+IS_COLUMN = "column"
+"""Marks the settings that name a column."""
+ColumnName = Annotated[str | None, IS_COLUMN]
 """A column of the file; None: found by the names that such columns usually have."""
 
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
-from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, requested_columns
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import ChatTemplate, Instruction, Markers
 from saucier.tasks.written.prompts import (
@@ -131,15 +131,13 @@ class InstructionTask(WritingTask):
         known, named = list_columns(source), self.config.messages
         talks = named or next((name for name in MESSAGES.usual if name in known), None)
         if talks is not None:
-            for row in read_cells(source, (MESSAGES,), {"messages": talks}):
-                yield read_messages(row, labelled=labelled)
+            yield from read_each(read_cells(source, (MESSAGES,), {"messages": talks}),
+                                 lambda row: read_messages(row, labelled=labelled), source)
             return
         requested = requested_columns(self.config, (INSTRUCTION, ABOUT, ANSWER))
-        for row in read_cells(source, (INSTRUCTION, ABOUT, ANSWER) if labelled else (INSTRUCTION, ABOUT), requested):
-            if labelled and not str(row.values.get("output") or "").strip():
-                tally.update([UNANSWERED])
-            else:
-                yield read_instruction(row, labelled=labelled)
+        rows = read_cells(source, (INSTRUCTION, ABOUT, ANSWER) if labelled else (INSTRUCTION, ABOUT), requested)
+        yield from read_each(answered_rows(rows, tally) if labelled else rows,
+                             lambda row: read_instruction(row, labelled=labelled), source)
 
     def template(self, body: c.Transformer) -> Markers | ChatTemplate:
         """How a conversation is written."""
@@ -186,6 +184,15 @@ class InstructionTask(WritingTask):
     def from_texts(self, parts: tuple[str, ...], example: Example) -> Conversation:
         """An instruction from the command line."""
         return Conversation(example.place, example.name, (Message("user", " ||| ".join(parts)),))
+
+
+def answered_rows(rows: Iterator[Cells], tally: Tally) -> Iterator[Cells]:
+    """Yield the rows that have an answer; the others are counted."""
+    for row in rows:
+        if str(row.values.get("output") or "").strip():
+            yield row
+        else:
+            tally.update([UNANSWERED])
 
 
 def read_messages(row: Cells, *, labelled: bool) -> Conversation:

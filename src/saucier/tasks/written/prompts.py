@@ -16,7 +16,7 @@ import tokenizers
 from saucier import config as c
 from saucier.config.questions import packs_pairs
 from saucier.errors import InputError
-from saucier.objectives.base import IGNORED, TokenIds
+from saucier.objectives.token_ids import IGNORED, TokenIds
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged, Truncation
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import Written

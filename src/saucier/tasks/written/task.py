@@ -7,17 +7,13 @@ Axes: B rows of a batch, L positions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
-import torch
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.generate import generate
-from saucier.generation.prompt import find_max_positions
-from saucier.objectives.base import IGNORED, TokenIds
-from saucier.objectives.prediction import Prediction
+from saucier.objectives.token_ids import IGNORED, TokenIds
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.tasks.written.definitions import Pairs, Writing
@@ -34,6 +30,11 @@ from saucier.tasks.written.prompts import (
 from saucier.text.rows.batch import make_generator, pad_ids
 from saucier.text.tokenizer.language_tokens import find_language_id, find_language_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from saucier.objectives.prediction import Prediction
 
 Item = TypeVar("Item", bound=Sized)
 SEED_STREAM = 11
@@ -91,6 +92,8 @@ class WritingTask(Task, Protocol):
     @property
     def objective(self) -> Prediction:
         """Cross-entropy of the tokens of the response."""
+        from saucier.objectives.prediction import Prediction
+
         return Prediction()
 
     @property
@@ -191,6 +194,8 @@ def map_in_batches(items: Sequence[Item], size: int, write: Callable[[list[Item]
 
 def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: dict[str, Any]) -> list[str]:
     """Let a model answer some rows of about one length."""
+    from saucier.generation.generate import generate
+
     encoding = predictor.encoding
     both = is_encoder_decoder(encoding.body)
     ids, mask = pad_rows(rows, encoding.tokenizer.pad_id or 0, left=not both)
@@ -202,6 +207,8 @@ def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: di
 
 def room_for_new_tokens(requested: int, body: c.Transformer, prompt: int) -> int:
     """Return how many tokens may be written after `prompt` others. Raises `InputError` where there is no room."""
+    from saucier.generation.prompt import find_max_positions
+
     limit = find_max_positions(body)
     if limit is not None and prompt >= limit:
         raise InputError(f"the prompt has {prompt} tokens, and the model {limit} positions", where="training.length",
@@ -209,8 +216,10 @@ def room_for_new_tokens(requested: int, body: c.Transformer, prompt: int) -> int
     return requested if limit is None else min(requested, limit - prompt)
 
 
-def pad_rows(rows: Sequence[Sequence[int]], filler: int, *, left: bool) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_rows(rows: Sequence[Sequence[int]], filler: int, *, left: bool) -> tuple[Tensor, Tensor]:
     """Fill rows up to the longest. Shapes: -> ids [B, L], mask [B, L]."""
+    import torch
+
     step = -1 if left else 1  # what is to stand on the right is filled up backwards
     ids, lengths = pad_ids([np.array(row[::step], dtype=np.int64) for row in rows], filler)
     mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows, join_encoded, take_rows
-from saucier.tasks.examples import Column, Example, Place, Tally, read_cells
+from saucier.tasks.examples import Column, Example, Place, Tally, read_cells, read_each
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, ScoredPart
 from saucier.tasks.written.definitions import Declared, Equal, Member, Mixture, Proportional, Temperature
 from saucier.tasks.written.prompts import Prompt
@@ -151,8 +151,11 @@ class MixtureTask(WritingTask):
         by, named = self.config.by, dict[Place, str]()
         name = UNNAMED if by is not None else task_of_file(source, self.config.tasks)
         if by is not None and (labelled or by in list_columns(source)):
-            named = {row.example.place: row.word(NAMED.role) for row in read_cells(source, (NAMED,), {NAMED.role: by})}
+            rows = read_cells(source, (NAMED,), {NAMED.role: by})
+            named = dict(read_each(rows, lambda row: (row.example.place, row.word(NAMED.role)), source))
         for one in self.member(name).read(source, tally, labelled=labelled):
+            if named and one.place not in named:
+                continue  # which was reported
             yield MixtureExample(one.place, one.name, named.get(one.place, name), one)
 
     def member(self, name: str) -> WritingTask:
@@ -202,10 +205,10 @@ class MixtureTask(WritingTask):
             tokenizer = one.extend_tokenizer(tokenizer)
         return tokenizer
 
-    def check_labels(self, examples: Sequence[MixtureExample]) -> None:
+    def check_labels(self, examples: Sequence[MixtureExample], *, measured: bool = False) -> None:
         """Check each task's rows."""
         for part in self.scored_parts(examples):
-            part.task.check_labels(part.examples)
+            part.task.check_labels(part.examples, measured=measured)
 
     def scored_parts(self, examples: Sequence[MixtureExample]) -> list[ScoredPart]:
         """Each task that has examples."""

@@ -6,19 +6,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from saucier import config as c
-from saucier.errors import InputError
-from saucier.objectives.base import IGNORED
-from saucier.objectives.prediction import Prediction, SecondTokens
+from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples, Ragged
-from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, requested_columns
+from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import StepByStep, Summarization, TextToText, Translation, Written
 from saucier.tasks.written.prompts import Prompt, PromptResponse, between_texts, encode_responses
 from saucier.tasks.written.task import WritingTask
+
+if TYPE_CHECKING:
+    from saucier.objectives.prediction import Prediction
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
 
@@ -58,9 +60,13 @@ class TextToTextTask(WritingTask):
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[WrittenText]:
         """Yield texts with their targets. Several targets of a row are all right; each is learned."""
         columns = COLUMNS[type(self.config)]
-        for row in read_cells(source, columns if labelled else columns[:1], find_named_columns(self.config, source)):
-            yield WrittenText(row.example.place, row.example.name, row.text(columns[0].role),
-                              read_references(row, columns[1].role) if labelled else ())
+
+        def read(row: Cells) -> WrittenText:
+            return WrittenText(row.example.place, row.example.name, row.text(columns[0].role),
+                               read_references(row, columns[1].role) if labelled else ())
+
+        named = find_named_columns(self.config, source)
+        return read_each(read_cells(source, columns if labelled else columns[:1], named), read, source)
 
     def prompt(self, example: WrittenText, encoding: Encoding) -> Prompt:
         """The text after its prefix; a decoder also reads what is between text and answer."""
@@ -102,8 +108,8 @@ def read_references(row: Cells, role: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         return (row.text(role),)
     if not value or not all(isinstance(one, str) and one.strip() for one in value):
-        raise InputError(f"the {role} is a list that holds no text, or not texts alone", where=str(row.example.place),
-                         remedy="fill it, or leave the row out")
+        raise row.fault(role, f"the {role} is a list that holds no text, or not texts alone",
+                        "fill it, or leave the row out")
     return tuple(value)
 
 
@@ -122,10 +128,14 @@ class StepByStepTask(TextToTextTask):
         """Yield texts with answers and reasons; reasons are needed only where they are learned."""
         reasons = replace(RATIONALE, needed=self.config.weight > 0)
         requested = requested_columns(self.config, (INPUT, TARGET, RATIONALE))
-        for row in read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), requested):
+
+        def read(row: Cells) -> WrittenText:
             why = row.text("rationale") if labelled and "rationale" in row.values and self.config.weight else None
-            yield WrittenText(row.example.place, row.example.name, row.text("input"),
-                              (row.word("target"),) if labelled else (), why)
+            return WrittenText(row.example.place, row.example.name, row.text("input"),
+                               (row.word("target"),) if labelled else (), why)
+
+        return read_each(read_cells(source, (INPUT, TARGET, reasons) if labelled else (INPUT,), requested), read,
+                         source)
 
     def request(self, example: WrittenText, prefix: str, encoding: Encoding) -> Prompt:
         """The text after the prefix that asks for the answer or the reasons."""
@@ -155,6 +165,8 @@ class StepByStepTask(TextToTextTask):
     @property
     def objective(self) -> Prediction:
         """The tokens of the answers, and λ times those of the reasons, each a mean of its own."""
+        from saucier.objectives.prediction import Prediction, SecondTokens
+
         reasons = (SecondTokens(RATIONALE_LABELS, "rationale", self.config.weight),) if self.config.weight else ()
         return Prediction(auxiliary=reasons)
 

@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.text.config import OWN_COLUMNS, Fraction, HeldOutFiles, PairData, SyntheticPairs, Tail, TextData
 from saucier.text.reading.documents import Counts, Document, Pair, read_documents, read_pairs, read_table_languages
 from saucier.text.reading.python_texts import read_python_documentation, read_python_heads
-from saucier.text.reading.sources import find_sources
+from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.reading.tables import list_columns
 from saucier.text.rows.batch import make_generator
 
@@ -213,8 +213,8 @@ class PairCorpus(SplitData[Pair]):
             return ()
         held_out = self.data.held_out
         if part == "held_out" and isinstance(held_out, HeldOutFiles):
-            return read_table_languages(held_out.files)
-        real = read_table_languages(self.data.files) if self.data.files else OWN_COLUMNS
+            return read_table_languages(held_out.files, self.data.read_options)
+        real = read_table_languages(self.data.files, self.data.read_options) if self.data.files else OWN_COLUMNS
         synthetic = read_table_languages(self.data.synthetic.files) if self.data.synthetic else ()
         return tuple(dict.fromkeys((*real, *synthetic)))
 
@@ -257,7 +257,8 @@ class PairCorpus(SplitData[Pair]):
 def _read_data_documents(data: TextData, files: tuple[str, ...], builtin: BuiltinReader,
                          counts: Counts) -> Iterator[Document]:
     """Read what the recipe names; whole parts of a document stay together when `limit` or a duplicate stops it."""
-    read = read_documents(files, column=data.column, unit=data.document, counts=counts) if files else builtin(counts)
+    read = read_documents(files, column=data.column, unit=data.document, counts=counts,
+                          options=data.read_options) if files else builtin(counts)
     seen: set[bytes] | None = set() if data.deduplicate and files else None
     number, last = 0, None
     for document in read:
@@ -293,7 +294,7 @@ def _read(data: PairData, files: tuple[str, ...], counts: Counts, whole: bool) -
     with_languages = data.languages is not None
     if files:
         return read_pairs(files, source=data.source, target=data.target, counts=counts, whole=whole,
-                          with_languages=with_languages)
+                          with_languages=with_languages, options=data.read_options)
     pairs = read_python_heads(counts)
     return (replace(pair, languages=OWN_COLUMNS) for pair in pairs) if with_languages else pairs
 
@@ -350,3 +351,20 @@ def _copy_counts(counts: Counts, read: Counts) -> None:
     counts.files, counts.names = read.files, read.names
     counts.empty, counts.duplicates = read.empty, read.duplicates
     counts.repaired, counts.unreadable, counts.shared = read.repaired, read.unreadable, read.shared
+
+
+def check_first_row(data: TextData | PairData) -> None:
+    """Read the first document or pair of each file, so that a wrong name or column is said before work begins.
+
+    Standard input, which is read once, is left alone. Raises `InputError` as reading does.
+    """
+    held_out = data.held_out.files if isinstance(data.held_out, HeldOutFiles) else ()
+    for name in (*data.files, *held_out):
+        for source in [] if is_standard_input(name) else find_sources([name]):
+            rows: Iterator[object] = _read_data_documents(data, (source.name,), _no_documents, Counts()) \
+                if isinstance(data, TextData) else _read_data_pairs(data, (source.name,), Counts(), whole=False)
+            next(rows, None)
+
+
+def _no_documents(counts: Counts) -> Iterator[Document]:
+    yield from ()

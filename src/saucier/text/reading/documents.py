@@ -12,7 +12,8 @@ from itertools import dropwhile
 from typing import Literal
 
 from saucier.errors import InputError
-from saucier.text.reading.sources import BLOCK, SourceFile, find_sources, read_blocks, read_lines
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, BLOCK, SourceFile, find_sources, read_blocks, read_lines
 from saucier.text.reading.tables import TableRow, list_columns, make_missing_column_error, read_rows, read_text_cell
 
 Unit = Literal["file", "paragraph", "line"]
@@ -89,13 +90,13 @@ class Counts:
 
 
 def read_documents(files: Sequence[str], *, column: str | None = None, unit: Unit = "file",
-                   counts: Counts | None = None) -> Iterator[Document]:
+                   counts: Counts | None = None, options: ReadOptions = AS_GUESSED) -> Iterator[Document]:
     """Yield the documents of files, globs and standard input, in order. `column`, `unit`: see `TextData`.
 
     Errors: those of `sources` and `tables`; `InputError` for a file that holds no text at all.
     """
     counts = counts if counts is not None else Counts()
-    for source in find_sources(files):
+    for source in find_sources(files, options):
         yield from read_source_documents(source, column=column, unit=unit, counts=counts)
 
 
@@ -151,14 +152,15 @@ UNITS: Mapping[Unit, Callable[[SourceFile, Counts], Iterator[Document]]] = {
 
 
 def _table_documents(source: SourceFile, column: str | None, counts: Counts) -> Iterator[Document]:
-    column = column or _only_text_column(source)
+    column = column or only_text_column(source)
     for row in read_rows(source, [column]):
         text = _clean_cell(row, column, source, counts)
         if text:
             yield from split_parts(text, source.name, row.line)
 
 
-def _only_text_column(source: SourceFile) -> str:
+def only_text_column(source: SourceFile) -> str:
+    """Return the column `text`, or the only one. Raises `InputError` where neither is there."""
     known = list_columns(source)
     if "text" in known or len(known) == 1:
         return "text" if "text" in known else known[0]
@@ -190,7 +192,8 @@ def split_parts(text: str, source: str, line: int) -> Iterator[Document]:
 
 
 def read_pairs(files: Sequence[str], *, source: str | None = None, target: str | None = None,
-               counts: Counts | None = None, whole: bool = False, with_languages: bool = False) -> Iterator[Pair]:
+               counts: Counts | None = None, whole: bool = False, with_languages: bool = False,
+               options: ReadOptions = AS_GUESSED) -> Iterator[Pair]:
     """Yield (source, target) texts from two columns of tables, in order. `source`, `target`: see `PairData`.
 
     `with_languages`: the names of the columns are languages.
@@ -198,7 +201,7 @@ def read_pairs(files: Sequence[str], *, source: str | None = None, target: str |
     row that lacks a side (otherwise it is left out and counted).
     """
     counts = counts if counts is not None else Counts()
-    for file in find_sources(files):
+    for file in find_sources(files, options):
         counts.files += 1
         counts.names.append(file.name)
         before = counts.documents
@@ -251,6 +254,7 @@ def find_language_columns(file: SourceFile) -> list[str]:
     return known
 
 
-def read_table_languages(files: Sequence[str]) -> tuple[str, ...]:
+def read_table_languages(files: Sequence[str], options: ReadOptions = AS_GUESSED) -> tuple[str, ...]:
     """Return the languages of tables whose columns are named by them, each once, as they come."""
-    return tuple(dict.fromkeys(name for file in find_sources(files) for name in find_language_columns(file)))
+    return tuple(dict.fromkeys(name for file in find_sources(files, options)
+                               for name in find_language_columns(file)))

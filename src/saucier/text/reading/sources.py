@@ -1,4 +1,4 @@
-"""Text files: names and globs, standard input, compression, and bytes decoded to checked UTF-8.
+"""Text files: names and globs, standard input, compression, and bytes decoded to checked text.
 
 Everything streams in blocks of about `BLOCK` bytes. Errors name the file and the byte offset.
 """
@@ -18,12 +18,13 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_folder, path_exists
+from saucier.text.reading.guessing import MOST_BYTES, UTF_8, Guess, ReadOptions, guess_encoding
 
 BLOCK = 1 << 16
 """Bytes read at a time. Small, because the tokenizer trainer holds a few hundred pieces of text at once."""
@@ -47,14 +48,30 @@ class SourceFile:
     path: Path
     format: Format
     compression: Compression | None
+    delimiter: str | None = None
+    """What is between two cells of a table; None: guessed."""
+    encoding: str | None = None
+    """None: guessed."""
+    collect: Callable[[InputError], object] | None = field(default=None, compare=False)
+    """Takes what is wrong with a single row, after which the next one is read; None: it is raised."""
+
+    def report(self, fault: InputError) -> None:
+        """Give away, or raise, what is wrong with a single row."""
+        if self.collect is None:
+            raise fault
+        self.collect(fault)
 
 
-def find_sources(patterns: Sequence[str]) -> list[SourceFile]:
+AS_GUESSED = ReadOptions()
+
+
+def find_sources(patterns: Sequence[str], options: ReadOptions = AS_GUESSED) -> list[SourceFile]:
     """Turn paths, globs and `-` (standard input; `-.jsonl` tells its format) into files, in the order given.
 
-    Errors: `InputError` for a missing or empty file, a folder, and a glob that matches nothing.
+    With a delimiter in the options, a text file is a table. Errors: `InputError` for a missing or empty file, a
+    folder, and a glob that matches nothing.
     """
-    return [_make_source(name) for pattern in patterns for name in _expand(pattern)]
+    return [_make_source(name, options) for pattern in patterns for name in _expand(pattern)]
 
 
 def make_absolute(name: str) -> str:
@@ -71,12 +88,15 @@ def _expand(pattern: str) -> list[str]:
     return found
 
 
-def _make_source(name: str) -> SourceFile:
+def _make_source(name: str, options: ReadOptions) -> SourceFile:
     suffixes = [suffix.lower() for suffix in Path("stdin" + name[1:] if is_standard_input(name) else name).suffixes]
     compression = COMPRESSIONS.get(suffixes.pop()) if suffixes and suffixes[-1] in COMPRESSIONS else None
     path = _spooled_input() if is_standard_input(name) else Path(name)
     _check_file(path, name)
-    return SourceFile(name, path, FORMATS.get(suffixes[-1], "txt") if suffixes else "txt", compression)
+    form = FORMATS.get(suffixes[-1], "txt") if suffixes else "txt"
+    if form == "txt" and options.delimiter is not None:
+        form = "tsv" if options.delimiter == "\t" else "csv"
+    return SourceFile(name, path, form, compression, options.delimiter, options.encoding)
 
 
 def is_standard_input(name: str) -> bool:
@@ -130,15 +150,61 @@ def _open_source(source: SourceFile) -> IO[bytes]:
     return cast("IO[bytes]", OPENERS[source.compression](source.path, "rb"))
 
 
+def file_stamp(source: SourceFile) -> tuple[int, int]:
+    """Return what changes when a file is written again, by which a guess about it is kept."""
+    status = source.path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+def find_encoding(source: SourceFile) -> Guess:
+    """Return the encoding of a file: the one that a person says, or a guess."""
+    if source.encoding is not None:
+        return Guess(source.encoding)
+    return _guess_encoding(replace(source, collect=None), file_stamp(source))
+
+
+@functools.lru_cache(maxsize=256)
+def _guess_encoding(source: SourceFile, stamp: tuple[int, int]) -> Guess:
+    with open_bytes(source) as stream:
+        return guess_encoding(iter(lambda: stream.read(BLOCK), b""))
+
+
 def read_blocks(source: SourceFile) -> Iterator[str]:
     """Yield the text in blocks of at most about `BLOCK` bytes that end at a line end wherever one is in reach.
 
     A byte order mark is dropped and `\\r\\n` becomes `\\n`.
     Errors: `InputError` with the byte offset (in the uncompressed text) for binary data and for bytes that are not
-    UTF-8.
+    of the file's encoding.
     """
+    encoding = find_encoding(source).value
+    if encoding not in UTF_8:
+        yield from _decoded_blocks(source, encoding)
+        return
     for offset, block in _byte_blocks(source):
         yield _decode(block, offset, source).replace("\r\n", "\n")
+
+
+def _decoded_blocks(source: SourceFile, encoding: str) -> Iterator[str]:
+    """Yield the text of a file that is not UTF-8, cut after a line end wherever one is in reach."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    with open_bytes(source) as stream:
+        offset, rest, chunk = 0, "", stream.read(BLOCK)
+        while chunk:
+            following = stream.read(BLOCK)
+            try:
+                text = rest + decoder.decode(chunk, not following)
+            except UnicodeError as error:
+                place = offset + getattr(error, "start", 0)
+                raise InputError(f"about byte {place}: is not {encoding}", where=source.name,
+                                 remedy="give another --encoding, or convert the file") from error
+            text = text.removeprefix("\ufeff") if offset == 0 else text
+            if "\0" in text:
+                raise InputError(f"holds a zero character in {encoding}, so this is binary data, not text",
+                                 where=source.name, remedy="give text, or another --encoding")
+            cut = len(text) if not following else text.rfind("\n") + 1 or len(text) - text.endswith("\r")
+            if cut:
+                yield text[:cut].replace("\r\n", "\n")
+            offset, rest, chunk = offset + len(chunk), text[cut:], following
 
 
 def _byte_blocks(source: SourceFile) -> Iterator[tuple[int, bytes]]:
@@ -166,19 +232,17 @@ def _whole_characters(block: bytes) -> int:
 
 
 def _decode(block: bytes, offset: int, source: SourceFile) -> str:
-    if offset == 0:
-        if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise InputError("byte 0: the text is UTF-16, not UTF-8", where=source.name,
-                             remedy="convert it: iconv -f UTF-16 -t UTF-8")
-        block = block.removeprefix(codecs.BOM_UTF8)
+    block = block.removeprefix(codecs.BOM_UTF8) if offset == 0 else block
     if (zero := block.find(b"\0")) >= 0:
         raise InputError(f"byte {offset + zero}: holds a zero byte, so this is binary data, not text",
-                         where=source.name, remedy="give UTF-8 text")
+                         where=source.name, remedy="give text")
     try:
         return block.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(f"byte {offset + error.start}: 0x{block[error.start]:02x} is not UTF-8 here",
-                         where=source.name, remedy="convert the file, for example: iconv -f latin1 -t utf-8") from error
+        late = f", though the first {MOST_BYTES >> 20} MiB are" if offset >= MOST_BYTES and not source.encoding else ""
+        raise InputError(f"byte {offset + error.start}: 0x{block[error.start]:02x} is not UTF-8 here{late}",
+                         where=source.name, remedy="convert the file, for example: iconv -f latin1 -t utf-8; or say "
+                         "its encoding: --encoding cp1252") from error
 
 
 def read_lines(source: SourceFile) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,7 @@ from saucier.jobs.comparison.experiment import (
     Tokens,
 )
 from saucier.jobs.comparison.judging import Measure, TrialScores, paired_values, read_scores
-from saucier.jobs.comparison.outcome import compare_arms
+from saucier.jobs.comparison.outcome import ArmResult, Outcome, compare_arms, pair_row
 from saucier.jobs.comparison.preparation import shared_tokenizer, why_incomparable
 from saucier.objectives.config import ReplaceSpans
 from saucier.recipes import recipe
@@ -113,3 +113,13 @@ def test_one_tokenizer_has_the_special_tokens_of_all() -> None:
         "<|endoftext|>", "[MASK]", "[CLS]", 32)
     for name in names:
         assert recipe(name, [f"tokenizer={json.dumps(merged)}"]).vocab == 2048
+
+
+@pytest.mark.parametrize(("seeds", "shown"), [(2, False), (3, True)])
+def test_p_and_effect_are_shown_where_there_are_seeds_for_them(seeds: int, shown: bool) -> None:
+    plan = experiment("a", "b").model_copy(update={"seeds": seeds})
+    pair = compare_arms(plan, {"a": runs(2.0, seeds=seeds), "b": runs(3.0, seeds=seeds)})[0]
+    arm = ArmResult.model_construct(name="a", mean=2.0)
+    found = Outcome.model_construct(experiment=plan, measure=Measure.model_construct(name="loss"), arms=(arm,),
+                                    pairs=(pair,), notes=())
+    assert all(bool(str(cell)) == shown for cell in pair_row(found, pair)[3:5])

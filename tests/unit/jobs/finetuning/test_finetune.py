@@ -15,8 +15,10 @@ from saucier import config as c
 from saucier.cli import main
 from saucier.folders.save import save
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, copy_task, predict_answers
+from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder, copy_task
+from saucier.report.card import find_facts
 from saucier.text.tokenizer.folder import copy_tokenizer
 
 Table = Callable[..., Path]
@@ -56,8 +58,12 @@ def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path,
     model = saucier.load(folder.path, dtype="float32")
     assert model.config.head is not None
     assert not (folder.path / "checkpoints").exists()
+    facts = find_facts(folder.model)
+    assert [one.name for one in facts.data] == [path.name for path in files] and facts.task == "classification"
+    assert facts.scores[0].value == pytest.approx(scores(folder)["accuracy"])
     report = (folder.path / "report.html").read_text()
-    assert all(part in report for part in ("always ", "Class by class", "Taken for", "training loss", "80 rows"))
+    assert all(part in report for part in ("always ", "Scores by class", "Confusion matrix", "training loss",
+                                           "80 rows"))
     assert "http" not in report.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
@@ -103,8 +109,8 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path,
     before = whole.scores.stat().st_mtime_ns
     finetune(wanted, tmp_path / "whole", quiet=True)
     assert whole.scores.stat().st_mtime_ns == before
-    with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.epochs is 1.0 there, and 4.0 here"):
-        finetune(settings(tiny_bert, *files), tmp_path / "whole", quiet=True)
+    with pytest.raises(saucier.InputError, match=r"another fine-tuning: training.batch is 16 there, and 8 here"):
+        finetune(settings(tiny_bert, *files, "training.epochs=1", "training.batch=8"), tmp_path / "whole", quiet=True)
     with pytest.raises(saucier.InputError, match=r"task.kind is 'classification' there, and 'regression' here"):
         finetune(settings(tiny_bert, *files, task="regression"), tmp_path / "whole", quiet=True)
 
@@ -133,8 +139,8 @@ def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) 
 @pytest.mark.parametrize(("header", "rows", "says"), [
     ("kind,words", [("a", "b")], "no column for the text and for the label; columns: kind, words"),
     ("label,text", [("good", "fine soup"), ("good", "lovely soup")], "has one class only, 'good'"),
-    ("label,text", [("good", "fine"), ("bad", " ")], "line 3: the text is empty"),
-    ("label,text", [("good", "fine"), ("", "sour")], "line 3: has no label"),
+    ("label,text", [("good", "fine"), ("bad", " ")], "line 3, column 'text': the text is empty"),
+    ("label,text", [("good", "fine"), ("", "sour")], "line 3, column 'label': has no label"),
 ])
 def test_wrong_files_are_named(header: str, rows: list[tuple[str, str]], says: str, tiny_bert: Path, table: Table,
                                files: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,11 +152,18 @@ def test_wrong_files_are_named(header: str, rows: list[tuple[str, str]], says: s
     assert says in errors[0]
 
 
-def test_a_label_that_only_the_held_out_file_has_is_named(tiny_bert: Path, table: Table, files: tuple[Path, Path],
-                                                          tmp_path: Path) -> None:
-    strange = table("strange.tsv", "label,text", [("good", "fine"), ("odd", "soup")])
-    with pytest.raises(saucier.InputError, match=r"strange.tsv, line 3: label 'odd' is not among the 2"):
-        finetune(settings(tiny_bert, files[0], strange), tmp_path / "run", quiet=True)
+def test_a_label_that_only_the_held_out_file_has_is_an_error_of_the_model(
+        tiny_bert: Path, table: Table, files: tuple[Path, Path], tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    strange = table("strange.tsv", "label,text", [("good", "fine"), ("odd", "soup"), ("bad", "sour")])
+    folder = finetune(settings(tiny_bert, files[0], strange, "training.epochs=1"), tmp_path / "run")
+    assert "1 row has labels that no training row has ('odd' 1): they count as errors" in capsys.readouterr().out
+    rows = [json.loads(line) for line in folder.predictions("held-out").read_text().splitlines()]
+    assert [row["gold"] for row in rows] == ["good", "odd", "bad"]
+    assert scores(folder)["accuracy"] <= 2 / 3
+    alone = table("alone.tsv", "label,text", [("odd", "soup")])
+    with pytest.raises(saucier.InputError, match=r"alone.tsv, line 2: label 'odd' is not among the 2"):
+        finetune(settings(tiny_bert, files[0], alone), tmp_path / "other", quiet=True)
 
 
 def test_a_head_with_other_labels_is_kept_only_on_request(tiny_bert: Path, table: Table, files: tuple[Path, Path],

@@ -13,8 +13,9 @@ from tests.unit.jobs.finetuning.test_tagging import column_file
 import saucier
 from saucier.families.unpublished import elmo
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, predict_answers
+from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.model import build
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer

@@ -13,8 +13,9 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
+from saucier.jobs.finetuning.predict import answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.tasks.definitions import MultipleChoice
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.task import Encoding

@@ -14,8 +14,9 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples, read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
+from saucier.jobs.finetuning.predict import answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import QuestionAnswering
 from saucier.tasks.examples import Tally
@@ -196,8 +197,8 @@ def test_answers_that_are_elsewhere_are_found_and_counted(tmp_path: Path) -> Non
 def test_an_answer_that_is_not_in_its_text_is_named_or_dropped(tmp_path: Path) -> None:
     good, bad = ({"question": "what?", "context": "soup and bread", "answers": [text]} for text in ("soup", "wine"))
     path = lines(tmp_path / "a.jsonl", [good, bad, good, bad])
-    with pytest.raises(saucier.InputError, match=r"a.jsonl, line 2: the answer 'wine' does not stand in its text \(and "
-                       r"1 more\)"):
+    with pytest.raises(saucier.InputError, match=r"2 rows cannot be used; .*\n.*a.jsonl, line 2, column 'answers': the "
+                       r"answer 'wine' does not stand in its text\n.*line 4"):
         read(path)
     tally = Tally()
     assert len(read(path, QuestionAnswering(misplaced="drop"), tally)) == 2
@@ -207,7 +208,7 @@ def test_an_answer_that_is_not_in_its_text_is_named_or_dropped(tmp_path: Path) -
 @pytest.mark.parametrize(("row", "says"), [
     ({"question": "what?", "context": "soup"}, "no column for the answers; columns: question, context"),
     ({"question": "what?", "context": "soup", "answers": 3}, "line 1: the answers are int"),
-    ({"question": "", "context": "soup", "answers": []}, "line 1: the question is empty"),
+    ({"question": "", "context": "soup", "answers": []}, "line 1, column 'question': the question is empty"),
     ({"context": "soup", "qas": [{"id": "x"}]}, "question x: no 'question' of the kind str"),
     ({"context": "soup", "qas": 3}, "line 1: no 'qas' of the kind list"),
 ])

@@ -73,7 +73,7 @@ def test_without_weight_only_answers_are_learned(tiny_t5: Path, tmp_path: Path) 
         list(build_task(StepByStep()).read(source, Tally(), labelled=True))
     path.write_text("input\tother\nsoup\tgood\n")
     with pytest.raises(saucier.InputError, match=r"the target and for the rationale; columns: input, other; "
-                       r"say which with task\.target=COLUMN task\.rationale=COLUMN"):
+                       r"say which with --column target=NAME --column rationale=NAME"):
         list(build_task(StepByStep()).read(find_sources([str(path)])[0], Tally(), labelled=True))
 
 

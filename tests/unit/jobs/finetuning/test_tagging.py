@@ -13,9 +13,10 @@ import saucier
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
+from saucier.jobs.finetuning.predict import answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.results import format_answer
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.objectives.base import IGNORED
 from saucier.tasks.definitions import AsWritten, Tagging
 from saucier.tasks.examples import Tally
@@ -159,7 +160,7 @@ def test_files_of_any_kind_are_read_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "text", "says"), [
     ("a.jsonl", '{"tokens": ["a", "b"], "tags": ["O"]}\n', "a.jsonl, line 1: 1 tags for 2 words"),
     ("a.jsonl", '{"tokens": [], "tags": []}\n', "line 1: has no words"),
-    ("a.jsonl", '{"tokens": 3, "tags": []}\n', "line 1: the words are no list of words"),
+    ("a.jsonl", '{"tokens": 3, "tags": []}\n', "line 1, column 'tokens': the words are no list of words"),
     ("a.jsonl", '{"letters": "a", "tags": []}\n', "no column for the words; columns: letters, tags"),
     ("a.tsv", "a\tO\nb\n", "a.tsv, line 2: 1 columns, but the first line has 2"),
     ("a.tsv", "a\nb\n", "a.tsv, line 1: has one column, and tags are needed"),
@@ -178,5 +179,6 @@ def test_a_tag_that_is_never_trained_is_named(tmp_path: Path) -> None:
     task = TaggingTask(Tagging()).fit_labels(read(column_file(tmp_path / "a.tsv", 5, 3)))
     other = tmp_path / "b.tsv"
     other.write_text("a\tO\nb\tB-ODD\n\nc\tB-ODD\n", "utf-8")
-    with pytest.raises(saucier.InputError, match=r"b.tsv, line 1: label 'B-ODD' is not among the 5 .*and 1 more rows"):
+    with pytest.raises(saucier.InputError, match=r"2 rows cannot be used; .*\n.*b.tsv, line 1: label "
+                       r"'B-ODD' is not among the 5"):
         task.check_labels(read(other))

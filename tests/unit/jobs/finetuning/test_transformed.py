@@ -16,8 +16,9 @@ import saucier
 from saucier.families.bert import bert
 from saucier.families.gpt import gpt
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, answer_examples, open_task, predict_answers
+from saucier.jobs.finetuning.predict import answer_examples, open_task, predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.model import build
 from saucier.objectives.labels import ClassLabels
 from saucier.objectives.prediction import AuxiliaryLanguageModelling

@@ -14,8 +14,9 @@ from tests.unit.jobs.finetuning.conftest import written_rows
 
 import saucier
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.predict import TaskFolder, predict_answers
+from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.objectives.base import IGNORED
 from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import EncodedExamples

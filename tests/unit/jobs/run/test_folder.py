@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from saucier.errors import InputError
-from saucier.jobs.finetuning.predict import FINETUNING
+from saucier.jobs.finetuning.job import FINETUNING
 from saucier.jobs.finetuning.settings import make_finetuning
 from saucier.jobs.run.folder import (
     PRETRAINING,

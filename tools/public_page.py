@@ -16,7 +16,7 @@ from saucier.arguments import Help, describe_kind, split_annotation
 from saucier.table import Table
 
 TITLES = {"saucier.api.training": "Train", "saucier.api.inference": "Use",
-          "saucier.api.evaluation": "Look inside and measure", "saucier.api.inspection": "Look inside and measure",
+          "saucier.api.measuring": "Look inside and measure", "saucier.api.inspection": "Look inside and measure",
           "saucier.api.models": "Model folders", "saucier.api.text": "Text and tokenizers"}
 """What the functions of a module are for, in the order of the page, after the core: those of all other modules."""
 CORE = "The core"
@@ -54,7 +54,7 @@ def title_of(module: str) -> str:
 def describe_name(name: str, reference: Callable[[str], str]) -> str:
     """Return the section of a public name."""
     found, module = getattr(saucier, name), saucier.PUBLIC[name]
-    links = links_of(module, reference) | {name: reference(module)}
+    links = {**links_of(module, reference), name: reference(module)}
     parts = [f"### {name} {{#{name}}}"]
     if inspect.isclass(found):
         return "\n\n".join([*parts, f"A class of [{module}]({reference(module)}).", inspect.getdoc(found) or ""])

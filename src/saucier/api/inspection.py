@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from saucier.diagnosis.doctor import Diagnosis
     from saucier.jobs.attention_views import Attention
     from saucier.jobs.comparison.scaling import Fit
-    from saucier.jobs.score import ScoreReport
     from saucier.lens.anatomy import AdapterDescription, Description
     from saucier.lens.diff import Differences
     from saucier.lens.growth import Growth
@@ -152,39 +151,6 @@ def diagnose(
 
     return work(str(model), files=file_names(text), dtype=dtype, device=device,
                 base=None if base is None else str(base))
-
-
-@public
-def score(
-    predictions: Annotated[Files, Help('Predictions: JSONL rows {"id", "prediction", "gold"}; two files are compared '
-                                       "row by row.", metavar="A B")],
-    *,
-    gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
-                                       "golds.", metavar="FILE")] = None,
-    column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
-                                     "rankings, ranks, losses; guessed without it.")] = None,
-    metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
-                                         metavar="NAME")] = None,
-    group: Annotated[str | None, Help("Rows with the same value here are one ranking (MAP, MRR).",
-                                      metavar="COLUMN")] = None,
-    seed: Annotated[int, Help("Draws the intervals.", minimum=0)] = 0,
-) -> "ScoreReport":
-    """Score predictions: every metric of their kind with a 95 % interval, and each class by itself.
-
-    With two files: how far they are apart, whether that is chance, and the rows where they differ most.
-    """
-    from saucier.jobs.score import score_files
-    from saucier.text.reading.guessing import ReadOptions
-
-    files = file_names(predictions)
-    if not 1 <= len(files) <= 2:
-        raise InputError(f"{len(files)} files of predictions", where="command line",
-                         remedy="give one, or two to compare")
-    return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
-                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))
 
 
 @public

@@ -35,7 +35,6 @@ from saucier.generation.search import SearchRules, Stop, TextDecoder, end_at_str
 from saucier.model import Transformer
 from saucier.parts.input_checks import check_ids, check_values, expect_tensor
 
-
 LONGEST_TEXT = 2**24
 """Tokens of a text that a model without positions may write: a number with more digits is a slip of the hand."""
 

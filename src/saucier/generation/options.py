@@ -18,8 +18,8 @@ from saucier.generation.decoding import Strategy
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
 
-LEAST_TEMPERATURE = 1e-30
-"""Scores divided by less are beyond the largest float32."""
+LEAST_FACTOR = 1e-30
+"""Scores that are divided by less, or multiplied by its inverse, are beyond the largest float32."""
 
 SHOWN = 100
 """Letters of a wrong value that an error shows."""
@@ -225,6 +225,7 @@ def describe_error(error: ValidationError) -> InputError:
 
 REMEDIES = {
     "num_beams": "1 is no beam search, 4 is usual",
+    "repetition_penalty": "1 is none, 1.2 is usual",
     "top_p": "1 keeps all tokens, 0.9 is usual",
     "temperature": "for the likeliest token every time leave do_sample=False",
 }
@@ -240,9 +241,9 @@ def check_together(options: GenerationOptions) -> None:
     if beams == 1 and sequences > 1 and not options.do_sample and options.strategy is None:
         raise InputError("the likeliest continuation is only one", where="num_return_sequences",
                          remedy="use do_sample=True or num_beams")
-    if options.temperature < LEAST_TEMPERATURE:
-        raise InputError(f"is {options.temperature:g}: scores divided by it are infinite", where="temperature",
-                         remedy=REMEDIES["temperature"])
+    for name in ("temperature", "repetition_penalty"):
+        if not LEAST_FACTOR <= (value := getattr(options, name)) <= 1 / LEAST_FACTOR:
+            raise InputError(f"is {value:g}, by which scores become infinite", where=name, remedy=REMEDIES[name])
     if options.stop_strings and options.pad is None:
         raise InputError("rows that end early must be filled", where="pad_token_id",
                          remedy="give pad_token_id or eos_token_id")

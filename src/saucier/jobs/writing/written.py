@@ -23,11 +23,12 @@ from saucier.text.reading.sources import AS_GUESSED
 Speak = Callable[[str], None]
 
 
-FROM_0, FROM_1 = Help("", minimum=0), Help("", minimum=1)
+FROM_0, FROM_1 = Help("", minimum=0, maximum=2**62), Help("", minimum=1, maximum=2**62)
+BEAMS, SAMPLES = Help("", minimum=1, maximum=1024), Help("", minimum=1, maximum=2**16)
 LIMITS: dict[str, Any] = {
     "tokens": Annotated[int, FROM_1], "temperature": Annotated[float, FROM_0], "top_k": Annotated[int | None, FROM_1],
-    "top_p": float | None, "beams": Annotated[int, FROM_1], "length_penalty": float, "repetition_penalty": float,
-    "no_repeat_ngram": Annotated[int, FROM_0], "stop": str | Sequence[str], "samples": Annotated[int, FROM_1],
+    "top_p": float | None, "beams": Annotated[int, BEAMS], "length_penalty": float, "repetition_penalty": float,
+    "no_repeat_ngram": Annotated[int, FROM_0], "stop": str | Sequence[str], "samples": Annotated[int, SAMPLES],
     "seed": Annotated[int | None, FROM_0], "compile": bool}
 """What each option may be; `generate` looks at them again, as its own."""
 

@@ -54,7 +54,7 @@ def title_of(module: str) -> str:
 def describe_name(name: str, reference: Callable[[str], str]) -> str:
     """Return the section of a public name."""
     found, module = getattr(saucier, name), saucier.PUBLIC[name]
-    links = links_of(module, reference) | {name: reference(module)}
+    links = {**links_of(module, reference), name: reference(module)}
     parts = [f"### {name} {{#{name}}}"]
     if inspect.isclass(found):
         return "\n\n".join([*parts, f"A class of [{module}]({reference(module)}).", inspect.getdoc(found) or ""])

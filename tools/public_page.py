@@ -16,7 +16,7 @@ from saucier.arguments import Help, describe_kind, split_annotation
 from saucier.table import Table
 
 TITLES = {"saucier.api.training": "Train", "saucier.api.inference": "Use",
-          "saucier.api.evaluation": "Look inside and measure", "saucier.api.inspection": "Look inside and measure",
+          "saucier.api.measuring": "Look inside and measure", "saucier.api.inspection": "Look inside and measure",
           "saucier.api.models": "Model folders", "saucier.api.text": "Text and tokenizers"}
 """What the functions of a module are for, in the order of the page, after the core: those of all other modules."""
 CORE = "The core"

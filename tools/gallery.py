@@ -100,16 +100,16 @@ def list_exhibits() -> dict[str, Exhibit]:
     study = ("compare", WORK / "scaling.yaml", "--data", WORK / "scenes.txt", "--out", WORK / "sizes")
     return {
         "run": Exhibit(("cook", "gpt-nano", "--data", plays, "--out", WORK / "run", "--no-calibrate",
-                        "model.dim=96", "model.layers=2", "training.length=64", "training.batch=8",
-                        "training.steps=300", "sampling.tokens=60"), "run/report.html",
+                        "model.dim=96", "model.layers=2", "training.length=64", "training.batch=4",
+                        "training.steps=120", "sampling.tokens=40"), "run/report.html",
                        (Shot("run"), Shot("run-losses", scroll_to("How it went")))),
         "finetuning": Exhibit(("finetune", "classification", "--model", minilm, "--data", WORK / "questions.tsv",
                                "--held-out", questions / "dev.tsv", "--out", WORK / "questions",
                                "task.label=coarse", "task.text=text", "--epochs", "3"),
                               "questions/report.html", (Shot("finetuning"),)),
         "comparison": Exhibit(("compare", "gpt-nano", "llama-nano", "--budget", "flops=2e10", "model.dim=64",
-                               "model.layers=2", "training.length=64", "training.batch=8", "--data", WORK / "scenes.txt",
-                               "--out", WORK / "compared"),
+                               "model.layers=2", "training.length=64", "training.batch=8",
+                               "--data", WORK / "scenes.txt", "--out", WORK / "compared"),
                               "compared/report.html", (Shot("comparison"),)),
         "cleaning": Exhibit(("clean", stories, "--document", "paragraph", "--out", WORK / "clean"),
                             "clean/report.html", (Shot("cleaning"),)),
@@ -133,7 +133,8 @@ def write_inputs() -> None:
     arms = [{"name": f"dim-{dim}-{tokens // 1000}k", "recipe": "gpt-nano", "changes": {"model.dim": dim},
              "budget": {"kind": "tokens", "amount": tokens}} for dim, tokens in sizes]
     study = {"name": "sizes", "about": "Loss against size and tokens.", "seeds": 1,
-             "budget": {"kind": "tokens", "amount": 16_000}, "changes": {"model.layers": 2, "training.length": 64, "training.batch": 8},
+             "budget": {"kind": "tokens", "amount": 16_000},
+             "changes": {"model.layers": 2, "training.length": 64, "training.batch": 8},
              "arms": arms}
     WORK.mkdir(parents=True, exist_ok=True)
     rows = (DATA / "classification" / "trec" / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)

@@ -217,11 +217,11 @@ def attention(
     """
     path = optional_path(out)
     if text is not None:
-        refuse_missing_model(model)
-        from saucier.jobs.attention_views import TextRequest, attend_to_text
-
         refuse_given({"set": set or None, "training": training or None, "lengths": lengths}, "of random weights",
                      "leave it out, or leave out text")
+        refuse_attended(str(model), text, path)
+        from saucier.jobs.attention_views import TextRequest, attend_to_text
+
         request = TextRequest(text, second, target, length, side, layer, head, global_tokens, prefix)
         return attend_to_text(str(model), request, base=None if base is None else str(base),
                               languages=(source_language, target_language), out=path)
@@ -244,6 +244,22 @@ def attention(
     return draw_patterns(found.model, found.name,
                          PatternText(length, global_tokens, length // 4 if prefix is None else prefix),
                          layer=layer, head=head, training=training, out=path)
+
+
+def refuse_attended(model: str, text: str, out: Path | None) -> None:
+    """Raise `InputError` for what cannot be shown of a text, as far as it is seen without opening the model."""
+    from saucier.lens.heat_map import SUFFIXES
+    from saucier.recipes import names
+
+    if not text.strip():
+        raise InputError("the text is empty", where="text", remedy="give some text")
+    if out is not None and out.suffix not in (".html", *SUFFIXES):
+        raise InputError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out),
+                         remedy=f"use .html for a page with all heads, or {', '.join(SUFFIXES)} for a picture of one")
+    if not Path(model).exists() and model in names():
+        raise InputError("a recipe has no trained weights, so it attends to nothing in a text", where=model,
+                         remedy="give a model's folder or a run; or leave out the text, and see the pattern")
+    refuse_missing_model(model)
 
 
 def refuse_given(values: dict[str, Any], what: str, remedy: str) -> None:

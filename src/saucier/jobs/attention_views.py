@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Group, RenderableType
 
 from saucier.errors import InputError
-from saucier.files import is_file, write_text
+from saucier.files import write_text
 from saucier.jobs.run.language_pairs import Direction, read_direction
 from saucier.jobs.writing.writer import BEAMS, Writer
 from saucier.lens.attention_weights import (
@@ -28,7 +28,7 @@ from saucier.lens.attention_weights import (
     find_attention,
 )
 from saucier.lens.head_roles import HeadRole, describe_heads, roles_table
-from saucier.lens.heat_map import SUFFIXES, HeatMap, clean_labels, save_picture
+from saucier.lens.heat_map import HeatMap, clean_labels, save_picture
 from saucier.model import Transformer
 from saucier.opened import OpenModel, open_model, room
 from saucier.report.attention_page import render_attention
@@ -106,9 +106,8 @@ def attend_to_text(model: str, request: TextRequest, *, base: str | None = None,
                    languages: tuple[str | None, str | None] = (None, None), out: Path | None = None) -> Attention:
     """Return what a trained model attends to in a text; with `out` as a page, or as a picture of one layer or head.
 
-    Raises `InputError` for a model without weights, a text that is empty, and a layer or head that is not there.
+    Raises `InputError` for a model without weights, a text without tokens, and a layer or head that is not there.
     """
-    refuse_request(model, request, out)
     opened = open_model(Path(model), dtype="float32", base=base, check=partial(refuse_unread, model, request))
     text, notes = encode_request(opened, request, read_direction(opened, *languages))
     whole = find_attention(opened.model, text, layer=request.layer)
@@ -127,23 +126,6 @@ def name_model(path: str) -> str:
     """Return what a page calls a model: the end of its path, and the folder before where that is as in every run."""
     parts = Path(path).absolute().parts if Path(path).exists() else Path(path).parts
     return "/".join(parts[-2:] if parts[-1] in COMMON or not Path(path).exists() else parts[-1:])
-
-
-def refuse_request(model: str, request: TextRequest, out: Path | None) -> None:
-    """Raise `InputError` for what can be seen without opening the model."""
-    if not request.text.strip():
-        raise InputError("the text is empty", where="text", remedy="give some text")
-    if out is not None and out.suffix not in (PAGE, *SUFFIXES):
-        raise InputError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out),
-                         remedy=f"use {PAGE} for a page with all heads, or {', '.join(SUFFIXES)} for a picture of one")
-    if "/" not in model and not Path(model).exists():
-        from saucier.recipes import names
-
-        if model in names():
-            raise InputError("a recipe has no trained weights, so it attends to nothing in a text", where=model,
-                             remedy="give a model's folder or a run; or leave out the text, and see the pattern")
-    elif is_file(Path(model)):
-        raise InputError("is a file, and no model", where=model, remedy="give a model's folder, or a run")
 
 
 def refuse_unread(name: str, request: TextRequest, model: Transformer) -> None:

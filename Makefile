@@ -8,7 +8,7 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow wheel check house fingerprints bench guard book docs clean
+.PHONY: help demo test test-slow wheel notebooks check house fingerprints bench guard book docs clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,12 +16,13 @@ help:
 	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
 	@echo "make test-slow  the tests that take minutes each"
 	@echo "make wheel      build the wheel and the source distribution into dist, and try them in an empty environment"
+	@echo "make notebooks  run the notebooks of docs/notebooks; WHAT=write stores what they show, NAMES=... runs some"
 	@echo "make check      ruff, mypy --strict, docstrings, sizes, the budget of the house"
 	@echo "make house      statements, files, doors and arrows of the package, beside their limits"
 	@echo "make fingerprints  compare hashes of what must not change; WHAT=write stores them anew"
 	@echo "make bench      measure, and write benchmarks/RESULTS.md"
 	@echo "make guard BASE=COMMIT  measure whether anything became slower since a commit"
-	@echo "make book       write docs/book.md, docs/published.md and docs/bodies.md"
+	@echo "make book       write docs/book.md, docs/published.md, docs/bodies.md and the taxonomy"
 	@echo "make docs       build the documentation site into build/site, with a reference of every module"
 	@echo "make clean      remove .venv and caches (never your runs)"
 
@@ -40,6 +41,9 @@ wheel: .venv/.test
 	.venv/bin/python -m build --no-isolation --outdir dist . >/dev/null
 	.venv/bin/python -m pytest -q -m wheel tests/wheel
 	@ls dist
+
+notebooks: .venv/.notebooks
+	.venv/bin/python -m tools.notebooks $(filter write,$(WHAT)) $(NAMES)
 
 check: .venv/.check
 	.venv/bin/ruff check --quiet src tests tools benchmarks
@@ -63,9 +67,10 @@ guard: .venv/.test
 
 book: .venv/.core
 	.venv/bin/python tools/book.py
+	.venv/bin/python tools/taxonomy.py
 
 docs: .venv/.docs
-	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --quiet
 	@echo "the site is build/site/start.html"
 
 clean:
@@ -103,4 +108,9 @@ clean:
 .venv/.docs: .venv/.core
 	@echo "installing mkdocs"
 	@$(PIP) -e ".[docs]"
+	@touch $@
+
+.venv/.notebooks: .venv/.test
+	@echo "installing what runs notebooks"
+	@$(PIP) -e ".[notebooks]"
 	@touch $@

@@ -2,7 +2,8 @@
 
 The pages of `docs/` are written to be read in the repository, too: their links lead to source files, tests and the
 README. On the site a link to a module leads to its page of the reference, which is made here for every module of the
-package; README, contributing guide and benchmark results become pages; a link to a test becomes plain text.
+package, after one page of the public functions; README, contributing guide, benchmark results and notebooks become
+pages; a link to a test becomes plain text. Nothing is loaded from the network: the build fails where a page would.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+from tools.notebooks import list_notebooks, to_markdown
+from tools.public_page import write_public_page
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "saucier"
@@ -23,19 +28,28 @@ OUTSIDE = {"README.md": "start.md", "CONTRIBUTING.md": "contributing.md", "CHANG
            "benchmarks/RESULTS.md": "benchmarks.md"}
 """Pages that lie outside of `docs`, and what they are called on the site."""
 LINK = re.compile(r"(?<!!)\[(?P<text>[^\]]*)\]\((?P<target>[^)\s#]+)(?P<anchor>#[^)\s]*)?\)")
-REFERENCE = "API reference"
+REFERENCE, PUBLIC_PAGE = "API reference", "reference/index.md"
+FIRST = ("api", "config", "parts", "model", "objectives", "training", "tasks", "recipes", "generation", "text")
+"""What of the package the menu of the reference shows first: what a person combines. The rest is alphabetical."""
+LOADED = re.compile(r"""<(?:script|img|iframe|source|embed)\b[^>]*\bsrc=["']?https?:"""
+                    r"""|<link\b[^>]*\brel=["']?stylesheet[^>]*https?:""")
+"""What a browser would fetch from the network to show a page."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the reference and those outside of `docs`; put the reference into the navigation."""
+    """Add the pages of the reference, notebooks, and what is outside of `docs`; put the reference into the menu."""
     for source, name in OUTSIDE.items():
         if (ROOT / source).is_file():
             files.append(File.generated(config, name, content=(ROOT / source).read_text(encoding="utf-8")))
+    for path in list_notebooks():
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=to_markdown(path)))
+    page = write_public_page(lambda module: posixpath.relpath(reference_page(module), posixpath.dirname(PUBLIC_PAGE)))
+    files.append(File.generated(config, PUBLIC_PAGE, content=page))
     for module in list_modules():
         text = f"---\ntitle: {module.rpartition('.')[2]}\n---\n\n# {module}\n\n::: {module}\n"
         files.append(File.generated(config, reference_page(module), content=text))
     assert config.nav is not None, "mkdocs.yml has one"
-    config.nav = [*config.nav, {REFERENCE: build_navigation()}]
+    config.nav = [*config.nav, {REFERENCE: [{"Public functions": PUBLIC_PAGE}, *build_navigation()]}]
     return files
 
 
@@ -61,7 +75,7 @@ def reference_page(module: str) -> str:
 def build_navigation() -> list[Any]:
     """Return the modules as nested menus, a menu for each folder."""
     menus: dict[str, list[Any]] = {"": []}
-    for module in list_modules():
+    for module in sorted(list_modules(), key=menu_place):
         parent, _, name = module.rpartition(".")
         if (PACKAGE.parent / Path(*module.split("."))).is_dir():
             menus[module] = [reference_page(module)]
@@ -69,6 +83,19 @@ def build_navigation() -> list[Any]:
         else:
             menus[parent].append(reference_page(module))
     return menus[""]
+
+
+def menu_place(module: str) -> int:
+    """Return where the menu shows a module: the package, then what comes first, then all other folders and files."""
+    folder = module.split(".")[1:2]
+    return 0 if not folder else 1 + FIRST.index(folder[0]) if folder[0] in FIRST else 1 + len(FIRST)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Refuse a page that would load something from the network."""
+    if (found := LOADED.search(output)) is not None:
+        raise PluginError(f"{page.file.src_uri} loads from the network: {found[0]}")
+    return output
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -95,7 +122,7 @@ def find_page(path: str) -> str | None:
     if path in OUTSIDE:
         return OUTSIDE[path]
     if path.startswith("docs/"):
-        return path.removeprefix("docs/")
+        return path.removeprefix("docs/").replace(".ipynb", ".md")
     module = ROOT / path
     if module.is_relative_to(PACKAGE) and module.suffix == ".py" and module.is_file():
         return reference_page(name_module(module))

@@ -1,7 +1,7 @@
 """The taxonomy of the recipes, and tables that compare them: docs/taxonomy.svg and docs/taxonomy.md.
 
-`python tools/taxonomy.py` writes both (`make book` too). Everything is read off the configs of the recipes: nothing
-here names a model.
+`python tools/taxonomy.py` writes both, and `make book` as well. Everything is read off the configs of the recipes:
+nothing here names a model.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from saucier import config as c
 from saucier.config import parameters
 from saucier.config.questions import list_terms
+from saucier.objectives.config import list_single_objectives
 from saucier.plain import format_quantity
 from saucier.recipes import Recipe, names, recipe
 from saucier.table import Table
@@ -24,16 +25,17 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 BODIES = ("encoder", "decoder", "encoder and decoder")
 WORDS = {"favor": "random features", "lsh": "hashes", "low_rank": "mixtures of keys", "nystrom": "landmarks",
          "pooled_distances": "pooled distances", "t5_bias": "T5 bias", "alibi": "ALiBi",
-         "transformer_xl": "Transformer-XL", "global_local": "global-local"}
+         "transformer_xl": "Transformer-XL", "block_window": "window", "global_blocks": "global",
+         "random_blocks": "random", "global_local": "global-local"}
 """Kinds whose name says less than these words."""
 COMBINING = {"and", "or", "plus", "by_head", "beyond", "causal", "full", "none"}
 """Terms of a visibility that name no pattern of their own."""
 FORWARD = (c.FeedForward, c.GatedFeedForward)
 HEADER = """# Taxonomy
 
-Every recipe by what its model is: its body, what it learns, what attends to what, and how it knows positions. Read off the
-configs of the recipes by `tools/taxonomy.py`; a test holds this page current. Sizes without a paper of their own (`…-nano`) are
-left out of the figure where their system is there.
+Every recipe by what its model is: its body, what it learns, what attends to what, and how it knows positions. Read off
+the configs of the recipes by `tools/taxonomy.py`; a test holds this page current. Sizes without a paper of their own
+(`…-nano`) are left out of the figure where their system is there.
 
 ![Recipes by body, objective, attention and positions](taxonomy.svg)
 
@@ -71,10 +73,17 @@ def read_system(one: Recipe) -> System:
     forward = [part.activation + (" (gated)" if isinstance(part, c.GatedFeedForward) else "")
                for part in inner if isinstance(part, FORWARD)]
     layers = "+".join(str(len(getattr(model, side).blocks())) for side in sides)
-    return System(one.name, one.family, one.year, one.paper, " and ".join(sides), one.objective.kind.replace("_", " "),
+    return System(one.name, one.family, one.year or 0, one.paper, " and ".join(sides), name_objective(one),
                   name_attention(inner), name_positions(model, attending), layers, model.dim,
-                  attending[0].projection.heads if attending else None, " ".join(dict.fromkeys(forward)).replace("_", " "),
+                  attending[0].projection.heads if attending else None,
+                  " ".join(dict.fromkeys(forward)).replace("_", " "),
                   sublayers[0].kind.replace("_", " "), model.embed.vocab, parameters(model))
+
+
+def name_objective(one: Recipe) -> str:
+    """Name what is learned; of a mixture its parts."""
+    kinds = dict.fromkeys(part.kind.replace("_", " ") for part in list_single_objectives(one.objective))
+    return " + ".join(kinds)
 
 
 def name_attention(parts: Sequence[object]) -> str:
@@ -85,8 +94,7 @@ def name_attention(parts: Sequence[object]) -> str:
             found.update(dict.fromkeys(name_patterns(part)))
         elif not isinstance(part, (*FORWARD, c.CrossAttention, c.Experts)):
             found[str(getattr(part, "kind", "")).replace("_", " ")] = None
-    patterns = [name for name in found if name != "full"] or ["full"]
-    return " + ".join(patterns)
+    return " + ".join(found)
 
 
 def name_patterns(part: c.SelfAttention) -> Iterator[str]:
@@ -117,7 +125,7 @@ def group_systems(every: Sequence[System]) -> list[list[System]]:
 
 
 ROW, TOP, LEFT = 19, 46, 12
-COLUMNS = (12, 132, 300, 470, 520, 690, 870, 1000)
+COLUMNS = (12, 164, 396, 556, 606, 796, 916, 1080)
 """Where body, objective, name, year, attention, positions and parameters begin, and where the figure ends."""
 STYLE = """<style>
   text { font: 12px system-ui, sans-serif; fill: #5f6670; } .name { font-weight: 600; fill: #c0503a; }
@@ -134,7 +142,7 @@ def draw_figure(groups: Sequence[Sequence[System]]) -> str:
     lines.append(draw_text(COLUMNS[-1], TOP - 24, "parameters", "head end"))
     for body, systems in groupby(groups, key=lambda group: group[0].body):
         first = place
-        lines.append(draw_text(COLUMNS[0], place, body.replace("encoder and decoder", "both"), "body"))
+        lines.append(draw_text(COLUMNS[0], place, body.replace(" and ", "-"), "body"))
         for objective, sizes in groupby(systems, key=lambda group: group[0].objective):
             begin = place
             lines += [draw_text(COLUMNS[1], place, objective), draw_branch(COLUMNS[1], first, place)]
@@ -143,7 +151,8 @@ def draw_figure(groups: Sequence[Sequence[System]]) -> str:
                 place += ROW
         place += ROW
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS[-1] + LEFT} {place}" role="img" '
-            f'aria-label="Recipes by body, objective, attention and positions">\n{STYLE}\n' + "\n".join(lines) + "\n</svg>\n")
+            'aria-label="Recipes by body, objective, attention and positions">\n'
+            + "\n".join([STYLE, *lines, "</svg>"]) + "\n")
 
 
 def draw_leaf(group: Sequence[System], y: int) -> Iterator[str]:
@@ -173,12 +182,13 @@ def taxonomy_page() -> str:
     every = [read_system(recipe(name)) for name in names()]
     parts = []
     for body in BODIES:
-        found = sorted((one for one in every if one.body == body), key=lambda one: (one.year, one.family, one.parameters))
+        found = sorted((one for one in every if one.body == body),
+                       key=lambda one: (one.year, one.family, one.parameters))
         rows = [(f"`{one.name}`", one.year, one.layers, one.dim, one.heads or "", one.attention, one.positions,
                  one.feed_forward, one.residual, one.objective, f"{one.vocabulary:,}", format_quantity(one.parameters))
                 for one in found]
-        table = Table(("recipe", "year", "layers", "width", "heads", "attention", "positions", "feed-forward", "residual",
-                       "objective", "vocabulary", "parameters"), rows)
+        table = Table(("recipe", "year", "layers", "width", "heads", "attention", "positions", "feed-forward",
+                       "residual", "objective", "vocabulary", "parameters"), rows)
         parts.append(f"## {body.capitalize()}\n\n{table.to_markdown()}\n")
     return HEADER + "\n".join(parts)
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from saucier.api.app import open as open  # noqa: A004  # its public name: saucier.open
-    from saucier.api.evaluation import evaluate as evaluate
     from saucier.api.inference import backtranslate as backtranslate
     from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
@@ -30,8 +29,9 @@ if TYPE_CHECKING:
     from saucier.api.inspection import plan as plan
     from saucier.api.inspection import recipe_schema as recipe_schema
     from saucier.api.inspection import scaling as scaling
-    from saucier.api.inspection import score as score
     from saucier.api.inspection import show as show
+    from saucier.api.measuring import evaluate as evaluate
+    from saucier.api.measuring import score as score
     from saucier.api.models import convert as convert
     from saucier.api.models import merge as merge
     from saucier.api.models import push as push
@@ -62,9 +62,9 @@ PUBLIC = {
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
-    "evaluate": "saucier.api.evaluation", "open": "saucier.api.app",
+    **dict.fromkeys(("evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
-    **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose", "score",
+    **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),

@@ -21,6 +21,16 @@ class Result:
 
     __slots__ = ()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Let Python's prompt show what a terminal does; a dataclass would write all its fields in one line."""
+        super().__init_subclass__(**options)
+        if "__repr__" not in cls.__dict__:
+            cls.__repr__ = Result.__repr__  # type: ignore[method-assign]
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows, as plain text."""
+        return render_text(self.view())
+
     @property
     def failed(self) -> bool:
         """Whether the answer is no (a law does not hold, two runs differ): the command line then exits with 1."""
@@ -51,6 +61,17 @@ class Result:
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return render_html(self.view())
+
+
+def render_text(view: RenderableType) -> str:
+    """Return what a terminal would show, without its colours."""
+    import io
+
+    from rich.console import Console
+
+    screen = Console(file=io.StringIO(), width=NOTEBOOK_WIDTH, highlight=False, color_system=None, force_jupyter=False)
+    screen.print(view)
+    return "\n".join(line.rstrip() for line in screen.file.getvalue().rstrip().splitlines())  # type: ignore[attr-defined]
 
 
 def render_html(view: RenderableType) -> str:

@@ -8,6 +8,8 @@ from saucier.config import Config, check
 from saucier.diagnosis.doctor import Finding
 from saucier.diagnosis.part_laws import examine_config, list_models
 from saucier.errors import InputError
+from saucier.result import Result
+from saucier.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,20 @@ class Examined:
         return tuple(one.name for one in self.findings if one.verdict == "holds")
 
 
-def check_laws(part: Config, *, seed: int = 0) -> tuple[Examined, ...]:
+@dataclass(frozen=True, slots=True)
+class HeldLaws(Result):
+    """The laws that a part was held to, model by model; none of them fails."""
+
+    models: tuple[Examined, ...]
+
+    def view(self) -> Table:
+        """Show how many laws hold of each model, and those that do not apply."""
+        rows = [(one.model, str(len(one.held)), ", ".join(law.name for law in one.findings if law.verdict != "holds"))
+                for one in self.models]
+        return Table(("model", "laws that hold", "do not apply"), rows, numbers=(1,), folded=(0, 2))
+
+
+def check_laws(part: Config, *, seed: int = 0) -> HeldLaws:
     """Hold a part to every law: padding, batching, packing, caching, leaks, counting, learning, saving.
 
     `part` is a whole `Transformer`, or a kernel, positions, a sublayer or a head, which is put into small decoders and
@@ -48,7 +63,7 @@ def check_laws(part: Config, *, seed: int = 0) -> tuple[Examined, ...]:
         raise refusals[-1] if refusals else InputError(
             f"{type(part).__name__} is no part of a model", where="check_laws",
             remedy="give a model, a kernel, positions, a sublayer or a head")
-    return tuple(found)
+    return HeldLaws(tuple(found))
 
 
 def describe_failure(model: str, one: Finding) -> str:

@@ -146,8 +146,8 @@ GOOD = rhymes(30).encode()
 @pytest.mark.parametrize(("name", "content", "words"), [
     ("empty.txt", b"", ["empty.txt"]),
     ("white.txt", b"  \n\n \t\n", ["white.txt", "no text"]),
-    ("latin.txt", GOOD + "Soupe à l'oignon\n".encode("latin-1"), ["latin.txt", f"byte {len(GOOD) + 6}", "UTF-8"]),
-    ("utf16.txt", rhymes(3).encode("utf-16"), ["utf16.txt", "byte"]),
+    ("damaged.txt", GOOD + "Soupe à l'oi".encode() + b"\xff" + "gnon à la crème\n".encode(),
+     ["damaged.txt", f"byte {len(GOOD) + 13}", "UTF-8"]),
     ("binary.txt", b"the cook\x00\x01\x02" * 20, ["binary.txt", "byte 8"]),
     ("picture.txt", b"\x89PNG\r\n\x1a\n" + bytes(range(256)), ["picture.txt", "byte"]),
     ("rows.jsonl", b'{"text": "the cook"}\n{"text": "the cat"\n', ["rows.jsonl", "2"]),
@@ -164,6 +164,18 @@ def test_wrong_data(saucier: Saucier, tmp_path: Path, name: str, content: bytes,
     assert answer.code == 2, answer.err
     assert [word for word in words if word not in answer.error] == []
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(("name", "content", "encoding"), [
+    ("latin.txt", GOOD + "Soupe à l'oignon\n".encode("latin-1"), "cp1252"),
+    ("utf16.txt", rhymes(3).encode("utf-16"), "utf-16")])
+def test_text_that_is_not_utf8_is_read_and_named(saucier: Saucier, tmp_path: Path, name: str, content: bytes,
+                                                 encoding: str) -> None:
+    path = write(tmp_path, name, content)
+    answer = saucier(*NANO, "--data", path, "--out", tmp_path / "run", *TINY)
+    assert (answer.code, f"{name}: encoding {encoding}" in answer.out) == (0, True)
+    answer = saucier(*NANO, "--data", path, "--out", tmp_path / "other", *TINY, "--encoding", "utf-8")
+    assert (answer.code, f"{name}: byte" in answer.error) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])

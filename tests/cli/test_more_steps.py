@@ -11,7 +11,7 @@ from tests.cli.conftest import TINY, Saucier
 
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.jobs.pretraining.extension import describe_extension, is_longer
-from saucier.jobs.run.passport import read_passport
+from saucier.jobs.run.passport import RerunComparison, read_passport
 from saucier.opened import RunFolder
 from saucier.recipes import recipe
 from saucier.report.results import read_results
@@ -61,6 +61,9 @@ def test_at_a_constant_rate_it_is_the_longer_run(saucier: Saucier, run: Path, te
     assert passport.outcome is not None
     assert read_results(run).held_out == read_results(whole).held_out
     assert "this run is finished; for more steps: saucier cook" in saucier("cook", run).out
+    other = passport.model_copy(update={"earlier": ()})
+    reasons = RerunComparison(passport, other).reasons()
+    assert any("the first run ended after 4 and was given more" in one for one in reasons)
     again = saucier("cook", run, "training.steps=9", "--no-calibrate")
     assert again.code == 0
     assert [one.steps for one in read_passport(run).earlier] == [4, 8]

@@ -125,6 +125,28 @@ def test_evaluate_repeats_what_the_cook_measured(saucier: Saucier, cooked: Path)
     assert found["loss"] == pytest.approx(measured["loss"], abs=1e-6)
 
 
+def test_evaluate_takes_files_and_words_for_any_model(saucier: Saucier, root: Path, text_file: Path) -> None:
+    box = root / "tests" / "frozen" / "box"
+    answer = saucier("evaluate", box / "models" / "gpt2", text_file, "data.document=line", "--limit", 3, "--stride", 9)
+    assert answer.code == 0
+    assert "windows of 160 tokens, 9 apart" in answer.out
+    assert "3 documents" in answer.out
+    words = ("evaluate", box / "tasks" / "classification" / "model", box / "dev" / "tones.tsv", "task.label=label")
+    found = json.loads(saucier(*words, "--json").out)
+    assert (found["kind"], found["scores"][0]["name"]) == ("classification", "accuracy")
+    assert "no column 'tone'" in saucier(*words[:3], "task.label=tone").error
+    assert "no such file" in saucier("evaluate", box / "models" / "gpt2", "nowhere.txt").error
+
+
+def test_evaluate_gives_a_run_intervals_over_its_batches(saucier: Saucier, cooked: Path) -> None:
+    found = json.loads(saucier("evaluate", cooked, "--batch", 1, "--json").out)
+    low, high = found["intervals"]["loss"]
+    assert low < found["held_out"]["loss"] < high
+    low, high = found["intervals"]["bits per byte"]
+    assert low < found["held_out"]["bits_per_byte"] < high
+    assert "95 % intervals over" in saucier("evaluate", cooked, "--batch", 1).out
+
+
 def test_evaluate_other_text_with_baselines(saucier: Saucier, cooked: Path, text_file: Path) -> None:
     found = json.loads(saucier("evaluate", cooked, text_file, "--baselines", "--json").out)
     assert found["held_out"]["bytes"] == text_file.stat().st_size

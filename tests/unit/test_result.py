@@ -35,6 +35,17 @@ def test_a_notebook_shows_what_a_terminal_does() -> None:
     assert "color: #008080" in shown or "color: #" in shown
 
 
+def test_a_prompt_shows_what_a_terminal_does() -> None:
+    """Not every field in one line; one's own `__repr__` stays."""
+    assert repr(Measured(1.0, ("one", "two"))) == "name\none\ntwo"
+
+    class Named(Measured):
+        def __repr__(self) -> str:
+            return "named"
+
+    assert repr(Named(1.0, ())) == "named"
+
+
 def test_a_result_that_does_not_say_how_it_is_shown_is_a_fault_of_ours() -> None:
     with pytest.raises(NotImplementedError, match="Document"):
         Document(value=1.0).view()

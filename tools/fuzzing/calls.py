@@ -63,7 +63,7 @@ TEMPLATES = (
     "{% set b = 'x' * 4000000 %}{% filter upper %}{% for i in range(9999) %}{{ b }}{% endfor %}{% endfilter %}",
 )
 """Hostile chat templates."""
-SETTINGS = ("clean", "compare", "cook", "finetune", "plan", "show", "train")
+SETTINGS = ("clean", "compare", "cook", "evaluate", "finetune", "fit", "plan", "show", "train")
 """Functions that take settings, of which an error names each that is wrong in a line."""
 Good = dict[str, Any]
 
@@ -187,6 +187,11 @@ def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
         "inspect_tokenizer": {"folder": folder, "text": TEXT}, "rerun": {"run": folder, "quiet": True},
         "plan": {"recipe": "gpt-nano", "data": text, "calibrate": False},
         "finetune": {"task": "classification", "model": folder, "data": missing, "quiet": True},
+        "evaluate": {"model": folder, "rows": text}, "open": {"model": folder},
+        "predict": {"model": folder, "rows": text},
+        "attention": {"model": folder, "text": TEXT}, "push": {"folder": folder, "hub_id": "a/b", "dry_run": True},
+        "fit": {"model": model(), "batches": [torch.tensor([[3, 4, 5]])], "loss": mean_logit, "quiet": True,
+                "training": {"steps": 1}, "out": place / "fitted"},
         **{name: {"recipe": "no-such-recipe", "quiet": True} for name in ("cook", "train")},
         "compare": {"recipes": ["no-such-recipe", "gpt-nano"], "quiet": True}}
     names = {"model": folder, "run": folder, "source": folder, "folder": folder, "out": place / "out",
@@ -196,7 +201,28 @@ def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
         if module.startswith("saucier.api"):
             function = getattr(saucier, name)
             found[name] = function, good.get(name) or {key: names.get(key, missing) for key in required(function)}
-    return found
+    app = opened(folder)
+    options: Good = {"tokens": 2, "temperature": 0.8, "top_k": 5, "seed": 1, "stop": "x", "beams": 1}
+    return {**found, "app": (partial(asked, app), {"text": TEXT, **options}),
+            "app.batch": (app.batch, {"rows": [TEXT]}),
+            "app.stream": (partial(asked, app.stream), {"text": TEXT, **options})}
+
+
+def asked(ask: Callable[..., Any], /, **given: Any) -> str:
+    """Ask an open model, which may answer piece by piece."""
+    return "".join(ask(given.pop("text"), **given))
+
+
+@cache
+def opened(folder: Path) -> Any:
+    """Return an open model."""
+    return saucier.open(folder)
+
+
+def mean_logit(chosen: Transformer, batch: Tensor) -> Tensor:
+    """Return a loss, of no use."""
+    logits: Tensor = chosen(batch).logits
+    return logits.mean()
 
 
 def generated(chosen: Transformer, /, **options: Any) -> Tensor:
@@ -214,7 +240,7 @@ def draw(drawn: Random, stock: Path, place: Path) -> Case:
         template = drawn.choice(TEMPLATES)
         return Case(f"chat template {told(template)}",
                     (lambda: function(**{**good, "template": "{{ '' }}" + template}),))
-    hints = parameters(function)
+    hints = {} if name.startswith("app") else parameters(function)
     names = [*{**good, **hints}]
     bad = {key: value(drawn) for key in drawn.sample(names, k=min(len(names), drawn.choice([1, 1, 1, 2])))}
     given = {**good, **bad}

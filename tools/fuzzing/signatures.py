@@ -45,7 +45,8 @@ def get_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 def required(function: Callable[..., Any]) -> list[str]:
     """Return the parameters without a default."""
-    return [name for name, one in inspect.signature(function).parameters.items() if one.default is one.empty]
+    return [name for name, one in inspect.signature(function).parameters.items()
+            if one.default is one.empty and one.kind is not one.VAR_KEYWORD]
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -40,14 +40,13 @@ if TYPE_CHECKING:
     from saucier.diagnosis.doctor import Diagnosis
     from saucier.jobs.attention_views import Attention
     from saucier.jobs.comparison.scaling import Fit
-    from saucier.jobs.score import ScoreReport
     from saucier.lens.anatomy import AdapterDescription, Description
-    from saucier.lens.attention_patterns import Patterns
     from saucier.lens.diff import Differences
     from saucier.lens.growth import Growth
     from saucier.lens.heat_map import HeatMap
     from saucier.lens.layouts import Layouts
     from saucier.lens.number_formats import GivenNumbers
+    from saucier.lens.pattern_pictures import Patterns
     from saucier.recipes.listing import RecipeList, RecipeSchema
 
 
@@ -155,39 +154,6 @@ def diagnose(
 
 
 @public
-def score(
-    predictions: Annotated[Files, Help('Predictions: JSONL rows {"id", "prediction", "gold"}; two files are compared '
-                                       "row by row.", metavar="A B")],
-    *,
-    gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
-                                       "golds.", metavar="FILE")] = None,
-    column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
-                                     "rankings, ranks, losses; guessed without it.")] = None,
-    metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
-                                         metavar="NAME")] = None,
-    group: Annotated[str | None, Help("Rows with the same value here are one ranking (MAP, MRR).",
-                                      metavar="COLUMN")] = None,
-    seed: Annotated[int, Help("Draws the intervals.", minimum=0)] = 0,
-) -> "ScoreReport":
-    """Score predictions: every metric of their kind with a 95 % interval, and each class by itself.
-
-    With two files: how far they are apart, whether that is chance, and the rows where they differ most.
-    """
-    from saucier.jobs.score import score_files
-    from saucier.text.reading.guessing import ReadOptions
-
-    files = file_names(predictions)
-    if not 1 <= len(files) <= 2:
-        raise InputError(f"{len(files)} files of predictions", where="command line",
-                         remedy="give one, or two to compare")
-    return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
-                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))
-
-
-@public
 def scaling(
     runs: Annotated[Files, Help("Run folders, or folders of comparisons.", metavar="RUN", check=refuse_missing_runs)],
     *,
@@ -272,7 +238,8 @@ def attention(
         if value > length:
             raise InputError(f"{value} of {length} tokens", where=option,
                              remedy=f"give {length} or fewer, or a longer --length")
-    from saucier.lens.attention_patterns import PatternText, draw_patterns
+    from saucier.lens.attention_patterns import PatternText
+    from saucier.lens.pattern_pictures import draw_patterns
 
     return draw_patterns(found.model, found.name,
                          PatternText(length, global_tokens, length // 4 if prefix is None else prefix),

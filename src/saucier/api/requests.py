@@ -91,8 +91,9 @@ def column_names(columns: Changes) -> dict[str, str]:
 
     Raises `InputError` for a name that is none.
     """
+    words = [] if isinstance(columns, Mapping) else [word.partition("=") for word in columns]
     found = dict(columns) if isinstance(columns, Mapping) else \
-        {role: name for role, _, name in (word.rpartition("=") for word in columns)}
+        {role if mark else "": name if mark else role for role, mark, name in words}
     for role, name in found.items():
         if not isinstance(name, str) or not name:
             raise InputError(f"{name!r} is no name of a column", where=f"--column {role}".strip(),
@@ -147,10 +148,10 @@ class TextFiles:
     """How they are read; None: guessed."""
 
     @classmethod
-    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, synthetic: Files | None = None,
+    def of(cls, data: Rows | None, held_out: Rows | None, folder: Place | None, *, synthetic: Files | None = None,
            delimiter: str | None = None, encoding: str | None = None) -> TextFiles:
         """Return the files; rows in memory are written into the run's folder first, as `row_files` does."""
-        return cls(row_files(data, folder, "train"), row_files(held_out, folder, "held_out"), file_names(synthetic),
+        return cls(row_files(data, folder, "data"), row_files(held_out, folder, "held-out"), file_names(synthetic),
                    delimiter, encoding)
 
     def changes(self) -> list[str]:

@@ -77,10 +77,11 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
     for that is made where none is given.
 
-    From Python: returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
+    From Python: the text may be rows in memory (a column `text`), which are copied into `out`/rows, or runs/rows.
+    Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles.of(data, held_out, out, synthetic, delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
 
@@ -95,7 +96,7 @@ def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles.of(data, held_out, out, synthetic, delimiter, encoding)
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
     return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
                     Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
                     evaluate=False)
@@ -244,8 +245,8 @@ def compare(
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "train"),
-                                 row_files(held_out, out, "held_out"))
+    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "data"),
+                                 row_files(held_out, out, "held-out"))
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.run.console import Console
 

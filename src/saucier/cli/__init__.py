@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import evaluation, inference, inspection, models, text, training
+from saucier.api import inference, inspection, measuring, models, text, training
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -72,7 +72,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "clean": derive_verb(text.clean, "clean"),
     "cook": derive_verb(training.cook, "cook"),
     "train": derive_verb(training.train, "train"),
-    "evaluate": derive_verb(evaluation.evaluate, "evaluate", prepare=split_words),
+    "evaluate": derive_verb(measuring.evaluate, "evaluate", prepare=split_words),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": derive_verb(inference.predict, "predict"),
@@ -89,7 +89,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "attention-map": derive_verb(inspection.attention_map, "attention-map"),
     "compare": derive_verb(training.compare, "compare"),
     "scaling": derive_verb(inspection.scaling, "scaling"),
-    "score": derive_verb(inspection.score, "score"),
+    "score": derive_verb(measuring.score, "score"),
     "convert": derive_verb(models.convert, "convert"),
     "merge": derive_verb(models.merge, "merge"),
     "push": derive_verb(models.push, "push"),

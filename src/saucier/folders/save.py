@@ -62,7 +62,7 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto", dtype:
 
 def check_folder(folder: object) -> None:
     """Raise `InputError` for a folder that is no path."""
-    expect(folder, (str, PathLike), "folder", "give a folder")
+    expect(folder, (str, PathLike), "folder", "give the path of a new folder")
 
 
 def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",

@@ -48,7 +48,10 @@ def open_stored(stored: StoredWeights) -> Read:
             def read(name: str) -> Tensor | None:
                 """Read a weight of a map, or one of the body."""
                 match = MAP.fullmatch(map_of_output(name) if classifies else name)
-                return rest(name) if match is None else maps[int(match["number"])][f"linear.{match['end']}"]
+                if match is None:
+                    return rest(name)
+                number = int(match["number"])  # a head may have been put on since
+                return maps[number][f"linear.{match['end']}"] if number < len(maps) else None
 
             return read
         case AdapterFolder() if not kind.is_own and not kind.learns_inputs:

@@ -18,6 +18,9 @@ from saucier.generation.decoding import Strategy
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
 
+LEAST_TEMPERATURE = 1e-30
+"""Scores divided by less are beyond the largest float32."""
+
 SHOWN = 100
 """Letters of a wrong value that an error shows."""
 
@@ -80,9 +83,9 @@ class GenerationOptions(Config):
 
     The tokens are the same, but where attention chooses what it sees by the whole text (Reformer's hashes).
     """
-    num_beams: int = Field(default=1, gt=0)
+    num_beams: int = Field(default=1, gt=0, le=1024)
     """Hypotheses that beam search keeps; 1: no beam search. Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215."""
-    num_return_sequences: int = Field(default=1, gt=0)
+    num_return_sequences: int = Field(default=1, gt=0, le=2**16)
     """Texts for each prompt: samples, or the best beams."""
     length_penalty: float = 1.0
     """A hypothesis scores its log probability divided by its new tokens to this power; above 0 favours long ones."""
@@ -237,6 +240,9 @@ def check_together(options: GenerationOptions) -> None:
     if beams == 1 and sequences > 1 and not options.do_sample and options.strategy is None:
         raise InputError("the likeliest continuation is only one", where="num_return_sequences",
                          remedy="use do_sample=True or num_beams")
+    if options.temperature < LEAST_TEMPERATURE:
+        raise InputError(f"is {options.temperature:g}: scores divided by it are infinite", where="temperature",
+                         remedy=REMEDIES["temperature"])
     if options.stop_strings and options.pad is None:
         raise InputError("rows that end early must be filled", where="pad_token_id",
                          remedy="give pad_token_id or eos_token_id")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from queue import Queue
+from types import NoneType
 from typing import Any
 
 import torch
@@ -23,10 +24,10 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.config import parameters
 from saucier.errors import InputError, expect
 from saucier.folders.kinds import find_model_folder
-from saucier.generation.feeds import prediction_kind
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.search import TextStream
 from saucier.jobs.answer_forms import FilledText, FoundText, Label, Labels, Number, Tags, find_spans
+from saucier.jobs.evaluation.evaluate import fills_masks
 from saucier.jobs.finetuning.predict import answer_examples, find_task
 from saucier.jobs.finetuning.task_folder import read_task
 from saucier.jobs.writing.writer import Writer
@@ -140,6 +141,8 @@ class Writing:
 
     def writer(self, drawing: Drawing, source_language: str | None, target_language: str | None) -> Writer:
         """Return what writes. Raises `InputError` for options that do not suit the model, and for unknown languages."""
+        for name, one in (("source_language", source_language), ("target_language", target_language)):
+            expect(one, (str, NoneType), name, "give the name of a language, or None")
         drawing.refuse_steps(self.opened)
         if drawing.samples > 1:
             raise InputError("one text is written for each", where="samples", remedy="call it again with another seed")
@@ -288,8 +291,7 @@ def open_app(model: str | Path, *, tokenizer: Tokenizer | str | Path | None = No
             return answering(opened)
         case c.ClassificationHead() | c.TokenHead() | c.SpanHead() | c.ChoiceHead():
             return answering(opened)
-        case c.LanguageHead() | c.PretrainingHead() if config.decoder is None and opened.tokenizer.mask_id is not None \
-                and prediction_kind(config).kind != "query_stream":
+        case c.LanguageHead() | c.PretrainingHead() if fills_masks(opened):
             return App(opened, Filling(opened))
         case _ if config.writes:
             return App(opened, Writing(opened))

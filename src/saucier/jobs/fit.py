@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from saucier.checkpoints.steps import usable_checkpoint
 from saucier.config.base import Config
 from saucier.devices import move_batch
-from saucier.errors import InputError
+from saucier.errors import InputError, expect
 from saucier.files import read_object, refuse_unwritable, write_json
 from saucier.jobs.finetuning.results import draw_loss
 from saucier.jobs.run.console import Console
@@ -251,6 +251,8 @@ def make_evaluate(measure: Measure | None, objective: FunctionObjective) -> Eval
     """Return what the loop measures: one's own function, or the loss over batches. Raises `InputError`."""
     if measure is None:
         return None
+    if not callable(measure):
+        expect(measure, (list, tuple), "evaluate", "give a list of batches, or a function of the model")
     batches = None if callable(measure) else [read_batch(one, f"evaluate, batch {number}")
                                               for number, one in enumerate(measure)]
 

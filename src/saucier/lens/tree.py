@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.text import Text
 
 from saucier.config import Transformer, anatomy, check
@@ -13,7 +12,7 @@ from saucier.config.base import validate_again
 from saucier.errors import InputError
 from saucier.lens.anatomy import anatomy_cells, anatomy_rows
 from saucier.recipes.catalogue import learned_length
-from saucier.result import NOTEBOOK_WIDTH, render_html
+from saucier.result import render_html, render_text
 from saucier.table import Table
 
 if TYPE_CHECKING:
@@ -59,9 +58,4 @@ def draw_model(model: Model, *, html: bool = False) -> str:
 
 def draw(view: Group, *, html: bool) -> str:
     """Return what a terminal would show, as plain text or as HTML with its colours."""
-    if html:
-        return render_html(view)
-    screen = Console(file=io.StringIO(), width=NOTEBOOK_WIDTH, highlight=False, color_system=None)
-    with screen.capture() as captured:
-        screen.print(view)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return render_html(view) if html else render_text(view)

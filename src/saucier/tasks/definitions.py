@@ -4,9 +4,10 @@ hold what, and how texts become one row. No torch. Tasks whose answer is a text 
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, get_args
+import math
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from saucier.config import Pick
 from saucier.config.base import Config
@@ -159,6 +160,21 @@ class Texts(Config):
     """How a text or a pair becomes a row."""
 
 
+def read_class_weights(value: Any) -> Any:
+    """Return class weights with names for keys, as a command line may have read them as numbers.
+
+    Raises `ValueError` for what are none.
+    """
+    if not isinstance(value, dict):
+        if value not in (None, "balanced"):
+            raise ValueError("should be balanced, or a number above 0 by class")
+        return value
+    for label, weight in value.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
+            raise ValueError(f"the weight of {str(label)[:40]} should be a number above 0, not {str(weight)[:40]!r}")
+    return {str(label): weight for label, weight in value.items()}
+
+
 class Classification(Texts):
     """One of several classes. Source: Devlin et al. 2019, §4.1, arXiv:1810.04805."""
 
@@ -167,7 +183,7 @@ class Classification(Texts):
     """The column of the class."""
     labels: tuple[str, ...] = ()
     """The classes, in the order of the model's outputs; none: those of the training file, sorted."""
-    class_weights: Literal["balanced"] | dict[str, Annotated[float, Field(gt=0)]] | None = None
+    class_weights: Annotated[Literal["balanced"] | dict[str, float] | None, BeforeValidator(read_class_weights)] = None
     """What a row of each class counts in the loss. balanced: rare classes more, so that all classes count alike; or a
     number by class, 1 where none is given. None: every row the same."""
 

@@ -93,25 +93,33 @@ class TrainingResult:
     dtype: str
 
 
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What must be equal for a run to be resumed, as JSON."""
+
+    recipe: Mapping[str, Any]
+    may_differ: Collection[str] = ()
+    """Paths in it, such as `training.steps`, that need not be."""
+
+
 def train(model: Transformer, study: TrainingData, training: Training, *, run_folder: Path,
           evaluate: Evaluate | HeldOut | None = None, reporters: Sequence[Reporter] | None = None,
-          recipe: Mapping[str, Any] | None = None, may_differ: Collection[str] = (),
-          until: int | None = None) -> TrainingResult:
+          recipe: Mapping[str, Any] | Identity | None = None, until: int | None = None) -> TrainingResult:
     """Train a model in place, or go on where the run in `run_folder` stopped.
 
     Weights that were rounded in loading are the stored ones first, in float32 at most.
     `evaluate` gives held-out scores with a `loss`, by which the best checkpoint is chosen unless it says otherwise;
     `reporters` default to a bar or lines on standard error. `recipe` is whatever must be equal for the run to be
-    resumed, as JSON; by default model and training; `may_differ` are paths in it, such as `training.steps`, that need
-    not. `until`: pause after so many steps, with a checkpoint.
+    resumed, as JSON; by default model and training. `until`: pause after so many steps, with a checkpoint.
     Raises `InputError` for a run started with another recipe; `WorkError` when the loss is not finite, when the disk is
     full, and when interrupted (after saving).
     """
     keep_freed_memory()
-    identity = recipe or {"model": model.config.model_dump(mode="json"),
-                          "training": training.model_dump(mode="json", exclude=set(HARMLESS))}
+    identity = recipe if isinstance(recipe, Identity) else Identity(
+        recipe or {"model": model.config.model_dump(mode="json"),
+                   "training": training.model_dump(mode="json", exclude=set(HARMLESS))})
     with join_processes() as processes, Interrupt() as interrupt:
-        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity, may_differ)
+        run = Run.open_or_resume(model, study, training, run_folder, processes, reporters, identity)
         run.until = min(training.steps, until or training.steps)
         try:
             return run.go(HeldOut(evaluate) if callable(evaluate) else evaluate, interrupt)
@@ -138,10 +146,10 @@ class Run:
 
     @classmethod
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
-                       processes: Processes, reporters: Sequence[Reporter] | None, recipe: Mapping[str, Any],
-                       may_differ: Collection[str] = ()) -> Run:
+                       processes: Processes, reporters: Sequence[Reporter] | None, identity: Identity) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
         model.restore_stored()
+        recipe = identity.recipe
         model.train()
         notes: list[str] = []
         modules = study.objective.modules
@@ -157,7 +165,7 @@ class Run:
             state = TrainingState(recipe=dict(recipe),  # all take the first one's choice
                                   dtype="bfloat16" if processes.agree(dtype == "bfloat16") else "float32")
         else:
-            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, may_differ)
+            r.refuse_other_recipe(TrainingState.read(found).recipe, recipe, folder, identity.may_differ)
             state = r.restore_checkpoint(found, model, optimizer, study.objective, processes)
             state.recipe = dict(recipe)
             redraws.at(max(0, state.step - 1))

@@ -255,5 +255,5 @@ def choose_screen(steps: int, every: int) -> Reporter:
 
 
 def shows_bar() -> bool:
-    """Say whether `choose_screen` gives a bar, which a silent job keeps."""
-    return in_notebook() or sys.stderr.isatty()
+    """Say whether a silent job keeps its bar: on a terminal, where nothing of it stays in a page."""
+    return sys.stderr.isatty() and not in_notebook()

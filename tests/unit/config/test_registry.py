@@ -121,7 +121,8 @@ def test_a_saved_model_names_its_package_and_is_refused_without(package: Path, t
 def test_a_model_with_parts_from_outside_obeys_the_laws(package: Path) -> None:
     attention = c.SelfAttention(projection=c.Projection(heads=2), visibility=c.Causal(), kernel=kernel())
     whole = model(attention).model_copy(update={"head": find_extension("outside:two-maps").config()})  # type: ignore[union-attr]
-    (found,) = check_laws(whole)
+    (found,) = (report := check_laws(whole)).models
+    assert report.to_dict()["models"][0]["model"] == "model"
     assert len(found.held) == 16
     assert {"a batch is its rows", "one token at a time beside a cache", "work is what is counted",
             "every parameter learns", "saved and loaded, the same bits"} <= {*found.held}
@@ -129,8 +130,8 @@ def test_a_model_with_parts_from_outside_obeys_the_laws(package: Path) -> None:
 
 @pytest.mark.slow
 def test_each_part_obeys_the_laws_wherever_it_may_stand(package: Path) -> None:
-    assert len(check_laws(kernel())) == 6
-    assert len(check_laws(find_extension("outside:two-maps").config())) == 2  # type: ignore[union-attr]
+    assert len(check_laws(kernel()).models) == 6
+    assert len(check_laws(find_extension("outside:two-maps").config()).models) == 2  # type: ignore[union-attr]
 
 
 def test_a_part_that_breaks_a_law_is_told_which(package: Path) -> None:
@@ -210,3 +211,17 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
     with installed(tmp_path):
         assert refused(KERNEL) == ("outside_parts: the parts of 'outside' cannot be imported: No module named "
                                    "'nothing_like_this'; install the package outside-parts again")
+
+
+@pytest.mark.slow
+def test_the_process_that_measures_sees_the_package(package: Path) -> None:
+    small = ["model.dim=32", "model.layers=1", "model.heads=2"]
+    found = saucier.plan("gpt-nano", [KERNEL, *small])
+    assert found.seconds is not None and found.seconds > 0
+
+    class Here(type(kernel())):  # type: ignore[misc]
+        kind: Literal["here:sigmoid"] = "here:sigmoid"
+
+    saucier.register(Here, find_extension("outside:sigmoid").build)  # type: ignore[union-attr]
+    found = saucier.plan("gpt-nano", ["model.kernel={kind: here:sigmoid}", *small])
+    assert found.seconds is None and "here:sigmoid is known to this program alone" in " ".join(found.notes)

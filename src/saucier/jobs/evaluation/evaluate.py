@@ -82,7 +82,7 @@ def identify_model(opened: OpenModel, files: Sequence[str] = (), read: ReadOptio
             return TaskModel(for_task(opened, TextToText()))
         case c.LanguageHead() | c.AdaptiveHead() if config.encoder is None and prediction_kind(config).kind == "next":
             return NextTokenModel(opened)
-        case c.LanguageHead() | c.PretrainingHead() if config.decoder is None and opened.tokenizer.mask_id is not None:
+        case c.LanguageHead() | c.PretrainingHead() if fills_masks(opened):
             return HiddenTokenModel(opened)
         case None:
             raise InputError("a body without a head says nothing that could be right or wrong", where=where,
@@ -90,6 +90,13 @@ def identify_model(opened: OpenModel, files: Sequence[str] = (), read: ReadOptio
         case head:
             raise InputError(f"what a head of the kind {head.kind} says is measured in its own run only", where=where,
                              remedy="give the run that trained it, or fine-tune it: saucier finetune TASK --model ...")
+
+
+def fills_masks(opened: OpenModel) -> bool:
+    """Say whether a model tells what mask tokens hide; XLNet, for one, is asked in another way."""
+    config = opened.model.config
+    asks = prediction_kind(config).kind == "query_stream"
+    return config.decoder is None and opened.tokenizer.mask_id is not None and not asks
 
 
 def choose_comparison(files: Sequence[str], read: ReadOptions = AS_GUESSED) -> CosineScore | InBatch:

@@ -315,7 +315,8 @@ def evaluate_language_model(opened: OpenModel, files: Sequence[str], options: Ev
     first = "the first token of a text is predicted by nothing, and not counted" if begin is None else \
         f"each text after {opened.tokenizer.id_to_token(begin)}"
     found = measure_texts(opened, read_texts(opened, texts), measure)
-    simple = single_baseline("xz -9", "bits per byte", xz_baseline(texts).bits_per_byte, len(texts), "documents") \
+    unit = "document" if len(texts) == 1 else "documents"
+    simple = single_baseline("xz -9", "bits per byte", xz_baseline(texts).bits_per_byte, len(texts), unit) \
         if options.baselines else ()
     return Evaluation(str(opened.path), "language model", found.losses.next_token_scores(),
                       join_notes(found.notes, f"{how}; {first}"), found.seconds, found.targets, "tokens", simple)
@@ -361,6 +362,6 @@ def measure_texts(opened: OpenModel, texts: Sequence[Text],
     seconds, found = time.perf_counter() - begin, TextLosses.of(losses, texts)
     unknown = 0 if unk in (None, opened.tokenizer.eos_id) else sum(list(one.ids).count(unk) for one in texts)
     return MeasuredTexts(found, join_notes(
-        f"{len(texts):,} document{'s' * (len(texts) != 1)}, {int(found.bytes.sum()):,} bytes, "
-        f"{int(found.targets.sum()):,} tokens predicted",
+        f"{len(texts):,} document{'s' * (len(texts) != 1)}, {round(found.bytes.sum()):,} bytes, "
+        f"{round(found.targets.sum()):,} tokens predicted",
         f"{unknown:,} tokens are unknown to the tokenizer, so the figures flatter" if unknown else ""), seconds)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from saucier.errors import InputError, suggest_name
-from saucier.jobs.finetuning.settings import LabelledFiles, column_roles
+from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
 from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Tally, describe_dropped, make_faults_error
@@ -25,6 +25,8 @@ from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import describe_form
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+LONGEST_ROW = 512
+"""Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
 MOST_CHARACTERS = 160
 """Characters of a text that are shown."""
 
@@ -239,10 +241,10 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = count_repeats(splits.task, examples, splits.train)
         if found.inside:
-            yield f"  {found.inside:,} rows stand there more than once" + (
+            yield f"  {found.inside:,} duplicates" + (
                 f", {found.contradicting:,} texts with different labels" if found.contradicting else "")
         if found.leaked:
-            yield f"  {found.leaked:,} rows stand in the training rows too, first {found.first}: their score flatters"
+            yield f"  {found.leaked:,} rows are in the training rows too, first {found.first}: their score is too good"
 
 
 def describe_unseen(splits: Splits, examples: Sequence[Any]) -> Iterator[str]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saucier.errors import escape_direction_marks
 from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.finished import BaselineVerdict
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.plain import escape_direction_marks, json_value
+from saucier.plain import json_value
 from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table
@@ -277,12 +278,11 @@ def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
         return {}
     rows = [[one.name, format_score(one.precision), format_score(one.recall), format_score(one.f1), f"{one.count:,}"]
             for one in classes]
-    tables = {"Class by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
+    tables = {"Scores by class": Table(("", "precision", "recall", "F1", "rows"), rows, numbers=range(1, 5))}
     if task.scored_as == "classes" and len(classes) <= MOST_CLASSES:
         names, counts = [str(one.name) for one in classes], Counter(zip(golds, predictions, strict=True))
-        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)]
-                for gold in names]
-        tables["Taken for"] = Table(["is \\ said", *names], rows, numbers=range(1, len(names) + 1))
+        rows = [[gold, *(f"{counts[gold, other]:,}" for other in names)] for gold in names]
+        tables["Confusion matrix"] = Table(["right \\ predicted", *names], rows, numbers=range(1, len(names) + 1))
     return tables
 
 

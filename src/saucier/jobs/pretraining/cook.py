@@ -77,7 +77,7 @@ from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
 from saucier.text.tokenizer.tokenizer import Tokenizer
-from saucier.training.loop import TrainingResult, train
+from saucier.training.loop import Identity, TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.reporters import check_reporters
 from saucier.training.resume import load_modules, load_weights_into
@@ -220,9 +220,9 @@ def train_model(job: PretrainingJob) -> TrainingResult:
     with job.run.console.stage("train"):
         evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.objectives,
                                   whole=False, processes=job.run.processes)
-        identity = essential_settings(job.recipe) | {"data": job.data.digests}
+        identity = Identity(essential_settings(job.recipe) | {"data": job.data.digests}, LENGTH_PATHS)
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,
-                       reporters=job.run.reporters(job.recipe.training), recipe=identity, may_differ=LENGTH_PATHS)
+                       reporters=job.run.reporters(job.recipe.training), recipe=identity)
         job.run.passport = job.run.passport.in_environment(dtype=result.dtype,
                                                            device=next(job.model.parameters()).device.type)
         speed = f", {format_quantity(result.tokens_read / result.seconds)} tokens/s" if result.seconds else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from saucier.arguments import Place
+from saucier.arguments import Help, Place, check_argument
 from saucier.config import LengthHead
 from saucier.errors import InputError
 from saucier.files import write_text
@@ -21,6 +21,15 @@ from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED
 
 Speak = Callable[[str], None]
+
+
+FROM_0, FROM_1 = Help("", minimum=0), Help("", minimum=1)
+LIMITS: dict[str, Any] = {
+    "tokens": Annotated[int, FROM_1], "temperature": Annotated[float, FROM_0], "top_k": Annotated[int | None, FROM_1],
+    "top_p": float | None, "beams": Annotated[int, FROM_1], "length_penalty": float, "repetition_penalty": float,
+    "no_repeat_ngram": Annotated[int, FROM_0], "stop": str | Sequence[str], "samples": Annotated[int, FROM_1],
+    "seed": Annotated[int | None, FROM_0], "compile": bool}
+"""What each option may be; `generate` looks at them again, as its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +48,11 @@ class Drawing:
     samples: int
     seed: int | None
     compile: bool
+
+    def __post_init__(self) -> None:
+        """Refuse what is of another kind: from Python anything may be given. Raises `InputError`."""
+        for name, kind in LIMITS.items():
+            check_argument(name, getattr(self, name), kind)
 
     def options(self) -> dict[str, Any]:
         """Return them as `saucier.generate` names them."""

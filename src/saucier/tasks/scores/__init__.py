@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from pydantic import ValidationError
+
 from saucier.config.registry import explain_missing, find_builder, find_extension, is_outside
 from saucier.errors import InputError, suggest_name
 from saucier.tasks.definitions import CustomMetric, MetricConfig, NamedMetric
@@ -239,8 +241,8 @@ def choose_metric(config: MetricConfig, kind: str, golds: Sequence[Any], *predic
 
 
 def slug(name: str) -> str:
-    """Write a metric's name as an option: `entity F1 (iob2)` is entity-f1-iob2."""
-    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
+    """Write a metric's name as an option: `entity F1 (iob2)` is entity-f1-iob2; a kind from outside stays as it is."""
+    return name if is_outside(name) else re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
 def read_metric(name: str, where: str) -> MetricConfig:
@@ -254,7 +256,12 @@ def read_metric(name: str, where: str) -> MetricConfig:
     if found is None or found.slot != CustomMetric.slot:
         what, remedy = explain_missing(name)
         raise InputError(what if found is None else f"{name!r} is no metric", where=where, remedy=remedy)
-    return cast(MetricConfig, found.config())
+    try:
+        return cast(MetricConfig, found.validator.validate_python({"kind": name}))
+    except ValidationError as error:
+        needed = ", ".join(str(one["loc"][-1]) for one in error.errors())
+        raise InputError(f"{name} has settings without a default: {needed}", where=where,
+                         remedy="give them in the metrics of a fine-tuning") from error
 
 
 def set_labels(*sides: Sequence[Any]) -> tuple[Any, ...]:

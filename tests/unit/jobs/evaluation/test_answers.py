@@ -126,3 +126,8 @@ def test_beams_are_those_of_a_model_that_writes(in_box: Path) -> None:
 def test_a_body_without_a_head_names_the_remedy(golden: Folder) -> None:
     with pytest.raises(InputError, match=r"a body without a head.*saucier finetune"):
         evaluate(str(golden("gpt2-model", "bpe")), [str(golden("gpt2", "bpe") / "config.json")])
+
+
+def test_what_is_asked_in_another_way_is_measured_in_its_run(golden: Folder, box: Path) -> None:
+    with pytest.raises(InputError, match="measured in its own run only"):
+        evaluate(str(golden("xlnet", "wordpiece")), [str(box / "kitchen.txt")])

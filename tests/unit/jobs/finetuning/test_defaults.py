@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from tests.unit.jobs.finetuning.conftest import labelled_rows
 
 from saucier import config as c
+from saucier.errors import InputError
 from saucier.families.modernbert import modernbert
 from saucier.folders.load import load
 from saucier.jobs.finetuning.data import read_splits
@@ -206,3 +207,19 @@ def test_the_mean_is_saved_as_modules_that_others_open(sentence_bert: Callable[[
     torch.testing.assert_close(load(more.path, dtype="float32").head.output.weight, head)  # type: ignore[union-attr]
     model.save(tmp_path / "again")
     torch.testing.assert_close(load(tmp_path / "again", dtype="float32")(ids, mask).logits, logits)
+
+
+def test_weights_of_classes_are_by_name(table: Table) -> None:
+    """A command line reads 0 as a number, and the class is still called so."""
+    train = table("train.tsv", "label,text", labelled_rows(20, 1))
+
+    def weights(*words: str) -> object:
+        found: object = read_finetuning_words("classification", words, "bert-nano", {"train": [str(train)]})[0].task
+        return getattr(found, "class_weights")  # noqa: B009 - a task of any kind
+
+    assert weights("task.class_weights.0=3") == {"0": 3.0}
+    assert weights("task.class_weights=balanced") == "balanced"
+    for word in ("even", "{a: -1}", "{a: yes}", "[1, 2]"):
+        with pytest.raises(InputError, match=r"task\.class_weights") as error:
+            weights(f"task.class_weights={word}")
+        assert len(str(error.value).splitlines()) == 1

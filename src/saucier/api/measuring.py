@@ -1,15 +1,17 @@
-"""The public function `evaluate`: any model on any file."""
+"""Public functions that measure: `evaluate` a model on any file, `score` predictions."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
 from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import BadRows, Base, Delimiter, Encoding, InferenceDtype
-from saucier.api.requests import column_names, format_changes, refuse_missing_model, row_files
-from saucier.arguments import Changes, Help, Place, Rows, public
+from saucier.api.requests import column_names, file_names, format_changes, refuse_missing_model, row_files
+from saucier.arguments import Changes, Files, Help, Place, Rows, public
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.jobs.evaluation.measurement import Evaluation
+    from saucier.jobs.score import ScoreReport
 
 
 @public
@@ -63,3 +65,36 @@ def evaluate(
             changes=format_changes(set), baselines=baselines, beams=beams, limit=limit, stride=stride, length=length,
             batch=batch, memory=memory, dtype=dtype, base=None if base is None else str(base), read=read,
             columns=column_names(columns), bad_rows=bad_rows))
+
+
+@public
+def score(
+    predictions: Annotated[Files, Help('Predictions: JSONL rows {"id", "prediction", "gold"}; two files are compared '
+                                       "row by row.", metavar="A B")],
+    *,
+    gold: Annotated[Place | None, Help("The labelled file: table, JSONL, CoNLL or SQuAD. Without it: the rows' own "
+                                       "golds.", metavar="FILE")] = None,
+    column: Annotated[str | None, Help("Where the golds stand in that file.", metavar="NAME")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    kind: Annotated[str | None, Help("classes, choices, many_labels, numbers, tags, spans, texts, summaries, "
+                                     "rankings, ranks, losses; guessed without it.")] = None,
+    metric: Annotated[Files | None, Help("Such as macro-f1 or entity-f1-iob2, not the usual ones. Can be given again.",
+                                         metavar="NAME")] = None,
+    group: Annotated[str | None, Help("Rows with the same value here are one ranking (MAP, MRR).",
+                                      metavar="COLUMN")] = None,
+    seed: Annotated[int, Help("Draws the intervals.", minimum=0)] = 0,
+) -> "ScoreReport":
+    """Score predictions: every metric of their kind with a 95 % interval, and each class by itself.
+
+    With two files: how far they are apart, whether that is chance, and the rows where they differ most.
+    """
+    from saucier.jobs.score import score_files
+    from saucier.text.reading.guessing import ReadOptions
+
+    files = file_names(predictions)
+    if not 1 <= len(files) <= 2:
+        raise InputError(f"{len(files)} files of predictions", where="command line",
+                         remedy="give one, or two to compare")
+    return score_files(files, None if gold is None else str(gold), column=column, kind=kind,
+                       metrics=file_names(metric), group=group, seed=seed, options=ReadOptions(delimiter, encoding))

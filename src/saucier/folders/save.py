@@ -56,9 +56,13 @@ def save(model: Transformer, folder: str | Path, *, layout: str = "auto", dtype:
     and nothing in it is lost; with `replace` any other model's folder too. The rest is as in `save_bare`. A model whose
     shape was changed after loading brings no tokenizer: it may say otherwise. Raises as `save_bare` does.
     """
-    expect(folder, (str, PathLike), "folder", "give the path of a new folder")
-    expect(replace, bool, "replace", "give True or False")
+    check_folder(folder)
     return save_with(model, folder, layout, dtype, partial(add_settings, model, Path(folder)), replace=replace)
+
+
+def check_folder(folder: object) -> None:
+    """Raise `InputError` for a folder that is no path."""
+    expect(folder, (str, PathLike), "folder", "give the path of a new folder")
 
 
 def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
@@ -79,8 +83,9 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
 def save_with(model: Transformer, folder: str | Path, layout: str, dtype: str | torch.dtype,
               add_files: AddFiles, *, replace: bool = False) -> Saved:
     """Write a model, and further files next to it, as `save` and `save_bare` say."""
-    expect(folder, (str, Path), "folder", "give a folder")
+    check_folder(folder)
     expect(layout, str, "layout", f"give {', '.join(LAYOUT_NAMES)}, or a model_type")
+    expect(replace, bool, "replace", "give True or False")
     target, rounded = Path(folder), None if dtype == "stored" else choose_dtype(dtype, model.device, ("stored",))
     if model.provenance.rewrite_kinds - WHOLE_REWRITES:
         return save_adapter_alone(model, target, layout, add_files, replace=replace)
@@ -240,6 +245,7 @@ def save_adapter(model: Transformer, folder: str | Path, *, base: str | None = N
     Raises `InputError` for a model that was not rewritten or has no base, for a layout that cannot
     express its adapter, and for a folder that holds something else.
     """
+    check_folder(folder)
     return write_adapter(model, Path(folder), base, layout, lambda made, intact: None, replace=replace)
 
 

@@ -32,6 +32,8 @@ LARGEST = 150_000
 """Bytes of a picture."""
 QUESTIONS = 1000
 """Labelled rows of the fine-tuning."""
+SCENES = 120_000
+"""Characters of the text that many small models learn from."""
 SENTENCE = "The cook tasted the soup because it smelled of burnt onions."
 SECOND = "The guests waited at the table."
 
@@ -95,7 +97,7 @@ def list_exhibits() -> dict[str, Exhibit]:
     questions, minilm = DATA / "classification" / "trec", find_minilm()
     plays, stories = DATA / "lm" / "tiny_shakespeare.txt", DATA / "long" / "sherlock_holmes.txt"
     text = ("attention", minilm, "--text", SENTENCE)
-    study = ("compare", WORK / "scaling.yaml", "--data", plays, "--out", WORK / "sizes")
+    study = ("compare", WORK / "scaling.yaml", "--data", WORK / "scenes.txt", "--out", WORK / "sizes")
     return {
         "run": Exhibit(("cook", "gpt-nano", "--data", plays, "--out", WORK / "run", "--no-calibrate",
                         "model.dim=96", "model.layers=2", "training.length=64", "training.batch=8",
@@ -103,10 +105,11 @@ def list_exhibits() -> dict[str, Exhibit]:
                        (Shot("run"), Shot("run-losses", scroll_to("How it went")))),
         "finetuning": Exhibit(("finetune", "classification", "--model", minilm, "--data", WORK / "questions.tsv",
                                "--held-out", questions / "dev.tsv", "--out", WORK / "questions",
-                               "task.label=coarse", "task.text=text", "training.epochs=1"),
+                               "task.label=coarse", "task.text=text", "--epochs", "3"),
                               "questions/report.html", (Shot("finetuning"),)),
-        "comparison": Exhibit(("compare", "gpt-nano", "llama-nano", "--budget", "flops=1e10", "model.dim=64",
-                               "model.layers=2", "--data", plays, "--out", WORK / "compared"),
+        "comparison": Exhibit(("compare", "gpt-nano", "llama-nano", "--budget", "flops=2e10", "model.dim=64",
+                               "model.layers=2", "training.length=64", "training.batch=8", "--data", WORK / "scenes.txt",
+                               "--out", WORK / "compared"),
                               "compared/report.html", (Shot("comparison"),)),
         "cleaning": Exhibit(("clean", stories, "--document", "paragraph", "--out", WORK / "clean"),
                             "clean/report.html", (Shot("cleaning"),)),
@@ -126,14 +129,16 @@ def write_inputs() -> None:
     """Write labelled rows, fewer than there are; and the comparison that a scaling law is fitted to: nine small models,
     and a larger one to predict.
     """
-    sizes = [(dim, tokens) for dim in (16, 32, 64) for tokens in (8_000, 16_000, 32_000)] + [(96, 48_000)]
+    sizes = [(dim, tokens) for dim in (16, 32, 64) for tokens in (4_000, 8_000, 16_000)] + [(96, 24_000)]
     arms = [{"name": f"dim-{dim}-{tokens // 1000}k", "recipe": "gpt-nano", "changes": {"model.dim": dim},
              "budget": {"kind": "tokens", "amount": tokens}} for dim, tokens in sizes]
     study = {"name": "sizes", "about": "Loss against size and tokens.", "seeds": 1,
-             "budget": {"kind": "tokens", "amount": 32_000}, "changes": {"model.layers": 2, "training.length": 64},
+             "budget": {"kind": "tokens", "amount": 16_000}, "changes": {"model.layers": 2, "training.length": 64, "training.batch": 8},
              "arms": arms}
     WORK.mkdir(parents=True, exist_ok=True)
     rows = (DATA / "classification" / "trec" / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    plays = (DATA / "lm" / "tiny_shakespeare.txt").read_text(encoding="utf-8")
+    (WORK / "scenes.txt").write_text(plays[:SCENES], encoding="utf-8")
     (WORK / "questions.tsv").write_text("".join(rows[:QUESTIONS + 1]), encoding="utf-8")
     (WORK / "scaling.yaml").write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
 

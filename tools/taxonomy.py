@@ -73,7 +73,7 @@ def read_system(one: Recipe) -> System:
     forward = [part.activation + (" (gated)" if isinstance(part, c.GatedFeedForward) else "")
                for part in inner if isinstance(part, FORWARD)]
     layers = "+".join(str(len(getattr(model, side).blocks())) for side in sides)
-    return System(one.name, one.family, one.year, one.paper, " and ".join(sides), name_objective(one),
+    return System(one.name, one.family, one.year or 0, one.paper, " and ".join(sides), name_objective(one),
                   name_attention(inner), name_positions(model, attending), layers, model.dim,
                   attending[0].projection.heads if attending else None,
                   " ".join(dict.fromkeys(forward)).replace("_", " "),

@@ -5,6 +5,7 @@ Everything else (a bug of ours) keeps its traceback. The command line turns thes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -84,3 +85,12 @@ def suggest_name(name: str, known: list[str]) -> str:
 
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+
+
+DIRECTION_MARK = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Marks that turn the direction of what comes after them, on a screen also that of our own words."""
+
+
+def escape_direction_marks(text: str) -> str:
+    """Return a text with such marks written out, for a line that a person reads."""
+    return DIRECTION_MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)

@@ -7,7 +7,6 @@ Decimal units: 1 GB is 10^9 bytes.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
@@ -31,15 +30,6 @@ def first_difference(left: Any, right: Any, path: str = "") -> Difference | None
         return None if left == right else (path, left, right)
     found = (first_difference(mine, theirs, f"{path}.{key}" if path else key) for key, mine, theirs in pairs)
     return next((one for one in found if one is not None), None)
-
-
-DIRECTION_MARK = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Marks that turn the direction of what comes after them, on a screen also that of our own words."""
-
-
-def escape_direction_marks(text: str) -> str:
-    """Return a text with such marks written out, for a line that a person reads."""
-    return DIRECTION_MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", text)
 
 
 PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

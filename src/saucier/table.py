@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from saucier.plain import escape_direction_marks
+from saucier.errors import escape_direction_marks
 
 if TYPE_CHECKING:
     from rich.table import Table as Drawn

@@ -15,8 +15,8 @@ from tests.laws.zoo import scrambled
 
 from saucier.families import FAMILIES
 from saucier.lens.attention_weights import AttendedText, TextAttention, Tokens, find_attention
-from saucier.lens.head_roles import find_head_roles
-from saucier.report.attention_page import write_attention
+from saucier.lens.head_roles import describe_heads
+from saucier.report.attention_page import render_attention
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'")
 NAMES = os.environ.get("SAUCIER_CHROMIUM"), "chromium", "chromium-browser", "google-chrome"
@@ -58,7 +58,9 @@ def browser() -> Iterator[Any]:
 def open_page(browser: Any, folder: Path, config: Any, text: AttendedText, *, width: int = 1280) -> Opened:
     """Write the page of a model with random weights, and open it."""
     found = find_attention(scrambled(config, seed=3), text)
-    path = write_attention(folder / "page.html", "a model", found.attentions, find_head_roles(found.attentions), [])
+    roles = [role for one in found.attentions for role in describe_heads(one)]
+    path = folder / "page.html"
+    path.write_text(render_attention("a model", found.attentions, roles, []), encoding="utf-8")
     page = browser.new_context(offline=True, viewport={"width": width, "height": 800}).new_page()
     opened = Opened(page, found)
     page.on("console", lambda message: opened.complaints.append(message.text))

@@ -118,7 +118,7 @@ def test_pages_and_pictures_of_a_text(saucier: Saucier, cooked: Path, tmp_path: 
     (("--text", TEXT, "--second", "x"), "second: a decoder reads one text; put both into one text"),
     (("--text", TEXT, "--layer", "3"), "layer: there is no layer 3; layers are 0 to 0"),
     (("--text", TEXT, "--head", "3"), "head: there is no head 3; heads are 0 to 1"),
-    (("--text", TEXT, "--side", "both"), "side: is 'both'; give encoder, decoder, cross"),
+    (("--text", TEXT, "--side", "both"), "side: is str 'both'; give 'encoder' or 'decoder' or 'cross'"),
     (("--text", TEXT, "--lengths", "4"), "lengths: is a setting of random weights; leave it out, or leave out text"),
     (("--second", "x"), "second: is a setting of a text; give text too"),
 ])

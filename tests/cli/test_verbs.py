@@ -138,6 +138,15 @@ def test_evaluate_takes_files_and_words_for_any_model(saucier: Saucier, root: Pa
     assert "no such file" in saucier("evaluate", box / "models" / "gpt2", "nowhere.txt").error
 
 
+def test_evaluate_gives_a_run_intervals_over_its_batches(saucier: Saucier, cooked: Path) -> None:
+    found = json.loads(saucier("evaluate", cooked, "--batch", 1, "--json").out)
+    low, high = found["intervals"]["loss"]
+    assert low < found["held_out"]["loss"] < high
+    low, high = found["intervals"]["bits per byte"]
+    assert low < found["held_out"]["bits_per_byte"] < high
+    assert "95 % intervals over" in saucier("evaluate", cooked, "--batch", 1).out
+
+
 def test_evaluate_other_text_with_baselines(saucier: Saucier, cooked: Path, text_file: Path) -> None:
     found = json.loads(saucier("evaluate", cooked, text_file, "--baselines", "--json").out)
     assert found["held_out"]["bytes"] == text_file.stat().st_size

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from types import FunctionType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +23,7 @@ from tools.fuzzing.signatures import required
 import saucier
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
-ROOMY = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
+ROOMY: dict[str, Any] = {"deadline": None, "derandomize": True, "suppress_health_check": list(HealthCheck)}
 
 
 @pytest.fixture(scope="module")

@@ -220,7 +220,8 @@ def test_a_batch_without_tokens_is_refused(models: dict[str, Transformer], shape
 
 @pytest.mark.parametrize(("options", "said"), [
     ({"max_new_tokens": -1}, "max_new_tokens: "), ({"temperature": "x"}, "temperature: "),
-    ({"num_beams": 0}, "num_beams: "), ({"seed": 1.5}, "seed: "),
+    ({"num_beams": 0}, "num_beams: "), ({"num_beams": 2**31}, "num_beams: "), ({"temperature": 1e-40}, "temperature: "),
+    ({"max_new_tokens": 2**40}, "max_new_tokens: "), ({"seed": 1.5}, "seed: "),
     ({"eos_token_id": 50}, "eos_token_id: token 50 is outside the vocabulary of 50"),
     ({"listener": 3}, "listener: is int 3; give a function"), ({"compile": 3}, "compile: is int 3"),
     ({"tokenizer": 3}, "tokenizer: is int 3; give one"),

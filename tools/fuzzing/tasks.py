@@ -17,9 +17,10 @@ from saucier.families import FAMILIES
 from saucier.folders.save import save
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.jobs.finetuning.predict import open_task, predict_answers
 from saucier.jobs.finetuning.results import prediction_row
-from saucier.jobs.finetuning.settings import LabelledFiles, read_finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import read_finetuning, read_finetuning_words
 from saucier.tasks.build import build_task
 from saucier.tasks.prediction_files import as_line
 from saucier.tasks.task import Encoding

@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from saucier.jobs.comparison.scaling import Fit
     from saucier.jobs.score import ScoreReport
     from saucier.lens.anatomy import AdapterDescription, Description
-    from saucier.lens.attention_patterns import Patterns
     from saucier.lens.diff import Differences
     from saucier.lens.growth import Growth
     from saucier.lens.heat_map import HeatMap
     from saucier.lens.layouts import Layouts
     from saucier.lens.number_formats import GivenNumbers
+    from saucier.lens.pattern_pictures import Patterns
     from saucier.recipes.listing import RecipeList, RecipeSchema
 
 
@@ -272,7 +272,8 @@ def attention(
         if value > length:
             raise InputError(f"{value} of {length} tokens", where=option,
                              remedy=f"give {length} or fewer, or a longer --length")
-    from saucier.lens.attention_patterns import PatternText, draw_patterns
+    from saucier.lens.attention_patterns import PatternText
+    from saucier.lens.pattern_pictures import draw_patterns
 
     return draw_patterns(found.model, found.name,
                          PatternText(length, global_tokens, length // 4 if prefix is None else prefix),

@@ -83,9 +83,9 @@ class GenerationOptions(Config):
 
     The tokens are the same, but where attention chooses what it sees by the whole text (Reformer's hashes).
     """
-    num_beams: int = Field(default=1, gt=0)
+    num_beams: int = Field(default=1, gt=0, le=1024)
     """Hypotheses that beam search keeps; 1: no beam search. Source: Sutskever et al. 2014, §3.2, arXiv:1409.3215."""
-    num_return_sequences: int = Field(default=1, gt=0)
+    num_return_sequences: int = Field(default=1, gt=0, le=2**16)
     """Texts for each prompt: samples, or the best beams."""
     length_penalty: float = 1.0
     """A hypothesis scores its log probability divided by its new tokens to this power; above 0 favours long ones."""

@@ -36,6 +36,10 @@ from saucier.model import Transformer
 from saucier.parts.input_checks import check_ids, check_values, expect_tensor
 
 
+LONGEST_TEXT = 2**24
+"""Tokens of a text that a model without positions may write: a number with more digits is a slip of the hand."""
+
+
 def check_call(model: object, tokenizer: object, listener: object, compiled: object) -> None:
     """Raise `InputError` for arguments of `generate` that are of another kind."""
     expect(model, Transformer, "model", "give one that saucier.load or saucier.build made")
@@ -177,6 +181,8 @@ def check_length(config: c.Transformer, prompt: Prompt, limit: int, *, ahead: in
     """Refuse a text that would be longer than the model's positions, of which some may be taken before the text."""
     have, length = find_max_positions(config), prompt.ids.shape[1]
     have = None if have is None else have - ahead
+    if have is None and limit > LONGEST_TEXT:
+        raise InputError(f"a text of {limit} tokens", where="max_new_tokens", remedy=f"give less than {LONGEST_TEXT}")
     if have is not None and limit > have:
         room = (
             f"use max_new_tokens={have - length} or less"

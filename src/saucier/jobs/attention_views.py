@@ -17,23 +17,21 @@ import numpy as np
 from rich.console import Group, RenderableType
 
 from saucier.errors import InputError
-from saucier.files import is_file
+from saucier.files import is_file, write_text
 from saucier.jobs.run.language_pairs import Direction, read_direction
 from saucier.jobs.writing.writer import BEAMS, Writer
 from saucier.lens.attention_weights import (
-    SIDES,
     AttendedText,
     AttentionWeights,
-    Numbers,
     Side,
     Tokens,
     find_attention,
 )
-from saucier.lens.head_roles import HeadRole, find_head_roles, roles_table
+from saucier.lens.head_roles import HeadRole, describe_heads, roles_table
 from saucier.lens.heat_map import SUFFIXES, HeatMap, clean_labels, save_picture
 from saucier.model import Transformer
 from saucier.opened import OpenModel, open_model, room
-from saucier.report.attention_page import render_attention, write_attention
+from saucier.report.attention_page import render_attention
 from saucier.result import Result
 from saucier.table import Table
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows
@@ -64,12 +62,12 @@ class Attention(Result):
 
     def view(self) -> RenderableType:
         """Return where it was written; or for each side what its tokens attend to most, and what its heads do."""
-        notes = "\n".join(self.notes)
         if self.file is not None:
-            return "\n".join(filter(None, (notes, f"{self.file}: {describe_shape(self.attentions)}")))
+            heads = sum(len(one.weights) for one in self.attentions)
+            kinds = " and ".join(dict.fromkeys(one.side for one in self.attentions))
+            return "\n".join([*self.notes, f"{self.file}: {len(self.attentions)} layers, {heads} heads, {kinds}"])
         sides = [[*group] for _, group in groupby(self.attentions, key=lambda one: one.side)]
-        parts = [*(strongest_table(group) for group in sides), roles_table(self.roles)]
-        return Group(*([notes] if notes else ()), *(one for one in parts if one is not None))
+        return Group(*self.notes, *map(strongest_table, sides), roles_table(self.roles))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values: tokens, weights of every head, and what each head does."""
@@ -116,9 +114,10 @@ def attend_to_text(model: str, request: TextRequest, *, base: str | None = None,
     whole = find_attention(opened.model, text, layer=request.layer)
     chosen = choose_attentions(whole.attentions, request)
     name = name_model(model)
-    found = Attention(name, chosen, find_head_roles(chosen), (*notes, *whole.notes), out)
+    roles = tuple(role for one in chosen for role in describe_heads(one))
+    found = Attention(name, chosen, roles, (*notes, *whole.notes), out)
     if out is not None and out.suffix == PAGE:
-        write_attention(out, name, chosen, found.roles, found.notes)
+        write_text(out, render_attention(name, chosen, found.roles, found.notes))
     elif out is not None:
         save_picture(draw_one(name, chosen, request), out)
     return found
@@ -137,8 +136,6 @@ def refuse_request(model: str, request: TextRequest, out: Path | None) -> None:
     if out is not None and out.suffix not in (PAGE, *SUFFIXES):
         raise InputError(f"cannot draw a {out.suffix or 'file without suffix'}", where=str(out),
                          remedy=f"use {PAGE} for a page with all heads, or {', '.join(SUFFIXES)} for a picture of one")
-    if request.side is not None and request.side not in SIDES:
-        raise InputError(f"is {request.side!r}", where="side", remedy=f"give {', '.join(SIDES)}")
     if "/" not in model and not Path(model).exists():
         from saucier.recipes import names
 
@@ -240,28 +237,23 @@ def draw_one(model: str, found: Sequence[AttentionWeights], request: TextRequest
                    f"{model}: {one.side}, layer {one.layer}, {heads}")
 
 
-def describe_shape(found: Sequence[AttentionWeights]) -> str:
-    """Say what a file holds."""
-    heads = sum(len(one.weights) for one in found)
-    return f"{len(found)} layers, {heads} heads, {' and '.join(dict.fromkeys(one.side for one in found))}"
-
-
 def strongest_table(found: Sequence[AttentionWeights]) -> Table:
     """Return for each token what it attends to most: by layer, or of one layer its strongest three; means of heads."""
     first, step = found[0], -(-len(found) // MOST_LAYERS)
     alike = [one for one in found if one.rows == first.rows]
     shown = alike[::step]
     names = [f"layer {one.layer}" for one in shown] if len(shown) > 1 else ["looks at", *[""] * (STRONGEST - 1)]
-    columns = [list_strongest(one.weights.mean(0), one.columns, 1 if len(shown) > 1 else STRONGEST) for one in shown]
-    rows = [(name, *(cell for column in columns for cell in column[place]))
-            for place, name in enumerate(first.rows.names)]
+    count = 1 if len(shown) > 1 else STRONGEST
+    rows = []
+    for place, name in enumerate(first.rows.names):
+        cells = [name]
+        for one in shown:
+            row = one.weights.mean(0)[place]
+            best = np.argsort(-row, kind="stable")[:count]
+            cells += [f"{one.columns.names[key]} {row[key]:.2f}" for key in best] + [""] * (count - len(best))
+        rows.append(cells)
     few = "" if len(shown) == len(found) else f"; {len(shown)} of {len(found)} layers"
     which = f"layer {first.layer}, " if len(shown) == 1 else ""
     heads = f"head {first.heads[0]}" if len(first.heads) == 1 else f"mean of {len(first.heads)} heads"
     return Table((first.side, *names), rows, caption=f"{which}{heads}{few}")
 
-
-def list_strongest(weights: Numbers, columns: Tokens, count: int) -> list[list[str]]:
-    """Return for each row the names and weights of the tokens with most weight."""
-    return [[f"{columns.names[place]} {row[place]:.2f}" for place in np.argsort(-row, kind="stable")[:count]]
-            + [""] * (count - len(row)) for row in weights]

@@ -6,7 +6,7 @@ Source: Clark et al. 2019, "What Does BERT Look At?", §3, arXiv:1906.04341, for
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,11 +49,6 @@ class HeadRole:
                 "special": round(self.special, 4)}
 
 
-def find_head_roles(attentions: Iterable[AttentionWeights]) -> tuple[HeadRole, ...]:
-    """Return what each head does."""
-    return tuple(role for one in attentions for role in describe_heads(one))
-
-
 def describe_heads(one: AttentionWeights) -> Iterator[HeadRole]:
     """Yield what each head of an attention does."""
     kinds = find_relations(one)
@@ -64,7 +59,9 @@ def describe_heads(one: AttentionWeights) -> Iterator[HeadRole]:
         if not asking.any():
             asking[:] = True
         shares = {name: mean_share(weights, related, asking) for name, related in kinds.items()}
-        entropy, most = measure_entropy(weights[asking])
+        logs = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
+        entropy = float(-(weights * logs).sum(1)[asking].mean())
+        most = float(np.log2(np.count_nonzero(weights > 0, axis=1).clip(min=1))[asking].mean())
         role = max(shares, key=lambda name: shares[name])
         share = shares[role]
         if share < CLEAR:
@@ -96,12 +93,6 @@ def mean_share(weights: Numbers, related: Any, asking: Any) -> float:
     return float((weights * related).sum(1)[having].mean()) if having.sum() * 2 >= asking.sum() else 0.0
 
 
-def measure_entropy(weights: Numbers) -> tuple[float, float]:
-    """Return the mean entropy of rows in bits, and the mean of the highest that they could have."""
-    logs = np.log2(weights, where=weights > 0, out=np.zeros_like(weights))
-    return float(-(weights * logs).sum(1).mean()), float(np.log2(np.maximum(1, (weights > 0).sum(1))).mean())
-
-
 def roles_table(roles: Sequence[HeadRole]) -> Table:
     """Return a line for each layer: how many heads do what, and which."""
     layers: dict[tuple[str, int], dict[str, list[HeadRole]]] = defaultdict(lambda: defaultdict(list))
@@ -112,12 +103,7 @@ def roles_table(roles: Sequence[HeadRole]) -> Table:
         every = [one for group in kinds.values() for one in group]
         ordered = sorted(kinds.items(), key=lambda item: -len(item[1]))
         text = "; ".join(f"{role} {', '.join(str(one.head) for one in group)}" for role, group in ordered)
-        rows.append((side, layer, text, f"{mean(one.entropy for one in every):.2f}",
-                     f"{mean(one.special for one in every):.0%}"))
+        rows.append((side, layer, text, f"{np.mean([one.entropy for one in every]):.2f}",
+                     f"{np.mean([one.special for one in every]):.0%}"))
     return Table(("", "layer", "what its heads look at", "entropy, bits", "special"), rows, numbers=(1, 3, 4),
                  folded=(2,), cut_words=False)
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the mean."""
-    return float(np.mean([*values]))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,36 +17,23 @@ from markupsafe import Markup
 
 from saucier.lens.attention_weights import AttentionWeights, Numbers, SoftmaxInput, Tokens
 from saucier.lens.head_roles import HeadRole
-from saucier.report.page import TEMPLATES, render_page, write_page
+from saucier.report.page import TEMPLATES, render_page
 
 FULL = 65535
 """What a weight of 1 is packed as."""
 HALF = 32767
 """What the largest number of a head is packed as."""
-TEMPLATE = "attention.html"
-
-
-def write_attention(target: Path, model: str, attentions: Sequence[AttentionWeights], roles: Sequence[HeadRole],
-                    notes: Sequence[str]) -> Path:
-    """Write the page. Raises `WorkError` for a full disk."""
-    return write_page(target, TEMPLATE, **page_values(model, attentions, roles, notes))
 
 
 def render_attention(model: str, attentions: Sequence[AttentionWeights], roles: Sequence[HeadRole],
                      notes: Sequence[str]) -> str:
-    """Return the page."""
-    return render_page(TEMPLATE, **page_values(model, attentions, roles, notes))
-
-
-def page_values(model: str, attentions: Sequence[AttentionWeights], roles: Sequence[HeadRole],
-                notes: Sequence[str]) -> dict[str, Any]:
-    """Return what the template names."""
+    """Return the page, as text."""
     script = (TEMPLATES / "attention.js").read_text(encoding="utf-8").strip()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    texts = {side: tokens for one in attentions for side, tokens in ((one.side, one.rows),)}
-    return {"title": f"attention of {model}", "model": model, "roles": roles, "notes": notes, "script": Markup(script),
-            "policy": Markup(f"; script-src 'sha256-{digest}'"), "texts": texts,
-            "data": pack_attentions(attentions)}
+    texts = {one.side: one.rows for one in attentions}
+    return render_page("attention.html", title=f"attention of {model}", model=model, roles=roles, notes=notes,
+                       texts=texts, script=Markup(script),
+                       policy=Markup(f"; script-src 'sha256-{digest}'"), data=pack_attentions(attentions))
 
 
 def pack_attentions(attentions: Sequence[AttentionWeights]) -> dict[str, Any]:

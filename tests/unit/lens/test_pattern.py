@@ -16,10 +16,9 @@ from saucier.lens.attention_patterns import (
     Pattern,
     PatternText,
     find_patterns,
-    format_ranges,
-    pattern_lines,
     select_patterns,
 )
+from saucier.lens.pattern_pictures import format_ranges, pattern_lines
 from saucier.recipes.catalogue import learned_length
 
 PLACE = np.arange(24)

@@ -24,7 +24,8 @@ from saucier.jobs.comparison.experiment import Adaptation, Classification, HeldO
 from saucier.jobs.comparison.preparation import Trial
 from saucier.jobs.comparison.transfer import score_classification
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
+from saucier.jobs.finetuning.labelled_files import LabelledFiles
+from saucier.jobs.finetuning.settings import make_finetuning
 from saucier.jobs.pretraining.batching import make_evaluator
 from saucier.jobs.pretraining.cook import JobOptions, cook
 from saucier.jobs.pretraining.data import Store

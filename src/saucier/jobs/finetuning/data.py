@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from saucier.errors import InputError, suggest_name
-from saucier.jobs.finetuning.settings import LabelledFiles, column_roles
+from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
 from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Tally, describe_dropped, make_faults_error
@@ -25,6 +25,8 @@ from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import describe_form
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+LONGEST_ROW = 512
+"""Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
 MOST_CHARACTERS = 160
 """Characters of a text that are shown."""
 

@@ -12,9 +12,16 @@ from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import latest_checkpoint, usable_checkpoint
 from saucier.config import parameters
 from saucier.devices import choose_device
-from saucier.jobs.finetuning.data import Splits, describe_splits, describe_unknown_tokens, read_splits, show_examples
+from saucier.jobs.finetuning.data import (
+    LONGEST_ROW,
+    Splits,
+    describe_splits,
+    describe_unknown_tokens,
+    read_splits,
+    show_examples,
+)
 from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
-from saucier.jobs.finetuning.settings import LONGEST_ROW, Finetuning, read_finetuning
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.folder import Job, JobKind

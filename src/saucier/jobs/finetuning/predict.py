@@ -14,8 +14,7 @@ from saucier import config as c
 from saucier.checkpoints.hub import find_finetuned_model, is_hub_id, resolve_folder
 from saucier.errors import InputError
 from saucier.files import is_folder
-from saucier.jobs.finetuning.data import read_examples, with_columns
-from saucier.jobs.finetuning.settings import LONGEST_ROW
+from saucier.jobs.finetuning.data import LONGEST_ROW, read_examples, with_columns
 from saucier.jobs.finetuning.task_folder import TaskFolder, read_task
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saucier.errors import escape_direction_marks
 from saucier.jobs.finetuning.data import shorten_text
 from saucier.jobs.finetuning.finished import BaselineVerdict
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.score import format_interval, format_score
-from saucier.plain import escape_direction_marks, json_value
+from saucier.plain import json_value
 from saucier.report.page import ACCENT, INK, REPORT_FILE, Bar, Picture, draw_or_explain, write_page
 from saucier.report.results import METRICS, read_metrics
 from saucier.table import Table

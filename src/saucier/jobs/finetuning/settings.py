@@ -22,13 +22,12 @@ from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
+from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, find_task_class, task_kinds
-from saucier.tasks.written.definitions import IS_COLUMN
-from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -47,39 +46,6 @@ LOG_LINES = 40
 """Lines that a run writes about its training, about."""
 OPTIMIZER_KEYS = ("model", "recipe", "tuning")
 """Sections that say what learns, and so by which optimizer."""
-
-
-class LabelledFiles(Config):
-    """The files that the task is learned from and measured with."""
-
-    train: tuple[str, ...] = Field(min_length=1)
-    """To learn from: jsonl, csv, tsv, parquet, compressed or not, globs; what the task reads beside."""
-    held_out: tuple[str, ...] = ()
-    """To measure with while one decides; none: `share` of the training rows."""
-    test: tuple[str, ...] = ()
-    """To measure with at the very end."""
-    share: float = Field(default=0.1, gt=0, lt=1)
-    """Share of the training rows that is held out where no file is. Rows with equal texts stay together."""
-    split: Literal["stratified"] | None = None
-    """How that share is drawn. stratified: the same share of each class, which a new classification takes. None: each
-    text by itself, so that more rows change no row's side."""
-    limit: Positive | None = None
-    """Learn from so many rows at most, the first ones."""
-    held_out_columns: dict[str, str] | None = None
-    """Columns of the held-out files that have other names than in `train`: by their role, as `{text: body}`."""
-    test_columns: dict[str, str] | None = None
-    """The same of the test files."""
-    bad_rows: Literal["refuse", "drop"] | None = None
-    """What happens to rows that cannot be used: they are refused (None too), or left out, counted and listed."""
-    delimiter: str | None = None
-    """What divides the columns of tables: a letter, or comma, semicolon, tab, bar; None: guessed for each file."""
-    encoding: str | None = None
-    """How the files are written, such as cp1252; None: guessed for each file."""
-
-    @property
-    def read_options(self) -> ReadOptions:
-        """How the files are read."""
-        return ReadOptions(self.delimiter, self.encoding)
 
 
 class Stop(Config):
@@ -255,10 +221,6 @@ def read_finetuning(path: Path, overrides: Iterable[str] = ()) -> Finetuning:
     return resolve_overrides(read_yaml(file_text(path), str(path)), list(overrides))
 
 
-LONGEST_ROW = 512
-"""Tokens in a row, where neither the model nor the person says less. Attention's work grows with the square."""
-
-
 def read_finetuning_words(what: str, words: Sequence[str], model: str | None,
                           files: Mapping[str, Sequence[str]]) -> tuple[Finetuning, Path | None]:
     """Return the settings that a person means, and the folder where they gave one.
@@ -350,8 +312,3 @@ def first_role(task: str) -> str:
     if not roles:
         raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
     return roles[0]
-
-
-def column_roles(task: type[Config]) -> list[str]:
-    """List what a task calls the columns that it reads."""
-    return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]

@@ -37,6 +37,7 @@ from saucier.jobs.pretraining.data import (
 )
 from saucier.jobs.run.language_pairs import group_by_direction, read_direction
 from saucier.jobs.writing.writer import Writer
+from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, Batch
 from saucier.objectives.build import BuiltObjective, join_objectives
 from saucier.objectives.config import (
@@ -55,6 +56,7 @@ from saucier.recipes.source import read_override
 from saucier.report.results import HeldOut, Score
 from saucier.tasks.language_baselines import Baseline, measure_baselines
 from saucier.tasks.metrics import bits_per_byte, bleu, chrf, perplexity
+from saucier.tasks.metrics.metric import Sums, interval, ratio
 from saucier.tasks.scores import Score as Measured
 from saucier.tasks.written.task import map_in_batches
 from saucier.text.config import LanguageData, PairData, TextData
@@ -62,8 +64,10 @@ from saucier.text.reading.corpus import add_reverse_pair
 from saucier.text.reading.documents import Document, Pair, read_documents, read_pairs
 from saucier.text.rows.store import PairStore, TokenStore, write_pairs
 from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.training.evaluation import NLL, Evaluator, average_scores, sum_scores
 from saucier.training.processes import Processes
 from saucier.training.resume import load_modules
+from saucier.training.update import Evaluate
 
 
 def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
@@ -86,6 +90,8 @@ def describe_measurements(held_out: HeldOut, baselines: Sequence[Baseline] = (),
         yield f"{score.name} {score.value:.2f}" + (f"   ({score.note})" if score.note else "")
 
 
+FEWEST_BLOCKS = 10
+"""Batches from which an interval says something."""
 MOST_TARGETS = 200_000
 """Training targets of each objective that are counted at most."""
 UNSEEN_COUNT = 0.5
@@ -148,10 +154,20 @@ def load_objectives(opened: OpenModel) -> OpenModel:
 
 def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...]]:
     """Score all held-out targets once; return also what was learned in addition to the tokens."""
+    held_out, scores, _ = measure_held_out(found, store)
+    return held_out, scores
+
+
+Blocks = tuple[tuple[float, float], ...]
+"""Nats and targets of each batch."""
+
+
+def measure_held_out(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score, ...], Blocks]:
+    """Return the same, with the loss batch by batch; of a mixture of objectives no batches."""
     evaluate = make_evaluator(found.own_recipe, found.tokenizer, store, found.objectives, whole=True,
                               processes=Processes())
     with autocast(found.dtype, found.device):
-        scores = evaluate(found.model)
+        scores, blocks = measure_blocks(evaluate, found.model)
     size = store.target.bytes if isinstance(store, PairStore) else store.bytes
     tokens = int(scores["targets"])
     bits = bits_per_byte(scores["nats"], size) if scores_whole_texts(found.own_recipe.objective) else None
@@ -159,7 +175,21 @@ def held_out_loss(found: OpenModel, store: Store) -> tuple[HeldOut, tuple[Score,
                        bits_per_byte=bits)
     figures = {name: words for built in found.objectives for name, words in built.objective.figures.items()}
     figures |= {name: name.replace("_", " ") for name in scores if name.endswith("_loss")}
-    return held_out, tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
+    more = tuple(Score(name=words, value=scores[name]) for name, words in figures.items() if name in scores)
+    return held_out, more, blocks
+
+
+def measure_blocks(evaluate: Evaluate, model: Transformer) -> tuple[dict[str, float], Blocks]:
+    """Return the figures of an evaluation, and what each of its batches adds to them; the sums are the same bits."""
+    if not isinstance(evaluate, Evaluator):
+        return evaluate(model), ()
+    objective, processes = evaluate.objective, evaluate.processes
+    parts = [sum_scores(model, objective, [batch], processes) for batch in evaluate.batches()]
+    sums = sum_scores(model, objective, [], processes)
+    for part in parts:
+        sums = {name: (total + part[name][0], count + part[name][1]) for name, (total, count) in sums.items()}
+    main = NLL if sums[NLL][1] else objective.parts[0]
+    return average_scores(objective, sums), tuple(one[main] for one in parts)
 
 
 def scores_whole_texts(objective: ObjectiveConfig) -> bool:
@@ -236,6 +266,7 @@ class RunEvaluation:
     scores: tuple[Score, ...]
     seconds: float
     """What the held-out loss took."""
+    blocks: Blocks = ()
 
     @property
     def tokens_per_second(self) -> float:
@@ -244,23 +275,38 @@ class RunEvaluation:
 
     @property
     def figures(self) -> tuple[Measured, ...]:
-        """The figures by name, over all targets, without intervals."""
+        """The figures by name, over all targets, with intervals where there are enough batches."""
         known = {"perplexity": perplexity(self.held_out.loss, 1), "bits per byte": self.held_out.bits_per_byte,
                  "loss": self.held_out.loss, "accuracy": self.held_out.accuracy}
-        return (*(Measured(name, value, math.nan, math.nan, self.held_out.tokens, "tokens")
+        ends = self.intervals
+        return (*(Measured(name, value, *ends.get(name, (math.nan, math.nan)), self.held_out.tokens, "tokens")
                   for name, value in known.items() if value is not None),
                 *(Measured(one.name, one.value, math.nan, math.nan, self.held_out.tokens, one.note)
                   for one in self.scores))
 
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals of what follows from the loss, by a bootstrap over batches; none for a few batches."""
+        if len(self.blocks) < FEWEST_BLOCKS:
+            return {}
+        low, high = interval(Sums(np.array(self.blocks), ratio))
+        size = self.held_out.tokens / self.held_out.bytes / math.log(2) if self.held_out.bytes else 0.0
+        bits = {"bits per byte": (low * size, high * size)} if self.held_out.bits_per_byte is not None else {}
+        return {"loss": (low, high), "perplexity": (perplexity(low, 1), perplexity(high, 1)), **bits}
+
     def lines(self) -> Iterator[str]:
         """Yield it for a person."""
-        return describe_measurements(self.held_out, self.baselines, self.scores)
+        yield from describe_measurements(self.held_out, self.baselines, self.scores)
+        if ends := self.intervals:
+            yield f"95 % intervals over {len(self.blocks):,} batches: " + ", ".join(
+                f"{name} {low:,.3f} … {high:,.3f}" for name, (low, high) in ends.items())
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {"held_out": self.held_out.model_dump(mode="json"),
                 "baselines": [one.model_dump(mode="json") for one in self.baselines],
                 "scores": [one.model_dump(mode="json") for one in self.scores],
+                "intervals": {name: list(ends) for name, ends in self.intervals.items()},
                 "tokens_per_second": round(self.tokens_per_second, 1)}
 
 
@@ -287,10 +333,10 @@ def evaluate_again(run: Path, files: tuple[str, ...] = (), *, changes: Mapping[s
         texts = (item.text for item in items if isinstance(item, Document))
         pairs = (item for item in items if isinstance(item, Pair))
         begin = time.perf_counter()
-        held_out, others = held_out_loss(found, store)
+        held_out, others, blocks = measure_held_out(found, store)
         seconds = time.perf_counter() - begin
         return RunEvaluation(
-            held_out=held_out, seconds=seconds,
+            held_out=held_out, seconds=seconds, blocks=blocks,
             baselines=baseline_scores(recipe, TokenStore(folder.train_store), store, texts, opened.tokenizer.vocab_size)
             if "baselines" in changes and folder.train_store.is_dir() else (),
             scores=others + translation_scores(found, pairs))

@@ -14,8 +14,8 @@ from rich.console import Console as Screen
 from rich.console import RenderableType
 from rich.text import Text
 
+from saucier.errors import escape_direction_marks
 from saucier.machine import in_notebook
-from saucier.plain import escape_direction_marks
 
 PIPE_WIDTH = 160
 """Columns of output that goes to a file or another program."""

@@ -14,9 +14,10 @@ import pytest
 import saucier
 from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.jobs.finetuning.predict import RowOptions, read_request
 from saucier.jobs.finetuning.predictions import predict
-from saucier.jobs.finetuning.settings import LabelledFiles, make_finetuning
+from saucier.jobs.finetuning.settings import make_finetuning
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import Classification, Regression, Tagging
@@ -198,7 +199,7 @@ def test_read_options_are_checked(write: Write) -> None:
 def test_errors_of_files_need_no_torch(wrong: str, write: Write) -> None:
     code = ("import sys\nfrom saucier.jobs.finetuning.data import read_splits\n"
             "from saucier.jobs.finetuning.predict import predict_answers\n"
-            "from saucier.jobs.finetuning.settings import LabelledFiles\n"
+            "from saucier.jobs.finetuning.labelled_files import LabelledFiles\n"
             "from saucier.tasks.build import build_task\nfrom saucier.tasks.definitions import Classification\n"
             "from saucier.errors import InputError\n"
             "try:\n    read_splits(build_task(Classification()), LabelledFiles(train=(sys.argv[1],)))\n"

@@ -215,9 +215,9 @@ def test_pairs_are_not_text_and_text_is_not_pairs(saucier: Saucier, tmp_path: Pa
 
 def test_a_run_of_another_recipe_is_refused(saucier: Saucier, cooked: Path, text_file: Path) -> None:
     before = sorted(path.stat().st_mtime_ns for path in cooked.rglob("*"))
-    answer = saucier(*NANO, "--data", text_file, "--out", cooked, *TINY, "training.steps=9")
+    answer = saucier(*NANO, "--data", text_file, "--out", cooked, *TINY, "training.batch=9")
     assert answer.code == 2
-    assert [word for word in (str(cooked), "training.steps", "4", "9", "--out") if word not in answer.error] == []
+    assert [word for word in (str(cooked), "training.batch", "4", "9", "--out") if word not in answer.error] == []
     assert sorted(path.stat().st_mtime_ns for path in cooked.rglob("*")) == before
 
 

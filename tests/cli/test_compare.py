@@ -268,7 +268,7 @@ def test_a_scaling_law_asks_for_runs_that_go_together(compared: Path, cooked: Pa
                                                       tmp_path: Path) -> None:
     assert "2 runs to fit" in saucier("scaling", compared, "--by", "parameters").error
     assert "has another held-out text than" in saucier("scaling", compared, cooked).error
-    assert "no law is called 'size'" in saucier("scaling", compared, "--by", "size").error
+    assert "unknown by 'size'" in saucier("scaling", compared, "--by", "size").error
     assert f"{tmp_path}: holds no finished run" in saucier("scaling", tmp_path).error
     assert "no such folder" in saucier("scaling", tmp_path / "nothing").error
 

@@ -95,14 +95,14 @@ def hover_token(page: Any) -> None:
 def list_exhibits() -> dict[str, Exhibit]:
     """Return all of them, in the order of the page."""
     questions, minilm = DATA / "classification" / "trec", find_minilm()
-    plays, stories = DATA / "lm" / "tiny_shakespeare.txt", DATA / "long" / "sherlock_holmes.txt"
+    plays, news = DATA / "lm" / "tiny_shakespeare.txt", sorted((DATA / "summarization" / "xsum").glob("*.jsonl"))
     text = ("attention", minilm, "--text", SENTENCE)
     study = ("compare", WORK / "scaling.yaml", "--data", WORK / "scenes.txt", "--out", WORK / "sizes")
     return {
         "run": Exhibit(("cook", "gpt-nano", "--data", plays, "--out", WORK / "run", "--no-calibrate",
                         "model.dim=96", "model.layers=2", "training.length=64", "training.batch=4",
                         "training.steps=120", "sampling.tokens=40"), "run/report.html",
-                       (Shot("run"), Shot("run-losses", scroll_to("How it went")))),
+                       (Shot("run"), Shot("run-losses", scroll_to("Training")))),
         "finetuning": Exhibit(("finetune", "classification", "--model", minilm, "--data", WORK / "questions.tsv",
                                "--held-out", questions / "dev.tsv", "--out", WORK / "questions",
                                "task.label=coarse", "task.text=text", "--epochs", "3"),
@@ -111,7 +111,7 @@ def list_exhibits() -> dict[str, Exhibit]:
                                "model.layers=2", "training.length=64", "training.batch=8",
                                "--data", WORK / "scenes.txt", "--out", WORK / "compared"),
                               "compared/report.html", (Shot("comparison"),)),
-        "cleaning": Exhibit(("clean", stories, "--document", "paragraph", "--out", WORK / "clean"),
+        "cleaning": Exhibit(("clean", *news, "--column", "document", "--out", WORK / "clean"),
                             "clean/report.html", (Shot("cleaning"),)),
         "attention": Exhibit((*text, "--second", SECOND, "--out", WORK / "attention.html"), "attention.html",
                              (Shot("attention-heads", hover_token), Shot("attention-model", open_model_view),

@@ -23,8 +23,6 @@ ONLY_FILES = ("tests", "benchmarks")
 
 # "file: dotted name" -> why its signature may be longer, or take more by position.
 EXCEPTIONS: dict[str, str] = {
-    "src/saucier/cli/evaluate.py: evaluate": "typer reads a verb's options from its signature",
-    "src/saucier/cli/attention.py: attention": "typer reads a verb's options from its signature",
     "src/saucier/folders/load.py: load": "the head, the format and the device are given by position, as documented",
     "src/saucier/generation/compiled_step.py: OneToken.forward": "torch.export gives inputs by position",
     "src/saucier/families/reformer.py: reformer": "a family's hyper-parameters are its table of choices",

@@ -58,7 +58,7 @@ def test_without_a_word_the_base_is_ten_thousand() -> None:
     ({"rope_scaling": {"type": "spiral", "factor": 2}}, "scaling 'spiral' is not known"),
     ({"rope_scaling": {"type": "linear", "factor": 2, "wobble": 1}}, "linear scaling with wobble"),
     ({"rope_scaling": {"type": "linear"}}, "cannot be expressed"),
-    ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "cannot be expressed"),
+    ({"rope_scaling": {"type": "linear", "factor": 0.5}}, "factor: should be greater than or equal to 1"),
 ])
 def test_what_is_not_known_is_refused_by_name(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):

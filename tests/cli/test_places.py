@@ -26,6 +26,18 @@ FILES = {"predict": ("predict", "m", "x.csv", "--out"), "generate": ("generate",
          "attention-map": ("attention-map", "m", "a", "--out")}
 
 
+PLACES, TEXTS = {"m", "a", "b", "adapter", "run"}, {"x.txt", "x.csv"}
+"""Words that stand for a folder and for a file that is there."""
+
+
+def fill_in(words: tuple[str, ...], folder: Path) -> list[object]:
+    """Return the words of a command with places that are there."""
+    (folder / "text").mkdir(exist_ok=True)
+    for name in TEXTS:
+        (folder / "text" / name).write_text("text,label\nwords,one\n", encoding="utf-8")
+    return [folder / "text" / one if one in TEXTS else folder / "text" if one in PLACES else one for one in words]
+
+
 @pytest.fixture
 def in_the_way(tmp_path: Path) -> Path:
     path = tmp_path / "file"
@@ -36,20 +48,21 @@ def in_the_way(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("verb", FOLDERS)
 def test_a_folder_that_cannot_be_written_is_refused_at_once(saucier: Saucier, in_the_way: Path, verb: str) -> None:
     for place in (in_the_way, in_the_way / "deeper" / "out"):
-        answer = saucier(*FOLDERS[verb], place)
+        answer = saucier(*fill_in(FOLDERS[verb], in_the_way.parent), place)
         assert (answer.code, answer.error) == (2, f"{in_the_way}: is a file; give a new folder")
-    answer = saucier(*FOLDERS[verb], "/proc/none/out")
+    answer = saucier(*fill_in(FOLDERS[verb], in_the_way.parent), "/proc/none/out")
     assert (answer.code, answer.error.startswith("/proc/none/out: cannot be written: ")) == (2, True)
     assert in_the_way.read_text(encoding="utf-8") == "years of work"
 
 
 @pytest.mark.parametrize("verb", FILES)
 def test_a_file_that_cannot_be_written_is_refused_at_once(saucier: Saucier, in_the_way: Path, verb: str) -> None:
-    answer = saucier(*FILES[verb], in_the_way.parent)
+    words = fill_in(FILES[verb], in_the_way.parent)
+    answer = saucier(*words, in_the_way.parent)
     assert (answer.code, answer.error) == (2, f"{in_the_way.parent}: is a folder; give a new file")
-    answer = saucier(*FILES[verb], in_the_way / "out.txt")
+    answer = saucier(*words, in_the_way / "out.txt")
     assert (answer.code, answer.error) == (2, f"{in_the_way}: is a file; give a new file")
-    answer = saucier(*FILES[verb], "/proc/out.txt")
+    answer = saucier(*words, "/proc/out.txt")
     assert (answer.code, answer.error.startswith("/proc/out.txt: cannot be written: ")) == (2, True)
 
 

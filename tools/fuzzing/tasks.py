@@ -102,7 +102,8 @@ def draw(drawn: Random, stock: Path, place: Path) -> Case:
     path, words = written(ROWS[kind][1], kind, place, drawn)
     words += f"; {damaged_rows(path, drawn)}" if words == path.suffix or drawn.random() < 0.5 else ""
     size = path.stat().st_size if path.is_file() else 0
-    return Case(f"{kind}: {words}", (partial(answered, source, path), partial(learned, source, path, rows)), size)
+    return Case(f"{kind}: {words}", (partial(answered, source, path), partial(learned, source, path, rows)), size,
+                many_lines=True)
 
 
 def damaged_rows(path: Path, drawn: Random) -> str:

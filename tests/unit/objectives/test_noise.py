@@ -252,5 +252,5 @@ def test_tokens_dropped_one_by_one_need_a_sentinel_each() -> None:
 @pytest.mark.parametrize("rate", [0.0, 1.0, -0.1])
 def test_a_rate_of_nothing_or_all_is_refused(rate: float) -> None:
     for kind in (c.SpanCorruption, c.ReplaceSpans, c.DropTokens, c.TokenMasking, c.TokenDeletion, c.TextInfilling):
-        with pytest.raises(ValueError, match="rate"):
+        with pytest.raises(InputError, match="rate"):
             kind(rate=rate)

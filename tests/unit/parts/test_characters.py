@@ -118,7 +118,7 @@ def test_what_cannot_be_made_of_characters_is_refused() -> None:
     for model, wrong in (
             (elmo(24, vocab=11, characters=NETWORK, tied=True), "an output matrix cannot be tied"),
             (bart(24, 1, heads=2, vocab=11).model_copy(update={"embed": embed}), "by a model of one stack"),
-            (elmo(24, vocab=11, characters=NETWORK.model_copy(update={"longest": 2})), "a filter of 3 characters")):
+            (elmo(24, vocab=11, characters=NETWORK.model_copy(update={"longest": 2})), "longest: should be greater")):
         with pytest.raises(InputError, match=wrong):
             build(model)
     with pytest.raises(InputError, match="this model reads no characters"):

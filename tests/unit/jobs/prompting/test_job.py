@@ -146,7 +146,7 @@ def test_shots_need_examples(task: PromptTask) -> None:
 @pytest.mark.parametrize("choices", [(), ("soup",), ("soup", "soup")])
 def test_one_choice_is_none(choices: tuple[str, ...]) -> None:
     """It would always be right."""
-    with pytest.raises(ValueError, match="`choices:` are two texts or more, each another one"):
+    with pytest.raises(InputError, match="`choices:` are two texts or more, each another one"):
         PromptTask(name="q", evaluate="", template="{{ question }}", gold="answer", choices=choices)
 
 

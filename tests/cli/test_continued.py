@@ -78,6 +78,7 @@ def test_bad_starts(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path
 def test_a_run_goes_on_from_the_model_that_it_began_with(saucier: Saucier, cooked: Path, domain: Path,
                                                          tmp_path: Path) -> None:
     assert saucier("train", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT).code == 0
+    (tmp_path / "other").mkdir()
     again = saucier("cook", tmp_path / "on", "--from", tmp_path / "other")
     assert "this run began with" in again.error
     plain = saucier("cook", cooked, "--from", tmp_path / "on")

@@ -23,7 +23,7 @@ PIPE_WIDTH = 160
 
 def print_table(what: RenderableType) -> None:
     """Print something for a person."""
-    standard_output(PIPE_WIDTH).print(what, soft_wrap=False)
+    standard_output(PIPE_WIDTH).print(what, soft_wrap=False, crop=False)
 
 
 def print_json(value: Any) -> None:

@@ -197,7 +197,8 @@ def signature(found: Any) -> str:
         return f"settings {', '.join(found.model_fields)}"
     if callable(found):
         told = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in parameters_of(found))
-        return f"({re.sub('<(function|property) .*? at 0x[0-9a-f]*>', r'a \1', told)})"
+        plain = re.sub("<(function|property) .*? at 0x[0-9a-f]*>", r"a \1", told)
+        return f"({plain})"
     return type(found).__name__
 
 

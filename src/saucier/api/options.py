@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from saucier.api.requests import refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
+from saucier.api.requests import refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Changes, Help, Place, Rows, not_imported
 
 if TYPE_CHECKING:
@@ -11,7 +11,6 @@ else:
     Recipe = not_imported("saucier.recipes.recipe", "Recipe")
 
 Out = Annotated[Place | None, Help("The run folder; runs/NAME by default.", metavar="DIR", check=refuse_folder)]
-NewFile = Annotated[Place | None, Help("Write it into this file.", metavar="FILE", check=refuse_file)]
 RecipeChanges = Annotated[Changes, Help("Changes to the recipe, such as training.steps=200.",
                                         metavar="key.sub=value")]
 TextData = Annotated[Rows | None, Help(

@@ -188,14 +188,14 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
                                       remedy="write key.sub=value, or --data FILE for text")
     overrides += replace(files, data=data).changes()
     if what is None:
-        return begun_recipe(begin, overrides), None
+        return derive_recipe(begin, overrides), None
     folder = Path(what)
     if is_file(folder / "recipe.yaml"):
         return find_recipe(folder / "recipe.yaml", overrides), folder
     return find_recipe(what, overrides), None
 
 
-def begun_recipe(begin: Begin, overrides: Sequence[str]) -> Recipe:
+def derive_recipe(begin: Begin, overrides: Sequence[str]) -> Recipe:
     """Return the recipe that follows from the models that a run begins with."""
     from saucier.jobs.pretraining.initialization import continued_recipe, warm_start_recipe
 

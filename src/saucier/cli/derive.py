@@ -38,7 +38,8 @@ def derive_verb(function: Callable[..., Any], name: str, *, prepare: Callable[[W
     """
     parameters = inspect.signature(function).parameters
     given = {one.name: split_annotation(one.annotation) for one in parameters.values()}
-    seen = [make_parameter(one, *given[one.name]) for one in parameters.values() if is_for_shell(given[one.name][1])]
+    seen = [make_parameter(one, kind, about) for one in parameters.values()
+            for kind, about in [given[one.name]] if about is not None and about.shell]
     negated = {one.name for one in parameters.values() if one.default is True}
 
     def verb(*, as_json: bool = False, **all_words: Any) -> None:
@@ -60,14 +61,8 @@ def derive_verb(function: Callable[..., Any], name: str, *, prepare: Callable[[W
     return verb
 
 
-def is_for_shell(about: Help | None) -> bool:
-    """Say whether a parameter is one of the command line too."""
-    return about is not None and about.shell
-
-
-def make_parameter(one: inspect.Parameter, kind: Any, about: Help | None) -> inspect.Parameter:
+def make_parameter(one: inspect.Parameter, kind: Any, about: Help) -> inspect.Parameter:
     """Return a parameter as typer reads it: optional ones are None where they are not given."""
-    assert about is not None, "is_for_shell says so"
     several, plain = shell_kind(kind)
     required = one.default is one.empty
     limits: dict[str, Any] = {"min": about.minimum, "max": about.maximum} if plain in (int, float) else {}

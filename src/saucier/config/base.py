@@ -5,23 +5,17 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from saucier.config.described import Described
 from saucier.errors import InputError, suggest_name
 from saucier.plain import HANDED_IN
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest whole number that tensors, arrays and files can hold."""
-
-# To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
-# finds none for the frames of `import` itself, and looks through all modules each time: six seconds after PyTorch.
-for part in ("_bootstrap", "_bootstrap_external"):
-    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{part}>"), f"importlib.{part}")
 
 
 class ConfigError(InputError):
@@ -34,14 +28,13 @@ class ConfigError(InputError):
         super().__init__(what, where=place, remedy=remedy or None)
 
 
-class Config(BaseModel):
+class Config(Described):
     """A frozen piece of a recipe. Slots that exclude each other are unions told apart by `kind`.
 
     No whole number in it is beyond 64 bits: nothing that reads it could hold it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False,
-                              use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
 
     def __init__(self, /, **values: Any) -> None:
         """Make one of its fields. Raises `ConfigError`, an `InputError`, for a name or a value that it cannot have."""

@@ -8,8 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
-
+from saucier.config.described import Described
 from saucier.text.cleaning.config import Cleaning, LineRule, PageRule
 from saucier.text.cleaning.page import Fault, Page, PageJudge, join_lines
 from saucier.text.cleaning.rules import LineJudge, build_line_judge, build_page_judge
@@ -20,9 +19,7 @@ SHOWN = 160
 """Characters of a text that an example shows."""
 
 
-class _Counted(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
+class _Counted(Described):
     def __iadd__(self, other: Self) -> Self:
         for name, value in other:
             if isinstance(value, int | _Counted):

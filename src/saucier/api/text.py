@@ -10,6 +10,7 @@ from saucier.api.options import Delimiter, Encoding, Quiet
 from saucier.api.requests import file_names, format_changes, refuse_folder
 from saucier.arguments import Changes, Files, Help, Place, public
 from saucier.errors import InputError
+from saucier.overrides import format_overrides, is_override
 
 if TYPE_CHECKING:
     from saucier.jobs.cleaning.clean import Rejection, Rules
@@ -47,7 +48,6 @@ def clean(
     """
     from saucier.jobs.cleaning.clean import CleaningOptions, Rules, clean_and_say, cleaning, explain_rejection
     from saucier.jobs.run.console import Console
-    from saucier.recipes.source import format_overrides, is_override
     from saucier.text.reading.guessing import ReadOptions
 
     console = Console(silent=quiet)

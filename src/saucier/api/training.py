@@ -110,9 +110,9 @@ def with_key(changes: Changes, key: str, value: object) -> list[str]:
 def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
              calibrate: bool, quiet: bool, evaluate: bool = True) -> "Run":
     """Cook what was requested, or go on with it."""
+    recipe, given = read_request(what, format_changes(changes), files, begin)
     from saucier.text.languages import check_first_rows
 
-    recipe, given = read_request(what, format_changes(changes), files, begin)
     check_first_rows(recipe.data)
     from saucier.jobs.pretraining.cook import JobOptions
     from saucier.jobs.pretraining.cook import cook as work

@@ -29,8 +29,9 @@ from saucier.files import (
 )
 from saucier.jobs.cleaning.summary import CleaningCost, CleaningReport, cleaning_page
 from saucier.jobs.run.console import print_table
+from saucier.overrides import COMMAND_LINE
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml
+from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.result import Result
 from saucier.text.cleaning.cleaner import Cleaner, Tally

@@ -27,8 +27,9 @@ from saucier.errors import InputError
 from saucier.generation.packed_weights import inference_view
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes, single_baseline
 from saucier.opened import OpenModel, room
+from saucier.overrides import COMMAND_LINE
 from saucier.parts.input_checks import positions_ahead
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides
+from saucier.recipes.source import Source, apply_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.encoded_examples import Frame
 from saucier.tasks.language_baselines import xz_baseline

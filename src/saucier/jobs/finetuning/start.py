@@ -32,10 +32,10 @@ from saucier.jobs.finetuning.settings import Finetuning, check_model
 from saucier.jobs.finetuning.task_folder import read_task_labels
 from saucier.model import Transformer, build
 from saucier.objectives.base import TokenIds
+from saucier.overrides import format_overrides
 from saucier.parts.provenance import Origin, Provenance
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import recipe
-from saucier.recipes.source import format_overrides
 from saucier.tasks.definitions import Texts
 from saucier.tasks.task import RequiredHead
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer

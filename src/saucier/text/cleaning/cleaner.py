@@ -8,7 +8,8 @@ from functools import partial
 from itertools import groupby
 from typing import Self
 
-from saucier.config.described import Described
+from pydantic import BaseModel
+
 from saucier.text.cleaning.config import Cleaning, LineRule, PageRule
 from saucier.text.cleaning.page import Fault, Page, PageJudge, join_lines
 from saucier.text.cleaning.rules import LineJudge, build_line_judge, build_page_judge
@@ -19,7 +20,7 @@ SHOWN = 160
 """Characters of a text that an example shows."""
 
 
-class _Counted(Described):
+class _Counted(BaseModel):
     def __iadd__(self, other: Self) -> Self:
         for name, value in other:
             if isinstance(value, int | _Counted):

@@ -16,7 +16,19 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
-from typing import Annotated, Any, Literal, ParamSpec, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 from saucier.errors import InputError, shorten_text, suggest_name
 
@@ -99,6 +111,22 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         return function(*args, **kwargs)
 
     return checked
+
+
+def with_arguments_of(first: Callable[Concatenate[Any, P], R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the signature of another one without its first argument; it gets what was given by name."""
+    signature = inspect.signature(first)
+    signature = signature.replace(parameters=[*signature.parameters.values()][1:])
+
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        @wraps(function)
+        def with_names(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(**signature.bind(*args, **kwargs).arguments)
+
+        with_names.__signature__ = signature  # type: ignore[attr-defined]
+        return with_names
+
+    return decorate
 
 
 def check_argument(name: str, value: object, annotation: Any) -> None:

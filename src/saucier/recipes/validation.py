@@ -85,7 +85,7 @@ def explain_fault(fault: dict[str, Any], path: KeyPath, config: type[BaseModel])
         case "missing":
             return "is missing", "add it"
         case "union_tag_not_found":
-            tags = {tag for found in choices_at(location, config) for tag in tags_of(found)}
+            tags = {str(tag) for found in choices_at(location, config) for tag in tags_of(found)}
             return "says no kind", f"add `kind:`, one of {', '.join(sorted(tags))}"
         case "union_tag_invalid":
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")

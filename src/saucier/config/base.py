@@ -34,7 +34,8 @@ class Config(Described):
     No whole number in it is beyond 64 bits: nothing that reads it could hold it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    # what most of a few hundred classes need to check their values is never made: only at the first use of each
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
     def __init__(self, /, **values: Any) -> None:
         """Make one of its fields. Raises `ConfigError`, an `InputError`, for a name or a value that it cannot have."""

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.arguments import Changes, Files, Place, Rows
+from saucier.arguments import Changes, Files, Place, Rows, format_overrides, is_override, split_overrides
 from saucier.errors import InputError
 from saucier.files import is_file, refuse_unwritable
-from saucier.overrides import format_overrides, is_override, split_overrides
 
 if TYPE_CHECKING:
     from saucier.recipes import Recipe

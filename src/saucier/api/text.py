@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import Delimiter, Encoding, Quiet
 from saucier.api.requests import file_names, format_changes, refuse_folder
-from saucier.arguments import Changes, Files, Help, Place, public
+from saucier.arguments import Changes, Files, Help, Place, format_overrides, is_override, public
 from saucier.errors import InputError
-from saucier.overrides import format_overrides, is_override
 
 if TYPE_CHECKING:
     from saucier.jobs.cleaning.clean import Rejection, Rules

@@ -66,6 +66,7 @@ SourceEncoder = Annotated[int | None, Help(
     "stages.", metavar="LAYERS", minimum=1)]
 
 
+@public
 def cook_run(evaluate: bool, recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
              held_out: HeldOutText = None, out: Out = None, steps: Steps = None, start: Start = None,
              encoder: EncoderStart = None, decoder: DecoderStart = None, shared: Shared = False,
@@ -88,7 +89,6 @@ def cook_run(evaluate: bool, recipe: What = None, set: RecipeChanges = (), *, da
     return read_run(work(found, folder, options).path)
 
 
-@public
 @with_arguments_of(cook_run)
 def cook(**given: Any) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
@@ -103,7 +103,6 @@ def cook(**given: Any) -> "Run":
     return cook_run(True, **given)
 
 
-@public
 @with_arguments_of(cook_run)
 def train(**given: Any) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.

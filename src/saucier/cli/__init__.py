@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saucier.api import inference, inspection, measuring, models, text, training
+from saucier.arguments import is_override
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
-from saucier.overrides import is_override
 
 if TYPE_CHECKING:
     from saucier.jobs.writing.written import Written

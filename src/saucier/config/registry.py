@@ -8,7 +8,6 @@ can only name a kind: what is not installed, or not registered by the program it
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
@@ -179,20 +178,8 @@ def core_schema_of(config: type[Config]) -> CoreSchema:
     return config.__pydantic_core_schema__
 
 
-class OpenUnion(ABC):
-    """Stands in `Annotated` next to a union that has more members than it lists, each known by a tag."""
-
-    @abstractmethod
-    def list_tags(self) -> tuple[str, ...]:
-        """Return the tags of the members that are not listed."""
-
-    @abstractmethod
-    def find_member(self, tag: str) -> type[Config]:
-        """Return the member with one of these tags."""
-
-
 @dataclass(frozen=True, slots=True)
-class OpenSlot(OpenUnion):
+class OpenSlot:
     """Opens a union of configs, told apart by `kind`, for kinds from outside; put it into `Annotated`.
 
     The union lists its own members and, for the type checker, the base class that members from outside inherit.

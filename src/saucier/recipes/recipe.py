@@ -18,7 +18,7 @@ from saucier.config import Head, SelfAttention, Transformer
 from saucier.config.base import Config, rewrite_config
 from saucier.config.kernels import Kernel
 from saucier.config.model import Initialization
-from saucier.config.registry import OpenUnion, core_schema_of
+from saucier.config.registry import core_schema_of
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.objectives.config import ObjectiveConfig
@@ -100,7 +100,7 @@ def family_validator(name: str) -> SchemaValidator:
     return SchemaValidator(core_schema.tagged_union_schema({name: core_schema_of(family_type(name))}, tag_of))
 
 
-class AnyBlueprint(OpenUnion):
+class AnyBlueprint:
     """The union of all families and the whole tree; the type of a family is made when a recipe first names it."""
 
     def list_tags(self) -> tuple[str, ...]:

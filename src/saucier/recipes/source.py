@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from saucier.arguments import COMMAND_LINE, OVERRIDE
 from saucier.errors import InputError
-from saucier.overrides import COMMAND_LINE, OVERRIDE
 
 KeyPath = tuple[str | int, ...]
 """Keys and list places from the top of a recipe down to one value."""

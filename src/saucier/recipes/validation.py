@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from types import NoneType
-from typing import Annotated, Any, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from saucier.arguments import UNIONS
-from saucier.config.registry import OpenUnion
+from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
 from saucier.recipes.source import KeyPath, Source, join_path
 
@@ -22,6 +22,17 @@ MISSING = re.compile(r"(\w+): is missing; ")
 
 
 C = TypeVar("C", bound=BaseModel)
+
+
+@runtime_checkable
+class OpenUnion(Protocol):
+    """Stands in `Annotated` next to a union that has more members than it lists, each known by a tag."""
+
+    def list_tags(self) -> tuple[str, ...]:
+        """Return the tags of the members that are not listed."""
+
+    def find_member(self, tag: str) -> type[Config]:
+        """Return the member with one of these tags."""
 
 
 def validate_config(source: Source, config: type[C]) -> C:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from saucier.adaptation.starting_weights import rebuild_model
+from saucier.arguments import COMMAND_LINE
 from saucier.config import remembered_tokens, sees_prefix
 from saucier.config.base import Config
 from saucier.config.model import set_memory_length
@@ -27,7 +28,6 @@ from saucier.errors import InputError
 from saucier.generation.packed_weights import inference_view
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes, single_baseline
 from saucier.opened import OpenModel, room
-from saucier.overrides import COMMAND_LINE
 from saucier.parts.input_checks import positions_ahead
 from saucier.recipes.source import Source, apply_overrides
 from saucier.recipes.validation import validate_config

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from saucier.adaptation.tuning import RATES, Tuning
+from saucier.arguments import format_overrides, split_overrides
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
@@ -23,7 +24,6 @@ from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
 from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
-from saucier.overrides import format_overrides, split_overrides
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml

@@ -62,8 +62,8 @@ def attentions(config: c.Transformer) -> dict[str, c.Config]:
 
 
 HEADED = ["bert", "roberta", "gpt2", "bart", "t5", "t5_decoder", "bloom", "xlnet", "deberta", "deberta_v2",
-          "mobilebert", "longformer", "big_bird", "modernbert", "roformer", "llama", "nystromformer", "mpnet", "electra", "gptj",
-          "sparse_transformer", "etc", "led", "transfo_xl", "switch_transformers"]
+          "mobilebert", "longformer", "big_bird", "modernbert", "roformer", "llama", "nystromformer", "mpnet",
+          "electra", "gptj", "sparse_transformer", "etc", "led", "transfo_xl", "switch_transformers"]
 
 
 @pytest.mark.parametrize("name", HEADED)

@@ -16,6 +16,7 @@ from saucier.adaptation.pruning.sparsity import find_zeros, keep_least, list_mea
 from saucier.errors import InputError
 from saucier.objectives.base import Batch, Loss, Objective, WrappedObjective
 from saucier.objectives.config import pruning as c
+from saucier.objectives.gates import GatedObjective, refuse_adapter
 
 MODULE = "pruning"
 
@@ -61,6 +62,7 @@ class WeightPruningObjective(WrappedObjective):
     def bind(self, model: nn.Module) -> None:
         """Find the weights. Raises `InputError` where zeros are to be kept and there are none."""
         WrappedObjective.bind(self, model)
+        refuse_adapter(model)
         known = dict(model.named_parameters())
         masks = find_zeros(model) if isinstance(self.by, c.KeptZeros) else {
             name: torch.ones_like(known[name]) for name in list_meant(model, self.by.where)}
@@ -138,6 +140,12 @@ class WeightPruningObjective(WrappedObjective):
             state.hidden[place].copy_(whole[name] * (1.0 - state.masks[place]))
 
 
-def keep_pruned(objective: Objective, by: c.WeightPruning | None, steps: int) -> Objective:
-    """Return an objective that prunes weights as it learns; the same where nothing is to be pruned."""
-    return objective if by is None else WeightPruningObjective(objective, by, steps)
+def keep_pruned(objective: Objective, by: c.TrainedPruning | None, steps: int) -> Objective:
+    """Return an objective that prunes a model as it learns; the same where nothing is to be pruned."""
+    match by:
+        case None:
+            return objective
+        case c.UnitGates():
+            return GatedObjective(objective, by, steps)
+        case _:
+            return WeightPruningObjective(objective, by, steps)

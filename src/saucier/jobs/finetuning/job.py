@@ -39,7 +39,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.progress import Reporter
-from saucier.training.resume import load_weights_into
+from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
 RatePoints = Sequence[tuple[float, float]]
@@ -145,7 +145,10 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
                    recipe=identity | {"data": job.run.passport.data},
                    until=max(1, round(share * training.steps)))
     chosen = usable_checkpoint if job.settings.training.early_stop else newest_checkpoint
-    load_weights_into(job.model, chosen(job.folder.path))
+    checkpoint = chosen(job.folder.path)
+    load_weights_into(job.model, checkpoint)
+    load_modules(data.objective.modules, checkpoint)
+    job.model = data.objective.finished(job.model)
     return result
 
 

@@ -24,7 +24,7 @@ from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
 from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
-from saucier.objectives.config.pruning import WeightPruning
+from saucier.objectives.config.pruning import TrainedPruning
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
@@ -158,8 +158,8 @@ class Finetuning(Config):
     """How."""
     tuning: Tuning | None = None
     """What of the model learns, where not all of it does; the head always learns if it is new."""
-    pruning: WeightPruning | None = None
-    """Weights that become zero, or stay zero, while the rest is learned; None: none do."""
+    pruning: TrainedPruning | None = None
+    """What the model loses while it learns: single weights that are zero, or whole heads and neurons; None: nothing."""
     mix: LayerMix | None = None
     """A trained mix of all layers that the head reads in the place of the last one's vectors (ELMo). None: the last
     layer, or the mix that the model has."""

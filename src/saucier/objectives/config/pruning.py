@@ -68,5 +68,48 @@ class MovementPruning(Ramp):
     kind: Literal["movement"] = "movement"
 
 
-WeightPruning = Annotated[KeptZeros | GradualMagnitude | MovementPruning, Field(discriminator="kind")]
-"""What becomes of single weights while a model is trained. The shapes stay, and nothing gets faster."""
+class OpenPenalty(Config):
+    """So much is added to the loss for each gate that is expected to be open, as a share of all gates.
+
+    Source: Voita et al. 2019, §6.1, arXiv:1905.09418 (C eq 52), with λ for the sum; here of the mean.
+    """
+
+    kind: Literal["penalty"] = "penalty"
+    weight: float = Field(gt=0)
+    """λ."""
+
+
+class TargetSize(Config):
+    """The expected size is drawn to a target by two multipliers, which learn to make the loss larger.
+
+    λ₁·(s - t) + λ₂·(s - t)², s and t as shares of the parameters behind gates.
+    Source: Wang et al. 2020 (FLOP), §3.2, arXiv:1910.04732.
+    """
+
+    kind: Literal["target"] = "target"
+    share: float = Field(gt=0, lt=1)
+    """The part of the parameters behind gates that goes."""
+    rise: float = Field(default=0.5, ge=0, le=1)
+    """The part of the steps in which the target falls from all of them to what stays."""
+
+
+class UnitGates(Config):
+    """Heads and neurons behind gates that learn to be 0 or 1; those that are closed at the end are taken out.
+
+    A gate is drawn from a hard concrete distribution in each pass of training, and is a number that does not change in
+    evaluation: Louizos et al. 2018, §2.2, eq 11-13, arXiv:1712.01312 (C eq 49, 51, 52); as many are 0 there as are
+    expected to be, those most likely closed, as in FLOP's code release.
+    """
+
+    kind: Literal["gates"] = "gates"
+    aim: Annotated[OpenPenalty | TargetSize, Field(discriminator="kind")]
+    """What closes gates."""
+    units: tuple[Literal["heads", "neurons"], ...] = Field(default=("heads",), min_length=1)
+    """What stands behind gates: a head, or all that read the same keys and values; a neuron."""
+    faster: float = Field(default=1000.0, gt=0)
+    """How many times the learning rate of the weights that of gates and multipliers is."""
+
+
+TrainedPruning = Annotated[KeptZeros | GradualMagnitude | MovementPruning | UnitGates, Field(discriminator="kind")]
+"""What a model loses while it is trained: single weights, with which nothing gets faster, or heads and neurons."""
+WeightPruning = KeptZeros | GradualMagnitude | MovementPruning

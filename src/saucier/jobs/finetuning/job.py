@@ -148,7 +148,8 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     checkpoint = chosen(job.folder.path)
     load_weights_into(job.model, checkpoint)
     load_modules(data.objective.modules, checkpoint)
-    job.model = data.objective.finished(job.model)
+    if share == 1.0:
+        job.model = data.objective.finished(job.model)
     return result
 
 

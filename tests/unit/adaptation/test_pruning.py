@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.laws.zoo import family, scrambled, tokens
+from tests.unit.text.test_extension import trained
 from torch import Tensor
 
 from saucier import config as c
@@ -23,7 +24,10 @@ from saucier.adaptation.surgery.operations import Heads, Layers
 from saucier.adaptation.surgery.units import Place, list_places
 from saucier.errors import InputError
 from saucier.folders.load import load
+from saucier.lens.attention_weights import AttentionWeights, Tokens
+from saucier.lens.head_roles import describe_heads
 from saucier.model import Transformer, build
+from saucier.text.config import WordPiece
 
 
 def exact(name: str) -> Transformer:
@@ -208,6 +212,18 @@ def test_half_of_the_heads_are_gone(name: str, unit: int) -> None:
     assert model.config == family(name)
 
 
+def test_equal_numbers_in_a_stack_are_in_the_layout_of_t5(tmp_path: Path) -> None:
+    model = exact("t5").float()
+    by = p.HeadPruning(share=0.5, scope=p.Scope(kind="stack"))
+    found = prune(model, by, batches=batches(model), loss=mean_loss)
+    assert {one.inner.projection.heads for one in places(found.model).values()} == {2}
+    assert found.model.save(tmp_path / "m") == "t5"
+    apart = prune_model(model, by.model_copy(update={"scope": p.Scope(kind="layer")}), batches=batches(model),
+                        loss=mean_loss)
+    assert apart.save(tmp_path / "apart") == ("saucier" if any(
+        getattr(one.positions, "kept", None) for one in apart.config.encoder.attentions()) else "t5")
+
+
 def test_the_first_round_takes_the_least_and_the_second_is_scored_without_it() -> None:
     model = exact("bert")
     given, path = batches(model), "encoder.blocks.1.attention"
@@ -296,8 +312,8 @@ def test_the_smallest_weights_are_zero_and_the_shapes_stay(scope: Any) -> None:
     model = scrambled(family("bert"))
     found = prune(model, p.MagnitudePruning(share=0.4, scope=scope))
     names = [name for name, one in model.named_parameters() if name.startswith("encoder.") and one.dim() == 2]
-    old = torch.cat([model.get_parameter(name).abs().flatten() for name in names])
-    new = torch.cat([found.model.get_parameter(name).abs().flatten() for name in names])
+    old, new = (torch.cat([one.get_parameter(name).detach().abs().flatten() for name in names])
+                for one in (model, found.model))
     assert found.model.config == model.config and found.before == found.after
     if scope == "model":
         assert int((new == 0).sum()) == int(0.4 * len(old))
@@ -336,3 +352,40 @@ def test_zeros_are_saved(tmp_path: Path) -> None:
 def test_what_cannot_be_pruned_is_refused(name: str, by: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         prune(build(family(name)), by)
+
+
+def test_a_vocabulary_is_trimmed_with_its_tokenizer(tmp_path: Path) -> None:
+    """The texts are spelled as before, with new ids, and give the same numbers; all single characters stay."""
+    tokenizer = trained(WordPiece(vocab=90))
+    config = family("bert")
+    model = scrambled(config.model_copy(update={"embed": config.embed.model_copy(update={
+        "vocab": tokenizer.vocab_size})})).double().eval()
+    (tmp_path / "texts.txt").write_text("the cook tastes the soup\n", encoding="utf-8")
+    found = prune(model, p.VocabularyPruning(texts=(str(tmp_path / "texts.txt"),)), tokenizer=tokenizer)
+    fewer = found.tokenizer
+    assert fewer is not None and fewer.vocab_size < tokenizer.vocab_size
+    gone = tokenizer.vocab_size - fewer.vocab_size
+    assert found.before - found.after == gone * (24 + 1)  # a row of the table, and an output's bias
+    old, new = (torch.tensor([one.encode("the cook tastes")]) for one in (tokenizer, fewer))
+    with torch.no_grad():
+        assert torch.equal(model(old).last_hidden_state, found.model(new).last_hidden_state)
+    single = {one for one in tokenizer.backend.get_vocab() if len(one.removeprefix("##")) == 1}
+    assert single <= set(fewer.backend.get_vocab())
+    assert len(found.removed["tokens"]) == gone
+
+
+def test_roles_of_heads_that_are_left_are_told() -> None:
+    model = exact("bert").float()
+    by = p.HeadPruning(share=0.5, score=p.Magnitude())
+    made = prune_model(model, by).eval()
+    ids = tokens(made.config, 1, 8)
+    with torch.no_grad():
+        weights = made(ids, output_attentions=True).attentions
+    heads = [one.inner.projection.heads for one in places(made).values()]
+    assert [one.shape[1] for one in weights] == heads and sum(heads) == 4
+    row = [str(number) for number in ids[0].tolist()]
+    side = Tokens(tuple(row), tuple(ids[0].tolist()), (False,) * 8, (0,) * 8)
+    roles = [role for layer, one in enumerate(weights) for role in describe_heads(AttentionWeights(
+        "encoder", layer, "softmax", side, side, one[0].numpy(), heads=tuple(range(one.shape[1]))))]
+    assert [(one.layer, one.head) for one in roles] == [
+        (layer, head) for layer, count in enumerate(heads) for head in range(count)]

@@ -183,6 +183,9 @@ def test_bert_with_fewer_neurons_is_published_and_with_fewer_heads_it_is_not(tmp
     with pytest.raises(InputError, match="head_dim"):
         heads.save(tmp_path / "heads", layout="bert")
     assert heads.save(tmp_path / "heads") == "saucier"
+    own, _ = operate(before, by=[Heads(kept={"encoder.blocks.0.attention": (0, 1)})])
+    with pytest.raises(InputError, match=r"encoder\.layers have shapes of their own, and a published config has one"):
+        own.save(tmp_path / "own", layout="bert")
 
 
 @pytest.mark.parametrize(("name", "by", "message"), [

@@ -27,6 +27,7 @@ def constant_ratios(model: Transformer) -> Iterator[None]:
     """
     with ExitStack() as stack:
         def hook(module: nn.Module, change: Any) -> None:
+            """Let `change` give what a module gives, until the end."""
             stack.callback(module.register_forward_hook(change).remove)
 
         for module in model.modules():

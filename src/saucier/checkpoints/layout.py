@@ -230,6 +230,8 @@ def describe_difference(first: Any, second: Any, path: str = "") -> str:
             if name != "initialization" and getattr(first, name) != getattr(second, name):
                 return describe_difference(getattr(first, name), getattr(second, name),
                                            f"{path}.{name}" if path else name)
+    if isinstance(first, c.Cycle) and isinstance(second, c.Repeat):
+        return f"{path} have shapes of their own, and a published config has one for all"
     if isinstance(first, tuple) and isinstance(second, tuple) and len(first) == len(second):
         for index, (one, other) in enumerate(zip(first, second, strict=True)):
             if one != other:

@@ -130,6 +130,7 @@ from saucier.config.positions import Sinusoidal as Sinusoidal
 from saucier.config.positions import SinusoidLayout as SinusoidLayout
 from saucier.config.positions import SkipPadding as SkipPadding
 from saucier.config.positions import Yarn as Yarn
+from saucier.config.questions import drops_layers as drops_layers
 from saucier.config.questions import global_terms as global_terms
 from saucier.config.questions import has_prefix as has_prefix
 from saucier.config.questions import hides_keys as hides_keys
@@ -157,6 +158,7 @@ from saucier.config.recurrent import Readout as Readout
 from saucier.config.recurrent import Recurrent as Recurrent
 from saucier.config.relative_positions import Alibi as Alibi
 from saucier.config.relative_positions import GlobalLocal as GlobalLocal
+from saucier.config.relative_positions import KeptHeads as KeptHeads
 from saucier.config.relative_positions import MusicTransformer as MusicTransformer
 from saucier.config.relative_positions import PooledDistances as PooledDistances
 from saucier.config.relative_positions import RelativeVectors as RelativeVectors

@@ -20,6 +20,7 @@ from saucier.config.layers import (
 from saucier.config.model import Transformer
 from saucier.config.positions import Rotary
 from saucier.config.questions import (
+    drops_layers,
     global_terms,
     hides_keys,
     list_layerwise_kernels,
@@ -149,8 +150,9 @@ def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
 
 def check_shared_parts(name: str, stack: Stack, attentions: Mapping[str, SelfAttention], dim: int) -> None:
     """What the layers of a stack share must not differ: a T5 bias, a table of distances, a pair of biases, a map."""
-    biases = {path: (one.positions, one.projection.heads) for path, one in attentions.items()
-              if isinstance(one.positions, T5Bias)}
+    biases = {path: (one.positions.model_copy(update={"kept": None}),
+                     one.projection.heads if one.positions.kept is None else one.positions.kept.of)
+              for path, one in attentions.items() if isinstance(one.positions, T5Bias)}
     if len(set(biases.values())) > 1:
         raise InputError("the layers of a stack share one T5 bias, and these differ", where=" and ".join(biases),
                          remedy="give them the same buckets, distance and heads")
@@ -181,6 +183,9 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
     if name == "decoder" and mixes_padding(stack):
         raise InputError("a transform over all tokens sees the future", where=f"{name}.layers",
                          remedy="use it in an encoder")
+    if stack.layer_drop and not drops_layers(stack):
+        raise InputError("no layer can be left out of reversible or pooled ones", where=f"{name}.layer_drop",
+                         remedy="use layer_drop: 0")
     for index, block in enumerate(stack.layers.distinct()):
         check_parallel(f"{name}.blocks.{index}", block, remembers=bool(stack.memory or stack.queries))
 

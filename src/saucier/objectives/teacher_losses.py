@@ -82,11 +82,9 @@ class TeacherLoss:
 def compute_divergence(student: Tensor, teacher: Tensor, divergence: c.KullbackLeibler | c.CrossEntropy) -> Tensor:
     """Sum the distance of distributions. Shapes: log probabilities [..., C] both, -inf where both are 0 -> scalar."""
     chance = teacher.exp()
-    known = chance > 0
-    found = -(chance * student.masked_fill(~known, 0.0)).sum()
-    if isinstance(divergence, c.KullbackLeibler):
-        found = found + (chance * teacher.masked_fill(~known, 0.0)).sum()
-    return found
+    own, wanted = (one.masked_fill(chance == 0, 0.0) for one in (student, teacher))
+    # subtracted one by one: the difference of two large sums would be lost in rounding
+    return (chance * (wanted - own if isinstance(divergence, c.KullbackLeibler) else -own)).sum()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

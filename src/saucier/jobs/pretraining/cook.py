@@ -64,9 +64,18 @@ from saucier.jobs.run.passport import (
     read_passport,
     start_passport,
 )
+from saucier.jobs.run.teacher import (
+    DIGEST,
+    Teacher,
+    describe_distillation,
+    name_teacher,
+    open_teacher,
+    refuse_compiling,
+)
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
 from saucier.objectives.build import BuiltObjective
+from saucier.objectives.distillation import build_distilled
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
@@ -76,7 +85,7 @@ from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
-from saucier.text.tokenizer.tokenizer import Tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.training.loop import Identity, TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.reporters import check_reporters
@@ -108,6 +117,10 @@ class PretrainingJob:
     options: JobOptions
     data: PreparedData = field(init=False)
     objectives: tuple[BuiltObjective, ...] = field(init=False)
+    """What the model itself learns, by which it is measured in the end."""
+    taught: tuple[BuiltObjective, ...] = field(init=False)
+    """The same, with a teacher around each where there is one."""
+    teacher: Teacher | None = None
     training_data: TrainingData = field(init=False)
     model: Transformer = field(init=False)
 
@@ -121,6 +134,9 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
     """
     options = options or JobOptions()
     check_reporters(recipe.training)
+    if recipe.distillation is not None:
+        name_teacher(recipe.distillation)
+        recipe = recipe.model_copy(update={"distillation": recipe.distillation.located()})
     with join_processes() as processes:
         console = Console(silent=options.quiet or not processes.first)
         if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
@@ -145,7 +161,8 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
         run.passport = run.passport.in_environment(**list_versions(recipe.as_dict()))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
-            job.data = prepare_data(recipe, folder, console, job.options.start)
+            job.data = prepare_data(recipe, folder, console, find_tokenizer(job))
+        open_run_teacher(job)
         run.note(data=job.data.digests)
         build_objectives_and_model(job)
         if processes.first:
@@ -183,11 +200,45 @@ def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> Jo
     return replace(options, start=None if then is None else Path(then))
 
 
+def find_tokenizer(job: PretrainingJob) -> Path | None:
+    """Return whose tokenizer a run takes: of the model to begin with, or of its teacher; None: it trains one."""
+    taught = job.recipe.distillation
+    teacher = None if taught is None or taught.teacher is None else Path(taught.teacher)
+    return job.options.start or teacher
+
+
+def open_run_teacher(job: PretrainingJob) -> None:
+    """Load the teacher, if there is one. Raises `InputError` where it tells other tokens apart."""
+    if job.recipe.distillation is None:
+        return
+    job.teacher = open_teacher(job.recipe.distillation)
+    if load_tokenizer(job.teacher.place).get_vocab() != job.data.tokenizer.get_vocab():
+        raise InputError("the teacher's tokenizer has other tokens than this run's", where="distillation.teacher",
+                         remedy="leave --from and tokenizer.extend out, so that the run takes the teacher's")
+    job.data = replace(job.data, digests={**job.data.digests, DIGEST: job.teacher.digest})
+
+
+def build_taught_objectives(job: PretrainingJob) -> tuple[BuiltObjective, ...]:
+    """Return the objectives as they are learned: with the teacher around each, if there is one."""
+    config, teacher, training = job.recipe.distillation, job.teacher, job.recipe.training
+    if config is None or teacher is None:
+        return job.objectives
+    body, taught = job.recipe.model_for(job.data.tokenizer.vocab_size), list[BuiltObjective]()
+    for one in job.objectives:
+        distilled = build_distilled(one.objective, config, teacher.model, body=body, steps=training.steps,
+                                    seed=training.seed)
+        refuse_compiling(distilled, compiles=training.compile)
+        taught.append(replace(one, objective=distilled))
+    job.run.console.say(*describe_distillation(distilled, teacher))
+    return tuple(taught)
+
+
 def build_objectives_and_model(job: PretrainingJob) -> None:
     """Build what is learned, the batches, and the model with its starting weights."""
     tokenizer = job.data.tokenizer
     job.objectives = build_run_objectives(job.recipe, tokenizer, job.data.collocations)
-    job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.objectives)
+    job.taught = build_taught_objectives(job)
+    job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.taught)
     job.model = build_job_model(job)
     job.training_data.objective.bind(job.model)
     if job.options.start is not None:
@@ -218,7 +269,7 @@ def train_model(job: PretrainingJob) -> TrainingResult:
     """Train; every process has its share of each batch."""
     reset_peak_memory()
     with job.run.console.stage("train"):
-        evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.objectives,
+        evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.taught,
                                   whole=False, processes=job.run.processes)
         identity = Identity(essential_settings(job.recipe) | {"data": job.data.digests}, LENGTH_PATHS)
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,

@@ -10,7 +10,7 @@ from torch import Tensor
 from saucier import config as architecture
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
-from saucier.objectives.base import Batch, Objective
+from saucier.objectives.base import Batch, Loss, Objective
 from saucier.objectives.config.distillation import Distillation
 from saucier.objectives.distillation import Distilled, build_distilled
 
@@ -66,3 +66,15 @@ def read_layers(model: Transformer, batch: Batch) -> list[dict[str, Tensor]]:
             weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
             found.append({"queries": query, "keys": key, "values": value, "scores": scores, "weights": weights})
     return [{"state": state, **more} for state, more in zip(states[1:], found, strict=True)] + [{"state": states[0]}]
+
+
+def learned(loss: Loss, objective: Distilled, batch: dict[str, Tensor]) -> dict[str, float]:
+    """Return the mean of each part; its weight is the number that was counted before."""
+    counted = objective.count(batch)
+    for name, part in loss.parts.items():
+        assert part.weight == counted[name]
+    return {name: float(part.total.detach()) / part.weight for name, part in loss.parts.items()}
+
+
+def plain(model: Transformer) -> Tensor:
+    return model(IDS, MASK).logits.detach()

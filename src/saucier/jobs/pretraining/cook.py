@@ -38,6 +38,7 @@ from saucier.jobs.pretraining.held_out import (
     translation_scores,
 )
 from saucier.jobs.pretraining.initialization import load_start_modules, load_start_weights
+from saucier.jobs.pretraining.run_teacher import add_teacher, find_tokenizer, open_run_teacher
 from saucier.jobs.pretraining.samples import (
     format_samples,
     held_out_documents,
@@ -64,18 +65,10 @@ from saucier.jobs.run.passport import (
     read_passport,
     start_passport,
 )
-from saucier.jobs.run.teacher import (
-    DIGEST,
-    Teacher,
-    describe_distillation,
-    name_teacher,
-    open_teacher,
-    refuse_compiling,
-)
+from saucier.jobs.run.teacher import DIGEST, Teacher, name_teacher
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
 from saucier.objectives.build import BuiltObjective
-from saucier.objectives.distillation import build_distilled
 from saucier.opened import PASSPORT_FILE, OpenModel, RunFolder, find_run
 from saucier.plain import format_bytes, format_duration, format_quantity
 from saucier.recipes import Recipe
@@ -85,7 +78,7 @@ from saucier.report.results import DataCounts, Results, RunCost, Sample
 from saucier.report.run_page import write_report
 from saucier.text.reading.sources import find_sources, is_standard_input
 from saucier.text.rows.batch import compute_padding_share
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.loop import Identity, TrainingResult, train
 from saucier.training.processes import Processes, join_processes
 from saucier.training.reporters import check_reporters
@@ -161,8 +154,10 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
         run.passport = run.passport.in_environment(**list_versions(recipe.as_dict()))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
-            job.data = prepare_data(recipe, folder, console, find_tokenizer(job))
-        open_run_teacher(job)
+            job.data = prepare_data(recipe, folder, console, find_tokenizer(recipe, job.options.start))
+        if recipe.distillation is not None:
+            job.teacher = open_run_teacher(recipe.distillation, job.data.tokenizer)
+            job.data = replace(job.data, digests={**job.data.digests, DIGEST: job.teacher.digest})
         run.note(data=job.data.digests)
         build_objectives_and_model(job)
         if processes.first:
@@ -200,44 +195,13 @@ def keep_start(options: JobOptions, passport: Passport, folder: RunFolder) -> Jo
     return replace(options, start=None if then is None else Path(then))
 
 
-def find_tokenizer(job: PretrainingJob) -> Path | None:
-    """Return whose tokenizer a run takes: of the model to begin with, or of its teacher; None: it trains one."""
-    taught = job.recipe.distillation
-    teacher = None if taught is None or taught.teacher is None else Path(taught.teacher)
-    return job.options.start or teacher
-
-
-def open_run_teacher(job: PretrainingJob) -> None:
-    """Load the teacher, if there is one. Raises `InputError` where it tells other tokens apart."""
-    if job.recipe.distillation is None:
-        return
-    job.teacher = open_teacher(job.recipe.distillation)
-    if load_tokenizer(job.teacher.place).get_vocab() != job.data.tokenizer.get_vocab():
-        raise InputError("the teacher's tokenizer has other tokens than this run's", where="distillation.teacher",
-                         remedy="leave --from and tokenizer.extend out, so that the run takes the teacher's")
-    job.data = replace(job.data, digests={**job.data.digests, DIGEST: job.teacher.digest})
-
-
-def build_taught_objectives(job: PretrainingJob) -> tuple[BuiltObjective, ...]:
-    """Return the objectives as they are learned: with the teacher around each, if there is one."""
-    config, teacher, training = job.recipe.distillation, job.teacher, job.recipe.training
-    if config is None or teacher is None:
-        return job.objectives
-    body, taught = job.recipe.model_for(job.data.tokenizer.vocab_size), list[BuiltObjective]()
-    for one in job.objectives:
-        distilled = build_distilled(one.objective, config, teacher.model, body=body, steps=training.steps,
-                                    seed=training.seed)
-        refuse_compiling(distilled, compiles=training.compile)
-        taught.append(replace(one, objective=distilled))
-    job.run.console.say(*describe_distillation(distilled, teacher))
-    return tuple(taught)
-
-
 def build_objectives_and_model(job: PretrainingJob) -> None:
     """Build what is learned, the batches, and the model with its starting weights."""
     tokenizer = job.data.tokenizer
     job.objectives = build_run_objectives(job.recipe, tokenizer, job.data.collocations)
-    job.taught = build_taught_objectives(job)
+    job.taught = job.objectives
+    if job.teacher is not None:
+        job.taught = add_teacher(job.objectives, job.recipe, job.teacher, tokenizer.vocab_size, job.run.console)
     job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.taught)
     job.model = build_job_model(job)
     job.training_data.objective.bind(job.model)

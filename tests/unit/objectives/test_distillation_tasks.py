@@ -11,7 +11,9 @@ from tests.unit.objectives.teaching import IDS, MASK, both, bound, classes, lear
 from torch import Tensor
 
 from saucier import config as architecture
+from saucier.config import parameters
 from saucier.errors import InputError
+from saucier.families import FAMILIES
 from saucier.model import Transformer
 from saucier.objectives.base import IGNORED
 from saucier.objectives.config import distillation as c
@@ -154,6 +156,44 @@ def test_many_tokens_are_compared_in_pieces_with_the_same_gradients(monkeypatch:
         found.append((loss.detach(), [one.grad for one in student.parameters()]))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=EXACT, atol=EXACT)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("schedule", [c.Auxiliary(), c.Joint(), c.Progressive()])
+def test_mobilebert_learns_feature_maps_and_attentions_in_all_three_ways(schedule: c.Auxiliary) -> None:
+    """C eq 46–48: the feature maps between blocks are as wide as the teacher's, whose blocks are wider inside."""
+    student = make("mobilebert", layers=2, narrow=8, forwards=2, seed=1)
+    teacher = make("mobilebert", layers=2, narrow=32, embedding=8, forwards=1, seed=2)
+    labels = torch.where(MASK > 0, IDS, IGNORED)
+    losses = (c.HiddenStates(), c.Attentions(compare=c.MapsDivergence()), c.SoftTargets(weight=0.5),
+              c.HardTargets(weight=0.5, others=1.0))
+    objective = bound(Prediction(), c.Distillation(losses=losses, schedule=schedule), (student, teacher), steps=8)
+    assert objective.modules == {}
+    batch, optimizer = text_batch(labels=labels), torch.optim.Adam(student.parameters(), lr=1e-3)
+
+    def distances() -> dict[str, float]:
+        with torch.no_grad():
+            return {name: float(part.total) for name, part in objective.held_out()(student, batch).figures.items()}
+
+    before, seen = distances(), list[frozenset[str]]()
+    for step in range(8):
+        now = objective.at(step)
+        loss = now(student, batch)
+        seen.append(frozenset(loss.parts))
+        loss.over(now.count(batch)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    after = distances()
+    assert all(after[name] < before[name] for name in ("hidden_states", "soft_targets"))
+    inside, targets = frozenset({"hidden_states", "attentions"}), frozenset({"tokens", "soft_targets"})
+    assert seen == ([inside | targets] * 8 if isinstance(schedule, c.Auxiliary) else [inside] * 4 + [targets] * 4)
+
+
+def test_the_students_of_the_papers_have_their_sizes() -> None:
+    tiny = FAMILIES["bert"](312, 4, heads=12, hidden=1200).model_copy(update={"head": None})
+    assert parameters(tiny) == 14_350_248
+    mobile = FAMILIES["mobilebert"]().model_copy(update={"head": None})
+    assert parameters(mobile) == 24_844_544
+    assert parameters(mobile.model_copy(update={"pooler": None})) == 24_581_888
 
 
 def test_families_may_differ_and_segments_are_left_out_where_a_teacher_has_none() -> None:

@@ -80,3 +80,18 @@ def test_a_recipe_whose_teacher_is_not_named_or_not_there_is_refused(teacher: Pa
                    "distillation.losses=[{kind: hidden_states}]")
     with pytest.raises(InputError, match="2 layers of the teacher are no multiple of the student's 3"):
         cook(wanted, tmp_path / "deep", FAST)
+
+
+@pytest.mark.parametrize(("name", "of", "measured"), [
+    ("tinybert-nano", "bert-nano", {"embeddings", "hidden_states", "attentions"}),
+    ("minilm-nano", "bert-nano", {"attentions", "value_relations"}),
+    ("distilgpt2-nano", "gpt2-nano", {"soft_targets", "hidden_states"}),
+    ("mobilebert-nano", "ib-bert-nano", {"hidden_states", "attentions", "soft_targets"})])
+def test_recipes_of_students_learn_from_the_recipes_of_their_teachers(name: str, of: str, measured: set[str],
+                                                                      text: Path, tmp_path: Path) -> None:
+    bytes_ = ["tokenizer.vocab=300", "model.dim=24", "training.optimizer={kind: adamw, learning_rate: 0.002}"]
+    words = bytes_ if of == "gpt2-nano" else []
+    cook(small(of, text, "training.steps=2", "training.evaluate_every=2", *words), tmp_path / "teacher", FAST)
+    found = cook(small(name, text, f"distillation.teacher={tmp_path / 'teacher'}", *words), tmp_path / "run", FAST)
+    metrics = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
+    assert measured < set(next(line["evaluation"] for line in metrics if "evaluation" in line))

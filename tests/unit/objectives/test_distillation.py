@@ -232,7 +232,7 @@ def test_the_teacher_stays_as_it_is_and_is_no_module() -> None:
         loss.backward()
         optimizer.step()
         first = first or float(loss.detach())
-    assert float(loss) < first
+    assert loss.item() < first
     assert not any(one.training for one in models[1].modules())
     assert not any(one.requires_grad or one.grad is not None for one in models[1].parameters())
     assert all(torch.equal(value, before[name]) for name, value in models[1].state_dict().items())

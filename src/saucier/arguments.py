@@ -9,14 +9,28 @@ within. `cli/derive.py` makes the options of a verb from the same signature.
 
 import collections.abc
 import inspect
+import json
 import numbers
 import os
+import re
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
-from typing import Annotated, Any, Literal, ParamSpec, Protocol, TypeVar, Union, get_args, get_origin, runtime_checkable
+from typing import (
+    Annotated,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    runtime_checkable,
+)
 
 from saucier.errors import InputError, shorten_text, suggest_name
 
@@ -101,6 +115,22 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
+def with_arguments_of(first: Callable[Concatenate[Any, P], R]) -> Callable[[Callable[..., R]], Callable[P, R]]:
+    """Give a function the signature of another one without its first argument; it gets what was given by name."""
+    signature = inspect.signature(first)
+    signature = signature.replace(parameters=[*signature.parameters.values()][1:])
+
+    def decorate(function: Callable[..., R]) -> Callable[P, R]:
+        @wraps(function)
+        def with_names(*args: P.args, **kwargs: P.kwargs) -> R:
+            return function(**signature.bind(*args, **kwargs).arguments)
+
+        with_names.__signature__ = signature  # type: ignore[attr-defined]
+        return with_names
+
+    return decorate
+
+
 def check_argument(name: str, value: object, annotation: Any) -> None:
     """Raise `InputError` for a value that its annotation does not allow."""
     kind, about = split_annotation(annotation)
@@ -174,3 +204,36 @@ def name_kinds(kind: Any) -> Iterator[str]:
         yield f"a list of {describe_kind(inside[0])}"
     elif (origin or kind) is not types.NoneType:
         yield NAMES.get(origin or kind, getattr(kind, "__name__", str(kind)))
+
+
+OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)*)=(.*)$", re.DOTALL)
+"""The key, and the value as YAML."""
+COMMAND_LINE = "command line"
+"""Where such a word was written, in errors."""
+
+
+def is_override(text: str) -> bool:
+    """Tell an override from the name of a file; `./a=b.txt` is a file."""
+    return OVERRIDE.match(text) is not None
+
+
+def split_overrides(words: Sequence[str], files: Sequence[str], *, wrong: str, remedy: str) -> tuple[list[str],
+                                                                                                   list[str]]:
+    """Tell `key.sub=value` from more of the files that an option was given, as a shell unfolds `--data *.txt`.
+
+    Returns (overrides, files). Raises `InputError` for a word that is neither; `wrong` says what it is not.
+    """
+    overrides = [word for word in words if is_override(word)]
+    others = [word for word in words if not is_override(word)]
+    if others and not files:
+        raise InputError(f"{others[0]!r} is {wrong}", where=COMMAND_LINE, remedy=remedy)
+    return overrides, [*files, *others]
+
+
+def format_overrides(changes: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section again."""
+    for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
+        if isinstance(value, dict) and value:
+            yield from format_overrides(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}={json.dumps(value)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,48 @@ def test_help_of_a_verb_imports_only_what_typer_does(verb: str) -> None:
 @pytest.mark.parametrize("verb", ["recipes", "schema", "show gpt-nano", "diff gpt2 gpt2-medium"])
 def test_looking_at_recipes_does_not_import_torch(verb: str) -> None:
     assert "torch" not in imported(f"from saucier.cli import main; assert main({verb.split()!r}) == 0")
+
+
+WRONG = ("cook gpt-nano foo=1", "cook nope", "plan gpt-nano x=1", "compare nope gpt-nano --budget tokens=1e6",
+         "finetune classification", "finetune classification task.text=nope --data a.tsv --held-out a.tsv --model M",
+         "finetune classification task.text=nope --data a.tsv --held-out a.tsv --model gpt-nano",
+         "predict nowhere a.tsv", "evaluate nowhere")
+"""Commands that a person mistyped, in a folder with the file a.tsv."""
+FACTS = """if True:
+    import sys
+    from saucier.cli import main
+    assert main({!r}) == 2
+    recipes = sys.modules.get("saucier.recipes.recipe")
+    base = sys.modules.get("saucier.config.base")
+    print(*sys.modules)
+    print(base.module_docstrings.cache_info().currsize if base else 0)
+    print(recipes.family_type.cache_info().currsize if recipes else 0)
+"""
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_wrong_is_said_before_anything_slow_is_done(words: str, tmp_path: Path) -> None:
+    """No torch; no JSON Schema, for which docstrings are read; only the family that is named."""
+    (tmp_path / "a.tsv").write_text("text\tlabel\ngood\tx\nbad\ty\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", FACTS.format(words.split())], capture_output=True, text=True,
+                          check=True, cwd=tmp_path)
+    modules, described, families = done.stdout.splitlines()
+    assert "torch" not in modules.split()
+    assert int(described) == 0
+    assert int(families) <= 1
+    if words.startswith(("predict", "evaluate")):
+        assert not {"saucier.config", "saucier.recipes", "numpy", "yaml"} & {*modules.split()}
+
+
+def test_a_family_is_made_when_it_is_named() -> None:
+    program = """if True:
+        from saucier.recipes.recipe import Family, Recipe, family_type
+        print(family_type.cache_info().currsize, Recipe.__pydantic_complete__)
+        found = family_type("gpt")
+        assert found is family_type("gpt") and issubclass(found, Family)
+        print(family_type.cache_info().currsize)"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "False", "1"]
 
 
 def test_other_modules_that_are_there_do_not_make_recipes_slow() -> None:

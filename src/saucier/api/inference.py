@@ -102,7 +102,8 @@ def write(
 
 @public
 def predict(
-    model: Annotated[Place, Help("The folder of a fine-tuning, or a model for a task.", metavar="MODEL")],
+    model: Annotated[Place, Help("The folder of a fine-tuning, or a model for a task.", metavar="MODEL",
+                                 check=refuse_missing_model)],
     rows: Annotated[Rows, Help("Rows to answer for: tables, text files with a text in each line, - for standard input.",
                                metavar="FILE")] = (),
     *,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.arguments import Changes, Files, Place, Rows
+from saucier.arguments import Changes, Files, Place, Rows, format_overrides, is_override, split_overrides
 from saucier.errors import InputError
 from saucier.files import is_file, refuse_unwritable
 
@@ -60,8 +60,6 @@ def optional_path(place: Place | None) -> Path | None:
 
 def format_changes(changes: Changes) -> list[str]:
     """Return changes as words `key.sub=value`."""
-    from saucier.recipes.source import format_overrides
-
     return list(format_overrides(dict(changes)) if isinstance(changes, Mapping) else changes)
 
 
@@ -174,7 +172,6 @@ def read_request(recipe: Place | Recipe | None, words: Sequence[str], files: Tex
     """
     from saucier.recipes import Recipe
     from saucier.recipes import recipe as find_recipe
-    from saucier.recipes.source import is_override, split_overrides
 
     if isinstance(recipe, Recipe):
         begin.check(recipe.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from saucier.api.options import Delimiter, Encoding, Quiet
 from saucier.api.requests import file_names, format_changes, refuse_folder
-from saucier.arguments import Changes, Files, Help, Place, public
+from saucier.arguments import Changes, Files, Help, Place, format_overrides, is_override, public
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ def clean(
     """
     from saucier.jobs.cleaning.clean import CleaningOptions, Rules, clean_and_say, cleaning, explain_rejection
     from saucier.jobs.run.console import Console
-    from saucier.recipes.source import format_overrides, is_override
     from saucier.text.reading.guessing import ReadOptions
 
     console = Console(silent=quiet)

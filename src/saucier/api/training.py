@@ -32,7 +32,7 @@ from saucier.api.requests import (
     refuse_missing_runs,
     row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
+from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public, with_arguments_of
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
@@ -67,11 +67,30 @@ SourceEncoder = Annotated[int | None, Help(
 
 
 @public
-def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-         out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
-         decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-         source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
-         calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+def cook_run(evaluate: bool, recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
+             held_out: HeldOutText = None, out: Out = None, steps: Steps = None, start: Start = None,
+             encoder: EncoderStart = None, decoder: DecoderStart = None, shared: Shared = False,
+             synthetic: Synthetic = None, source_encoder: SourceEncoder = None, delimiter: Delimiter = None,
+             encoding: Encoding = None, calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+    """Cook what was requested, or go on with it: the whole of it (`evaluate`), or the training alone."""
+    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
+    found, given = read_request(recipe, with_key(set, "training.steps", steps), files,
+                                Begin(start, encoder, decoder, shared, source_encoder))
+    from saucier.text.languages import check_first_rows
+
+    check_first_rows(found.data)
+    from saucier.jobs.pretraining.cook import JobOptions
+    from saucier.jobs.pretraining.cook import cook as work
+    from saucier.jobs.run.folder import PRETRAINING, default_folder
+    from saucier.report.results import read_run
+
+    folder = optional_path(out) or given or default_folder(found, PRETRAINING)
+    options = JobOptions(calibrate=calibrate, evaluate=evaluate, quiet=quiet, start=optional_path(start))
+    return read_run(work(found, folder, options).path)
+
+
+@with_arguments_of(cook_run)
+def cook(**given: Any) -> "Run":
     """Read text, train a tokenizer and a model, evaluate, sample and report. A run that was stopped goes on.
 
     With --steps a run that has ended gets more. With --from another run goes on from a model that is there; a recipe
@@ -81,47 +100,21 @@ def cook(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None,
     Returns the run, with its folder, results and curves. Raises `InputError` for a recipe or text that is
     wrong and for a folder with another run, `WorkError` when training fails or is interrupted (after saving).
     """
-    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
-    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
-                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet)
+    return cook_run(True, **given)
 
 
-@public
-def train(recipe: What = None, set: RecipeChanges = (), *, data: TextData = None, held_out: HeldOutText = None,
-          out: Out = None, steps: Steps = None, start: Start = None, encoder: EncoderStart = None,
-          decoder: DecoderStart = None, shared: Shared = False, synthetic: Synthetic = None,
-          source_encoder: SourceEncoder = None, delimiter: Delimiter = None, encoding: Encoding = None,
-          calibrate: Calibrate = True, quiet: Quiet = False) -> "Run":
+@with_arguments_of(cook_run)
+def train(**given: Any) -> "Run":
     """Train a model and stop there; `saucier cook` on the same folder evaluates, samples and reports.
 
     From Python: returns and raises as `cook`; the run has no results yet.
     """
-    files = TextFiles.of(data, held_out, out, synthetic=synthetic, delimiter=delimiter, encoding=encoding)
-    return cook_run(recipe, with_key(set, "training.steps", steps), files, out,
-                    Begin(start, encoder, decoder, shared, source_encoder), calibrate=calibrate, quiet=quiet,
-                    evaluate=False)
+    return cook_run(False, **given)
 
 
 def with_key(changes: Changes, key: str, value: object) -> list[str]:
     """Return changes as words, with one more where a value is given."""
     return [*format_changes(changes), *([] if value is None else [f"{key}={value}"])]
-
-
-def cook_run(what: RecipeOrRun, changes: Changes, files: TextFiles, out: Place | None, begin: Begin, *,
-             calibrate: bool, quiet: bool, evaluate: bool = True) -> "Run":
-    """Cook what was requested, or go on with it."""
-    from saucier.text.languages import check_first_rows
-
-    recipe, given = read_request(what, format_changes(changes), files, begin)
-    check_first_rows(recipe.data)
-    from saucier.jobs.pretraining.cook import JobOptions
-    from saucier.jobs.pretraining.cook import cook as work
-    from saucier.jobs.run.folder import PRETRAINING, default_folder
-    from saucier.report.results import read_run
-
-    folder = optional_path(out) or given or default_folder(recipe, PRETRAINING)
-    options = JobOptions(calibrate=calibrate, evaluate=evaluate, quiet=quiet, start=optional_path(begin.start))
-    return read_run(work(recipe, folder, options).path)
 
 
 @public

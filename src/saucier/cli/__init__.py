@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saucier.api import inference, inspection, measuring, models, text, training
+from saucier.arguments import is_override
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
 
@@ -53,8 +54,6 @@ def read_input(folder: str) -> str:
 
 def split_words(words: Words, as_json: bool) -> Words:
     """Tell changes `key.sub=value` from the files among which they are."""
-    from saucier.recipes.source import is_override
-
     given = words.get("rows", ())
     return words | {"rows": [one for one in given if not is_override(one)],
                     "set": [one for one in given if is_override(one)]}

@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
-import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, field_validator
+from pydantic_core import CoreSchema
 
 from saucier.errors import InputError, suggest_name
 from saucier.plain import HANDED_IN
 
 LARGEST_NUMBER = 2**63 - 1
 """The largest whole number that tensors, arrays and files can hold."""
-
-# To read the docstrings of fields, Pydantic asks `inspect` for the module of every frame that a class is made in. It
-# finds none for the frames of `import` itself, and looks through all modules each time: six seconds after PyTorch.
-for part in ("_bootstrap", "_bootstrap_external"):
-    inspect.modulesbyfile.setdefault(os.path.abspath(f"<frozen importlib.{part}>"), f"importlib.{part}")
 
 
 class ConfigError(InputError):
@@ -40,8 +39,8 @@ class Config(BaseModel):
     No whole number in it is beyond 64 bits: nothing that reads it could hold it.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False,
-                              use_attribute_docstrings=True)
+    # what most of a few hundred classes need to check their values is never made: only at the first use of each
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
     def __init__(self, /, **values: Any) -> None:
         """Make one of its fields. Raises `ConfigError`, an `InputError`, for a name or a value that it cannot have."""
@@ -80,6 +79,16 @@ class Config(BaseModel):
             if field.is_required() or value != field.get_default(call_default_factory=True):
                 yield name, value
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema with the docstrings of fields as descriptions; only now are sources read for them."""
+        found = handler(core_schema)
+        properties = handler.resolve_ref_schema(found).get("properties", {})
+        for name, text in field_docstrings(cls).items():
+            alias = cls.model_fields[name].alias
+            properties.get(alias if alias in properties else name, {}).setdefault("description", text)
+        return found
+
     @field_validator("*")
     @classmethod
     def _of_64_bits(cls, value: Any) -> Any:
@@ -117,3 +126,42 @@ def validate_again(config: Config) -> None:
         type(config).model_validate(values)
     except ValidationError as error:
         raise ConfigError(type(config), values, error) from None
+
+
+def field_docstrings(kind: type[BaseModel]) -> dict[str, str]:
+    """Return what stands under the fields of a class; of an inherited field, in the class that writes it down last."""
+    homes = {name: next((one for one in kind.__mro__ if name in inspect.get_annotations(one)), kind)
+             for name in kind.model_fields}
+    texts = {name: module_docstrings(home.__module__).get(home.__qualname__, {}).get(name)
+             for name, home in homes.items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+@cache
+def module_docstrings(module: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the docstrings of fields by the class, of a whole module; nothing where its source is not there."""
+    try:
+        source = inspect.getsource(sys.modules[module])
+    except (OSError, TypeError):
+        return {}
+    return {name: dict(list_docstrings(node)) for name, node in list_classes(ast.parse(source), "")}
+
+
+def list_classes(node: ast.AST, before: str) -> Iterator[tuple[str, ast.ClassDef]]:
+    """Yield every class below a node by its qualified name."""
+    for one in ast.iter_child_nodes(node):
+        inside = before
+        if isinstance(one, ast.ClassDef):
+            yield before + one.name, one
+            inside = f"{before}{one.name}."
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = f"{before}{one.name}.<locals>."
+        yield from list_classes(one, inside)
+
+
+def list_docstrings(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a class that have a docstring under them."""
+    for field, below in pairwise(node.body):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                yield name, inspect.cleandoc(text)

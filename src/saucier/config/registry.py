@@ -69,7 +69,7 @@ def register(config: type[Config], build: Callable[..., Any]) -> None:
                                                                                      config.__qualname__):
         raise InputError(f"{kind} is already {known.config.__module__}.{known.config.__qualname__}", where=named,
                          remedy="give it another name")
-    schema = core_schema.tagged_union_schema({kind: config.__pydantic_core_schema__}, discriminator="kind")
+    schema = core_schema.tagged_union_schema({kind: core_schema_of(config)}, discriminator="kind")
     REGISTERED[kind] = Extension(config, build, SchemaValidator(schema))
 
 
@@ -172,6 +172,12 @@ def explain_missing(kind: str, package: str = "", version: str = "") -> tuple[st
             f"pip install the package with the entry point {prefix!r} of {GROUP}, or call saucier.register first")
 
 
+def core_schema_of(config: type[Config]) -> CoreSchema:
+    """Return what Pydantic makes validators of a config from; it is made at the first use of the config."""
+    config.model_rebuild()
+    return config.__pydantic_core_schema__
+
+
 @dataclass(frozen=True, slots=True)
 class OpenSlot:
     """Opens a union of configs, told apart by `kind`, for kinds from outside; put it into `Annotated`.
@@ -180,6 +186,14 @@ class OpenSlot:
     """
 
     slot: str
+
+    def list_tags(self) -> tuple[str, ...]:
+        """Return the kinds that are registered for the slot."""
+        return registered_kinds(self.slot)
+
+    def find_member(self, tag: str) -> type[Config]:
+        """Return the class of a registered kind."""
+        return REGISTERED[tag].config
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Validate a kind from outside by its own class, all else by the closed union; write each as it is."""
@@ -195,7 +209,7 @@ class OpenSlot:
             if found is not None and found.slot == self.slot:
                 return found.validator.validate_python(value)
             if any(one.partition(MARK)[0] == kind.partition(MARK)[0] for one in REGISTERED):
-                expected = ", ".join(f"'{one}'" for one in [*registered_kinds(self.slot), *choices])
+                expected = ", ".join(f"'{one}'" for one in [*self.list_tags(), *choices])
                 raise PydanticKnownError("union_tag_invalid", {"discriminator": "'kind'", "tag": kind,
                                                                "expected_tags": expected})
             what, remedy = explain_missing(kind)
@@ -214,5 +228,5 @@ class OpenSlot:
         closed: Any = schema
         while "choices" not in closed:  # inside of what validates and writes
             closed = closed["schema"]
-        outside = {kind: REGISTERED[kind].config.__pydantic_core_schema__ for kind in registered_kinds(self.slot)}
+        outside = {kind: core_schema_of(self.find_member(kind)) for kind in self.list_tags()}
         return handler({**closed, "choices": closed["choices"] | outside})

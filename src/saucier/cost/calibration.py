@@ -74,6 +74,10 @@ class Calibration(Config):
         return -(-rows // (recipe.training.micro_batch or rows)) * self.micro_seconds + self.update_seconds
 
 
+class CalibrationTimeout(WorkError):
+    """The measuring process did not end in time: the machine is busy, or the model is very large for it."""
+
+
 def calibrate(recipe: Recipe, workload: Workload, *, seconds: float = 5.0, device: str = "cpu",
               threads: int | None = None) -> Calibration:
     """Measure a recipe on this machine. Raises `WorkError` when the measuring process fails."""
@@ -92,7 +96,8 @@ def run_probe(job: CalibrationJob) -> str:
         done = subprocess.run(command, input=job.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE,
                               check=True)
     except subprocess.TimeoutExpired as error:
-        raise WorkError(f"the calibration took more than {PATIENCE:g} s", remedy="plan with --no-calibrate") from error
+        raise CalibrationTimeout(f"the calibration took more than {PATIENCE:g} s",
+                                 remedy="plan with --no-calibrate") from error
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
         raise WorkError(f"the calibration failed: {last[0]}", remedy="plan with --no-calibrate") from error

@@ -7,16 +7,18 @@ The type of each family's hyper-parameters is made from the signature of its fun
 from __future__ import annotations
 
 import inspect
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+from functools import cache, cached_property
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, create_model
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, create_model
+from pydantic_core import CoreSchema, PydanticKnownError, SchemaValidator, core_schema
 
 from saucier.adaptation.tuning import Tuning
 from saucier.config import Head, SelfAttention, Transformer
 from saucier.config.base import Config, rewrite_config
 from saucier.config.kernels import Kernel
 from saucier.config.model import Initialization
+from saucier.config.registry import core_schema_of
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.objectives.config import ObjectiveConfig
@@ -76,6 +78,7 @@ def with_target_vocab(tree: Transformer, vocab: int) -> Transformer:
     return tree.model_copy(update={"decoder_embed": own})
 
 
+@cache
 def family_type(name: str) -> type[Family]:
     """Return the type of a family's hyper-parameters: names, types and defaults as in the signature of its function."""
     signature = inspect.signature(FAMILIES[name], eval_str=True)
@@ -92,11 +95,47 @@ def tag_of(value: Any) -> str:
     return str(found)
 
 
-if TYPE_CHECKING:
-    Blueprint = Family | Transformer
-else:
-    choices = [Annotated[family_type(name), Tag(name)] for name in FAMILIES]
-    Blueprint = Annotated[Union[(*choices, Annotated[Transformer, Tag(TREE)])], Discriminator(tag_of)]
+@cache
+def family_validator(name: str) -> SchemaValidator:
+    """Return what validates a family's hyper-parameters, as a union with this one member."""
+    return SchemaValidator(core_schema.tagged_union_schema({name: core_schema_of(family_type(name))}, tag_of))
+
+
+class AnyBlueprint:
+    """The union of all families and the whole tree; the type of a family is made when a recipe first names it."""
+
+    def list_tags(self) -> tuple[str, ...]:
+        """Return the names of the families, and the tag of a tree."""
+        return (*FAMILIES, TREE)
+
+    def find_member(self, tag: str) -> type[Config]:
+        """Return the type of a family, or that of a tree."""
+        return Transformer if tag == TREE else family_type(tag)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Validate each by its own type; write each as it is."""
+        whole = core_schema.tagged_union_schema({TREE: handler.generate_schema(Transformer)}, tag_of)
+
+        def validate(value: Any, validate_tree: core_schema.ValidatorFunctionWrapHandler) -> Any:
+            tag = tag_of(value)
+            if tag in FAMILIES:
+                return family_validator(tag).validate_python(value)
+            if tag != TREE:
+                expected = ", ".join(f"'{one}'" for one in self.list_tags())
+                raise PydanticKnownError("union_tag_invalid", {"discriminator": f"{tag_of.__name__}()", "tag": tag,
+                                                               "expected_tags": expected})
+            return validate_tree(value)
+
+        return core_schema.no_info_wrap_validator_function(
+            validate, whole, serialization=core_schema.simple_ser_schema("any"))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Return the schema of the union, with every family."""
+        members = {tag: core_schema_of(self.find_member(tag)) for tag in self.list_tags()}
+        return handler(core_schema.tagged_union_schema(members, tag_of))
+
+
+Blueprint = Annotated[Family | Transformer, AnyBlueprint()]
 """A family, recognized by `family:`, or a `Transformer`."""
 
 CHARACTER_VOCAB = 128

@@ -8,15 +8,15 @@ word,
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from saucier.arguments import COMMAND_LINE, OVERRIDE
 from saucier.errors import InputError
 
 KeyPath = tuple[str | int, ...]
@@ -151,15 +151,6 @@ def join_path(path: KeyPath) -> str:
     return ".".join(str(part) for part in path)
 
 
-OVERRIDE = re.compile(r"^([A-Za-z_]\w*(?:\.\w+)*)=(.*)$", re.DOTALL)
-COMMAND_LINE = "command line"
-
-
-def is_override(text: str) -> bool:
-    """Tell an override from the name of a file; `./a=b.txt` is a file."""
-    return OVERRIDE.match(text) is not None
-
-
 def read_override(text: str) -> tuple[str, Any]:
     """Return the key and the value of `key.sub=value`; the value is read as YAML. Raises `InputError`."""
     found = OVERRIDE.match(text)
@@ -167,28 +158,6 @@ def read_override(text: str) -> tuple[str, Any]:
         raise InputError(f"{text!r} is not an override", where=COMMAND_LINE,
                          remedy="write key.sub=value, such as training.steps=200")
     return found[1], read_value(found[2], where=f"{COMMAND_LINE}: {found[1]}")
-
-
-def split_overrides(words: Sequence[str], files: Sequence[str], *, wrong: str, remedy: str) -> tuple[list[str],
-                                                                                                   list[str]]:
-    """Tell `key.sub=value` from more of the files that an option was given, as a shell unfolds `--data *.txt`.
-
-    Returns (overrides, files). Raises `InputError` for a word that is neither; `wrong` says what it is not.
-    """
-    overrides = [word for word in words if is_override(word)]
-    others = [word for word in words if not is_override(word)]
-    if others and not files:
-        raise InputError(f"{others[0]!r} is {wrong}", where=COMMAND_LINE, remedy=remedy)
-    return overrides, [*files, *others]
-
-
-def format_overrides(changes: dict[str, Any], before: str = "") -> Iterator[str]:
-    """Yield `key.sub=value` words for nested values; a `kind` comes first, since it begins its section again."""
-    for key, value in sorted(changes.items(), key=lambda item: item[0] != "kind"):
-        if isinstance(value, dict) and value:
-            yield from format_overrides(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}={json.dumps(value)}"
 
 
 def apply_overrides(source: Source, overrides: Iterable[str], config: type[BaseModel] | None = None) -> None:

@@ -6,23 +6,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator
+from types import NoneType
+from typing import Annotated, Any, Protocol, TypeVar, cast, get_args, get_origin, runtime_checkable
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-from saucier.config import Transformer
-from saucier.config.registry import registered_kinds
+from saucier.arguments import UNIONS
+from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
-from saucier.recipes.recipe import TREE
 from saucier.recipes.source import KeyPath, Source, join_path
 
-Schema = dict[str, Any]
 MISSING = re.compile(r"(\w+): is missing; ")
 
 
 C = TypeVar("C", bound=BaseModel)
+
+
+@runtime_checkable
+class OpenUnion(Protocol):
+    """Stands in `Annotated` next to a union that has more members than it lists, each known by a tag."""
+
+    def list_tags(self) -> tuple[str, ...]:
+        """Return the tags of the members that are not listed."""
+
+    def find_member(self, tag: str) -> type[Config]:
+        """Return the member with one of these tags."""
 
 
 def validate_config(source: Source, config: type[C]) -> C:
@@ -35,10 +45,9 @@ def validate_config(source: Source, config: type[C]) -> C:
 
 def to_input_error(error: ValidationError, source: Source, config: type[BaseModel]) -> InputError:
     """Return one error with a line for each fault."""
-    schema = json_schema_of(config, registered_kinds())
     faults = error.errors(include_url=False)
     # a list that is too short only because what is in it is wrong: the other line is enough
-    lines = [format_fault(dict(one), source, schema) for one in faults
+    lines = [format_fault(dict(one), source, config) for one in faults
              if one["type"] != "too_short" or not any(len(other["loc"]) > len(one["loc"])
                                                       and other["loc"][:len(one["loc"])] == one["loc"]
                                                       for other in faults)]
@@ -52,17 +61,8 @@ def describe_config_fault(kind: type[BaseModel], values: dict[str, Any],
     faults = error.errors(include_url=False)  # a misspelt key is missing as well
     fault = dict(next((one for one in faults if one["type"] == "extra_forbidden"), faults[0]))
     path = path_of(cast(KeyPath, fault["loc"]), values, missing=fault["type"] == "missing")
-    what, remedy = explain_fault(fault, path, {"$defs": {}, **json_schema_of(kind)})
+    what, remedy = explain_fault(fault, path, kind)
     return what, join_path((kind.__name__, *path)), remedy
-
-
-@cache
-def json_schema_of(config: type[BaseModel], outside: tuple[str, ...] = ()) -> Schema:
-    """Return the JSON Schema of a config: made once, since that of a recipe takes more than a second.
-
-    `outside`: the kinds from outside that are registered now, which it knows too.
-    """
-    return config.model_json_schema()
 
 
 def is_misspelt(one: str, lines: list[str]) -> bool:
@@ -71,10 +71,10 @@ def is_misspelt(one: str, lines: list[str]) -> bool:
     return found is not None and any(f"did you mean {found[1]!r}?" in other for other in lines)
 
 
-def format_fault(fault: dict[str, Any], source: Source, schema: Schema) -> str:
+def format_fault(fault: dict[str, Any], source: Source, config: type[BaseModel]) -> str:
     """Say what is wrong, where it was written, and what would be right."""
     path = path_of(fault["loc"], source.values, missing=fault["type"] == "missing")
-    what, remedy = explain_fault(fault, path, schema)
+    what, remedy = explain_fault(fault, path, config)
     if fault["type"] == "missing" and path[-1] == "kind":
         path = path[:-1]
     if fault["type"] in ("union_tag_invalid", "package_missing"):
@@ -83,21 +83,21 @@ def format_fault(fault: dict[str, Any], source: Source, schema: Schema) -> str:
     return f"{head}; {remedy}" if remedy else head
 
 
-def explain_fault(fault: dict[str, Any], path: KeyPath, schema: Schema) -> tuple[str, str]:
-    """Return what is wrong, and the remedy."""
-    value = fault.get("input")
+def explain_fault(fault: dict[str, Any], path: KeyPath, config: type[BaseModel]) -> tuple[str, str]:
+    """Return what is wrong with a value of a config, and the remedy."""
+    value, location = fault.get("input"), fault["loc"]
     match fault["type"]:
         case "extra_forbidden":
-            return "unknown key", suggest_name(str(path[-1]), [key for found in nodes_at(fault["loc"][:-1], schema)
-                                                               for key in found.get("properties", {})])
+            return "unknown key", suggest_name(str(path[-1]), [key for found in choices_at(location[:-1], config)
+                                                               for key in keys_of(found)])
         case "missing" if path[-1] == "kind":
-            kinds = sorted(kind for found in nodes_at(fault["loc"], schema) for kind in found["enum"])
+            kinds = sorted(str(kind) for found in choices_at(location, config) for kind in get_args(found))
             return "says no kind", f"add `kind:`, one of {', '.join(kinds)}"
         case "missing":
             return "is missing", "add it"
         case "union_tag_not_found":
-            tags = [str(tag) for found in nodes_at(fault["loc"], schema) for tag in union_members(found)]
-            return "says no kind", f"add `kind:`, one of {', '.join(tags)}"
+            tags = {str(tag) for found in choices_at(location, config) for tag in tags_of(found)}
+            return "says no kind", f"add `kind:`, one of {', '.join(sorted(tags))}"
         case "union_tag_invalid":
             tag, known = fault["ctx"]["tag"], fault["ctx"]["expected_tags"].replace("'", "").split(", ")
             return f"there is no {tag!r}", suggest_name(tag, known)
@@ -125,7 +125,8 @@ def path_of(location: KeyPath, values: Any, *, missing: bool) -> KeyPath:
     """
     path: list[str | int] = []
     for index, part in enumerate(location):
-        inside = (isinstance(values, dict) and part in values) or (isinstance(values, list) and isinstance(part, int))
+        inside = (isinstance(values, dict) and part in values) or (
+            isinstance(values, list) and isinstance(part, int) and part < len(values))
         # the tag of a union, although a key next to it has the same name
         tag = isinstance(values, dict) and values.get("kind") == part and any(
             after in values for after in location[index + 1:index + 2])
@@ -137,43 +138,56 @@ def path_of(location: KeyPath, values: Any, *, missing: bool) -> KeyPath:
     return tuple(path)
 
 
-def union_members(node: Schema) -> Mapping[str | int, str]:
-    """Return the members of a union by their tags; none of what is no such union."""
-    return dict(node.get("discriminator", {}).get("mapping", {}))
-
-
-def nodes_at(location: KeyPath, schema: Schema) -> list[Schema]:
-    """Follow a location, tags included, through a JSON Schema."""
-    nodes = [schema]
+def choices_at(location: KeyPath, config: type[BaseModel]) -> list[Any]:
+    """Follow a location, tags included, through the annotations of configs; return what may stand there."""
+    found: list[Any] = [config]
     for part in location:
-        nodes = [child for node in nodes for child in child_nodes(node, part, schema["$defs"])]
-    return [variant for node in nodes for variant in node_variants(node, schema["$defs"])]
+        found = [below for one in found for below in list_below(one, part)]
+    return [choice for one in found for choice in list_choices(one)]
 
 
-def child_nodes(node: Schema, part: str | int, definitions: dict[str, Schema]) -> Iterator[Schema]:
-    """Yield what is below a node: the union's member with that tag, or else the property or the list item of that name.
+def list_below(annotation: Any, part: str | int) -> Iterator[Any]:
+    """Yield what is below an annotation: the union's member with that tag, or else what a key or a list item may be.
 
-    A location names the member before anything inside it, also where another member has a property of that name.
+    A location names the member before anything inside it, also where another member has a key of that name.
     """
-    below = list(node_variants(node, definitions))
-    if tagged := [union_members(union)[part] for union in below if part in union_members(union)]:
-        yield from (definitions[one.rpartition("/")[2]] for one in tagged)
+    choices = [*list_choices(annotation)]
+    tagged = [one.find_member(str(part)) if isinstance(one, OpenUnion) else one
+              for one in choices if part in tags_of(one)]
+    if tagged and len([one for one in choices if one is not NoneType]) > 1:
+        yield from tagged
         return
-    for variant in below:
-        if part in variant.get("properties", {}):
-            yield variant["properties"][part]
-        elif isinstance(part, int) and "items" in variant:
-            yield variant["items"]
-        tags = [variant.get("properties", {}).get(key, {}).get("const") for key in ("kind", "family")]
-        if (part == TREE and variant.get("title") == Transformer.__name__) or part in tags:
-            yield variant
+    for one in choices:
+        if part in keys_of(one):
+            yield keys_of(one)[str(part)].rebuild_annotation()
+        elif isinstance(part, int) and get_origin(one) in (tuple, list):
+            yield get_args(one)[0]
+    yield from tagged
 
 
-def node_variants(node: Schema, definitions: dict[str, Schema]) -> Iterator[Schema]:
-    """Yield a node itself and all that it may be instead: references followed, unions opened."""
-    yield node
-    if "$ref" in node:
-        yield from node_variants(definitions[node["$ref"].rpartition("/")[2]], definitions)
-    for key in ("anyOf", "oneOf", "allOf"):
-        for member in node.get(key, ()):
-            yield from node_variants(member, definitions)
+def list_choices(annotation: Any) -> Iterator[Any]:
+    """Yield all that an annotation allows: unions opened, `OpenUnion` for the members that one does not list."""
+    if get_origin(annotation) is Annotated:
+        inside, *extras = get_args(annotation)
+        yield from list_choices(inside)
+        yield from (one for one in extras if isinstance(one, OpenUnion))
+    elif get_origin(annotation) in UNIONS:
+        for one in get_args(annotation):
+            yield from list_choices(one)
+    else:
+        yield annotation
+
+
+def keys_of(choice: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a config by their keys in a file; none of anything else."""
+    if not (isinstance(choice, type) and issubclass(choice, BaseModel)):
+        return {}
+    return {field.alias or name: field for name, field in choice.model_fields.items()}
+
+
+def tags_of(choice: Any) -> tuple[str | int, ...]:
+    """Return the tags by which a union knows a choice."""
+    if isinstance(choice, OpenUnion):
+        return choice.list_tags()
+    kind = keys_of(choice).get("kind")
+    return () if kind is None else get_args(kind.annotation)

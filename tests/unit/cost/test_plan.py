@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
+import saucier
 from saucier import config as c
 from saucier.config import flops_per_token, parameters
 from saucier.cost import calibration, workload
@@ -102,6 +103,17 @@ def test_a_failed_probe_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration, "PATIENCE", 1e-3)
     with pytest.raises(WorkError, match="--no-calibrate"):
         make_plan(small())
+
+
+def test_a_busy_machine_does_not_end_a_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                           capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(calibration, "PATIENCE", 1e-3)
+    (tmp_path / "text.txt").write_text("the cook stirs the soup\n\n" * 200, encoding="utf-8")
+    saucier.cook("shakespeare", ["training.steps=2", "training.batch=2", "training.length=16", "model.layers=1",
+                                 "model.dim=16", "model.heads=2", "sampling.tokens=2"],
+                 data=[tmp_path / "text.txt"], out=tmp_path / "run")
+    assert "took more than" in capsys.readouterr().out
+    assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_steps_end_in_time_and_are_few_in_a_short_run(monkeypatch: pytest.MonkeyPatch) -> None:

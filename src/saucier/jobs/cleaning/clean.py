@@ -14,6 +14,7 @@ from typing import Any, get_args
 
 import yaml
 
+from saucier.arguments import COMMAND_LINE
 from saucier.errors import InputError, SaucierError, report_missing, suggest_name
 from saucier.files import (
     flush_to_disk,
@@ -30,7 +31,7 @@ from saucier.files import (
 from saucier.jobs.cleaning.summary import CleaningCost, CleaningReport, cleaning_page
 from saucier.jobs.run.console import print_table
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml
+from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.result import Result
 from saucier.text.cleaning.cleaner import Cleaner, Tally

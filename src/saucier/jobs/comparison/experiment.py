@@ -12,13 +12,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
 
+from saucier.arguments import is_override
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, path_exists
 from saucier.objectives.config import ObjectiveConfig
 from saucier.recipes import names, recipe
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import Source, is_override, read_override, read_yaml
+from saucier.recipes.source import Source, read_override, read_yaml
 from saucier.recipes.validation import validate_config
 
 Positive = Annotated[float, Field(gt=0)]

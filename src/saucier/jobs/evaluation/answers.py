@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from saucier.arguments import COMMAND_LINE
 from saucier.checkpoints.hub import TUNED
 from saucier.config.base import Config
 from saucier.errors import InputError
@@ -17,7 +18,7 @@ from saucier.jobs.finetuning.predict import PREDICTION_BATCH, answer_examples, t
 from saucier.jobs.finetuning.results import score_answers
 from saucier.jobs.finetuning.settings import read_finetuning
 from saucier.opened import OpenModel
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides
+from saucier.recipes.source import Source, apply_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (

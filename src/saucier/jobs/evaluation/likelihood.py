@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from saucier.adaptation.starting_weights import rebuild_model
+from saucier.arguments import COMMAND_LINE
 from saucier.config import remembered_tokens, sees_prefix
 from saucier.config.base import Config
 from saucier.config.model import set_memory_length
@@ -28,7 +29,7 @@ from saucier.generation.packed_weights import inference_view
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes, single_baseline
 from saucier.opened import OpenModel, room
 from saucier.parts.input_checks import positions_ahead
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides
+from saucier.recipes.source import Source, apply_overrides
 from saucier.recipes.validation import validate_config
 from saucier.tasks.encoded_examples import Frame
 from saucier.tasks.language_baselines import xz_baseline

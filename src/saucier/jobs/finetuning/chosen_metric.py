@@ -11,9 +11,6 @@ from saucier.tasks.metrics.metric import Metric, full_value
 from saucier.tasks.scores import slug
 from saucier.tasks.task import Task
 
-LOSS = "loss"
-"""The name under which the loss is chosen, where a metric could be."""
-
 
 def choose_metric(task: Task, examples: Sequence[Any], name: str, where: str = "training.stop.metric") -> Metric:
     """Return a metric of a task by its name, as an option writes it. Raises `InputError` for one that it has not."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from saucier.checkpoints.hub import TUNED
 from saucier.files import is_file
-from saucier.jobs.finetuning.chosen_metric import LOSS, choose_metric
-from saucier.jobs.finetuning.data import Splits, read_splits
-from saucier.jobs.finetuning.finished import Finetuned, read_finetuned
-from saucier.jobs.finetuning.settings import Finetuning, check_model, read_finetuning_words
-from saucier.tasks.build import build_task
+from saucier.jobs.finetuning.settings import LOSS, Finetuning, check_model, read_finetuning_words
+
+if TYPE_CHECKING:
+    from saucier.jobs.finetuning.data import Splits
+    from saucier.jobs.finetuning.finished import Finetuned
 
 FINISHED = "scores.json"
 """The file that is written last."""
@@ -33,6 +34,7 @@ def run_finetuning(task: str, changes: Sequence[str] = (), *, model: str | None 
     target = out or folder
     splits = None if target is not None and is_finished(target) else read_checked(settings)
     from saucier.jobs.finetuning.finetune import finetune
+    from saucier.jobs.finetuning.finished import read_finetuned
     from saucier.jobs.finetuning.job import FINETUNING
     from saucier.jobs.run.folder import default_folder
 
@@ -47,8 +49,13 @@ def is_finished(folder: Path) -> bool:
 
 def read_checked(settings: Finetuning) -> Splits:
     """Read the labelled rows, and check what depends on them."""
+    from saucier.jobs.finetuning.data import read_splits
+    from saucier.tasks.build import build_task
+
     splits = read_splits(build_task(settings.task), settings.data, seed=settings.training.seed)
     stop = settings.training.early_stop
     if stop is not None and stop.metric != LOSS:
+        from saucier.jobs.finetuning.chosen_metric import choose_metric
+
         choose_metric(splits.task, splits.held_out, stop.metric)
     return splits

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from saucier.devices import choose_autocast_dtype
-from saucier.jobs.finetuning.chosen_metric import LOSS, choose_metric, measure_metric
-from saucier.jobs.finetuning.settings import FineTraining
+from saucier.jobs.finetuning.chosen_metric import choose_metric, measure_metric
+from saucier.jobs.finetuning.settings import LOSS, FineTraining
 from saucier.objectives.base import Objective
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.scores import slug

@@ -21,11 +21,11 @@ from saucier.checkpoints.steps import FOLDER
 from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object, remove_path, write_json
-from saucier.jobs.finetuning.chosen_metric import LOSS, choose_metric, measure_metric
+from saucier.jobs.finetuning.chosen_metric import choose_metric, measure_metric
 from saucier.jobs.finetuning.defaults import published_pick
 from saucier.jobs.finetuning.job import FinetuningJob, prepare_model, train_task
 from saucier.jobs.finetuning.results import prediction_row
-from saucier.jobs.finetuning.settings import Finetuning
+from saucier.jobs.finetuning.settings import LOSS, Finetuning
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.console import Console
 from saucier.jobs.score import format_interval, format_score

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from saucier.adaptation.tuning import RATES, Tuning
+from saucier.arguments import format_overrides, split_overrides
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
 from saucier.config.pooling import LayerMix
@@ -26,7 +27,7 @@ from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
 from saucier.objectives.config.distillation import Distillation
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
-from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
+from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, find_task_class, task_kinds
 from saucier.text.reading.sources import make_absolute
@@ -43,6 +44,8 @@ from saucier.training.hyperparameters import (
     Training,
 )
 
+LOSS = "loss"
+"""The name under which the loss is chosen, where a metric could be."""
 LOG_LINES = 40
 """Lines that a run writes about its training, about."""
 OPTIMIZER_KEYS = ("model", "recipe", "tuning")
@@ -52,7 +55,7 @@ OPTIMIZER_KEYS = ("model", "recipe", "tuning")
 class Stop(Config):
     """When training stops before its last epoch, and which weights are kept: those of the best epoch by one metric."""
 
-    metric: str = "loss"
+    metric: str = LOSS
     """What held-out rows are measured by after every epoch: a metric of the task, such as macro-f1, or the loss."""
     patience: Positive | None = 2
     """Stop after so many epochs without a better one. None: never; the best weights are kept all the same."""

@@ -14,6 +14,7 @@ import torch
 
 from saucier import config as c
 from saucier.adaptation.starting_weights import TransferReport, drop_decoder, initialize_from
+from saucier.arguments import format_overrides
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
 from saucier.checkpoints.layout import Published, find_head_kinds, published_tree
 from saucier.checkpoints.published_folder import read_generation_defaults
@@ -35,7 +36,6 @@ from saucier.objectives.base import TokenIds
 from saucier.parts.provenance import Origin, Provenance
 from saucier.recipes import Recipe
 from saucier.recipes.catalogue import recipe
-from saucier.recipes.source import format_overrides
 from saucier.tasks.definitions import Texts
 from saucier.tasks.task import RequiredHead
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer

@@ -21,6 +21,7 @@ from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.checkpoints.steps import TrainingState, usable_checkpoint, weights_file
 from saucier.config import parameters
 from saucier.config.registry import list_versions
+from saucier.cost.calibration import CalibrationTimeout
 from saucier.cost.planning import make_plan, measuring_seconds, read_plan
 from saucier.cost.workload import Workload, count_trial_batches, tokens_per_step, training_flops
 from saucier.devices import AutocastDtype, choose_device
@@ -269,7 +270,10 @@ def print_plan(job: PretrainingJob) -> None:
                           program=resident_memory() - 4 * parameters(job.model.config))
         plan = planned(seconds=None)
         if job.options.calibrate:
-            plan = planned(seconds=measuring_seconds(plan.flops))
+            try:
+                plan = planned(seconds=measuring_seconds(plan.flops))
+            except CalibrationTimeout as error:  # a busy machine delays the run, and does not end it
+                job.run.console.say(f"{error.what}: the plan says no times", style="yellow")
         plan.write(job.folder.path)
     epochs = plan.steps / job.training_data.batches.steps_per_epoch
     job.run.console.say(f"{parameters(job.model.config):,} parameters; "

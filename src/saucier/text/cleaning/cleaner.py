@@ -8,7 +8,7 @@ from functools import partial
 from itertools import groupby
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from saucier.text.cleaning.config import Cleaning, LineRule, PageRule
 from saucier.text.cleaning.page import Fault, Page, PageJudge, join_lines
@@ -21,8 +21,6 @@ SHOWN = 160
 
 
 class _Counted(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     def __iadd__(self, other: Self) -> Self:
         for name, value in other:
             if isinstance(value, int | _Counted):

@@ -74,7 +74,7 @@ class Calibration(Config):
         return -(-rows // (recipe.training.micro_batch or rows)) * self.micro_seconds + self.update_seconds
 
 
-class CalibrationTimeout(WorkError):
+class CalibrationTimeoutError(WorkError):
     """The measuring process did not end in time: the machine is busy, or the model is very large for it."""
 
 
@@ -96,7 +96,7 @@ def run_probe(job: CalibrationJob) -> str:
         done = subprocess.run(command, input=job.model_dump_json(), capture_output=True, text=True, timeout=PATIENCE,
                               check=True)
     except subprocess.TimeoutExpired as error:
-        raise CalibrationTimeout(f"the calibration took more than {PATIENCE:g} s",
+        raise CalibrationTimeoutError(f"the calibration took more than {PATIENCE:g} s",
                                  remedy="plan with --no-calibrate") from error
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]

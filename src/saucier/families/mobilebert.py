@@ -17,10 +17,11 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     """MobileBERT with both pretraining heads. Source: Sun et al. 2020, §3 and table 1, arXiv:2004.02984.
 
     `narrow` is the width inside a block and of the token table, a quarter of the feed-forwards'; `forwards` their
-    number in a block. The published models are distilled from a larger one: a matter of training, not of this tree.
+    number in a block. Above `dim` the bottleneck is inverted, and the table a quarter of `dim` wide: the teacher that
+    the published models are distilled from, which is a matter of training, not of this tree.
     """
-    tree = from_fields(dim, embedding=narrow, width=narrow, heads=heads, hidden=4 * narrow, forwards=forwards,
-                       dropout=dropout, **PUBLISHED)
+    tree = from_fields(dim, embedding=narrow if narrow <= dim else dim // 4, width=narrow, heads=heads,
+                       hidden=4 * narrow, forwards=forwards, dropout=dropout, **PUBLISHED)
     return put(tree, {"embed.vocab": vocab, "embed.positions.length": length, "encoder.layers.times": layers})
 
 

@@ -24,9 +24,13 @@ from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
+from saucier.jobs.finetuning.task_teacher import TaskTeacher, open_task_teacher
 from saucier.jobs.run.folder import Job, JobKind
 from saucier.jobs.run.passport import file_digest
+from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling
 from saucier.model import Transformer
+from saucier.objectives.config.distillation import Distillation
+from saucier.objectives.distillation import Distilled, build_distilled
 from saucier.objectives.pruning import keep_pruned
 from saucier.opened import room
 from saucier.plain import format_duration
@@ -35,6 +39,7 @@ from saucier.tasks.build import build_task
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples
 from saucier.tasks.task import Encoding
 from saucier.text.reading.sources import find_sources
+from saucier.text.rows.batch import Batches
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
@@ -72,12 +77,20 @@ class FinetuningJob:
     encoded: dict[str, EncodedExamples] = field(init=False)
     encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
+    teacher: TaskTeacher | None = None
+    """Whom it learns from, once the model is there."""
     data_lines: list[str] = field(default_factory=list)
     """Lines printed about the data."""
     rates: RatePoints = ()
     """What a range test measured."""
     trials: Table | None = None
     """What a search tried."""
+    teacher_lines: list[str] = field(default_factory=list)
+    """Lines printed about the teacher."""
+
+    def measured(self, split: str) -> EncodedExamples:
+        """Return the rows of a part of the data as the objective reads them: a teacher may read its own."""
+        return (self.encoded if self.teacher is None else self.teacher.rows)[split]
 
 
 def read_data(job: FinetuningJob, splits: Splits | None) -> None:
@@ -96,6 +109,21 @@ def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     job.run.console.note(*show_examples(job.splits, job.encoded["train"], tokenizer))
     sources = find_sources([*settings.data.train, *settings.data.held_out, *settings.data.test])
     job.run.note(data={source.name: file_digest(source.path) for source in sources})
+
+
+def prepare_teacher(job: FinetuningJob) -> None:
+    """Load the teacher, if there is one, and see that the model can learn from it; before anything is written."""
+    config = job.settings.distillation
+    if config is None:
+        return
+    if job.teacher is None:
+        job.teacher = open_task_teacher(config, job.splits, job.encoded, job.encoding)
+        job.run.note(data={**job.run.passport.data, DIGEST: job.teacher.teacher.digest})
+    objective = learn_from_teacher(job, job.teacher, config, plan_batches(job)[1].steps)
+    objective.bind(job.model)
+    refuse_compiling(objective, compiles=job.settings.training.compile)
+    job.teacher_lines = [*describe_distillation(objective, job.teacher.teacher)]
+    job.run.console.say(*job.teacher_lines)
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
@@ -122,14 +150,29 @@ def prepare_model(job: FinetuningJob) -> None:
             job.run.console.say(f"{what}: {', '.join(names[:3])}{more}")
     if settings.tuning is not None:
         job.run.console.say(*rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed))
+    prepare_teacher(job)
+
+
+def plan_batches(job: FinetuningJob) -> tuple[Batches[Any], Training]:
+    """Return the batches of the training rows, and the settings of the loop."""
+    settings, rows = job.settings.training, job.measured("train")
+    batches = job.splits.task.batches(rows, settings.batch, seed=settings.seed)
+    return batches, settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
+
+
+def learn_from_teacher(job: FinetuningJob, found: TaskTeacher, config: Distillation, steps: int) -> Distilled:
+    """Return the task's objective with a teacher. Raises `InputError` as `build_distilled`."""
+    return build_distilled(job.splits.task.objective, config, found.teacher.model, body=job.model.config,
+                           aligned=found.aligned, steps=steps, seed=job.settings.training.seed)
 
 
 def plan_training(job: FinetuningJob) -> tuple[TrainingData, Training]:
     """Return what is learned from, and the settings of the loop."""
-    settings, rows, task = job.settings.training, job.encoded["train"], job.splits.task
-    batches = task.batches(rows, settings.batch, seed=settings.seed)
-    training = settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
-    objective = keep_pruned(task.objective, job.settings.pruning, training.steps)
+    batches, training = plan_batches(job)
+    objective, settings = job.splits.task.objective, job.settings
+    if job.teacher is not None and settings.distillation is not None:
+        objective = learn_from_teacher(job, job.teacher, settings.distillation, training.steps)
+    objective = keep_pruned(objective, settings.pruning, training.steps)
     objective.bind(job.model)
     return TrainingData(batches, CollateExamples(), objective), training
 
@@ -138,7 +181,8 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     """Train, or a share of it, from where it stopped; then the model has the weights that are chosen."""
     data, training = plan_training(job)
     rows = HeldOutRows(job.splits.held_out, job.encoded["held-out"], job.encoding)
-    evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes)
+    evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes,
+                               objective=data.objective, measured=job.measured("held-out"))
     identity = job.settings.model_dump(mode="json", exclude={"metrics": True, "training": {"reporters"}})
     result = train(job.model, data, training, run_folder=job.folder.path,
                    reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,

@@ -47,7 +47,7 @@ def quantize_model(model: Transformer, by: Quantization, *, batches: Sequence[Ba
 
     `batches`: inputs of the model, of calibration text, which `gptq`, `awq` and static activations need
     (`calibration.cut_rows` makes them). Numbers that were rounded in loading are the stored ones first. The rewrite is
-    noted in the model's provenance; nothing of the model learns any more.
+    noted in the model's provenance; what is in few bits does not learn any more.
     Raises `InputError`, before anything is changed, for a model that is quantized already or has other rewrites, for
     maps that are not there or cannot be held so, and for missing or empty calibration text.
     """
@@ -68,14 +68,13 @@ def quantize_and_report(model: Transformer, by: Quantization, *, batches: Sequen
         check_batches(model, batches)
     model.restore_stored()
     model.eval()
-    before, frozen = held_bytes(model), frozenset(name for name, one in model.named_parameters() if one.requires_grad)
+    before = held_bytes(model)
     with torch.no_grad():
         yield from round_maps(model, by, formats, batches)
         replace_modules(model, tables_in_few_bits(model, by, tables))
         if isinstance(by.activations, StaticInt8):
             measure_ranges(model, batches)
-    model.requires_grad_(False)
-    model.provenance = replace(model.provenance, rewrites=(Applied(by, frozen),))
+    model.provenance = replace(model.provenance, rewrites=(Applied(by, frozenset()),))
     yield f"quantized: {len(formats)} maps ({by.method.kind}), {len(tables)} tables"
     yield f"the model takes {held_bytes(model) / 1e6:,.1f} MB instead of {before / 1e6:,.1f}"
 

@@ -410,7 +410,7 @@ def allocate_weights(model: Transformer, *, dtype: torch.dtype, device: torch.de
         for name, buffer in module._buffers.items():
             module._buffers[name] = None if buffer is None else allocate(buffer, buffer.dtype)
         if module is not model and hasattr(module, "like"):
-            module.like = allocate(cast(Tensor, module.like), dtype)  # type: ignore[assignment]  # of few bits
+            module.like = allocate(cast(Tensor, module.like), dtype)  # of few bits
     retie_head(model)
 
 

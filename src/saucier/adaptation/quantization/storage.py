@@ -104,8 +104,8 @@ def dequantize_model(model: Transformer) -> Transformer:
     Inputs of maps are not rounded any more. Nothing is as it was before the rounding.
     """
     table = (model.decoder_embed or model.embed).tokens
-    for head in [one for one in model.modules() if isinstance(one, QuantizedLanguageHead)]:
-        swap_modules(model, {id(head): widen_head(head, table)})
+    for quantized in [one for one in model.modules() if isinstance(one, QuantizedLanguageHead)]:
+        swap_modules(model, {id(quantized): widen_head(quantized, table)})
     swap_modules(model, {id(one): widen_matrix(one) for one in list_matrices(model).values()})
     for head in [one for one in model.modules() if type(one) is LanguageHead]:
         language = model.config.output_layer

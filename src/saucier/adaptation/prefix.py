@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from saucier import config as c
 from saucier.adaptation import tuning as a

@@ -136,7 +136,8 @@ def test_folded_scales_change_no_output(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "maps"), [
-    ("bert", {"attention.inner.out"}), ("gpt2", {"attention.inner.qkv", "attention.inner.out", "feed_forward.inner.up"}),
+    ("bert", {"attention.inner.out"}),
+    ("gpt2", {"attention.inner.qkv", "attention.inner.out", "feed_forward.inner.up"}),
     ("llama", {"attention.inner.qkv", "feed_forward.inner.up", "feed_forward.inner.down"}), ("deberta", set()),
     ("gptj", {"attention.inner.out"})])
 def test_which_maps_can_be_scaled(name: str, maps: set[str]) -> None:

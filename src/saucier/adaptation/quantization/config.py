@@ -196,7 +196,9 @@ class StoredMatrix(Config):
     shape: tuple[Annotated[int, Field(gt=0, le=2**31)], Annotated[int, Field(gt=0, le=2**31)]]
     """Outputs and inputs, or rows and their width."""
     format: NumberFormat
+    """How its numbers are kept."""
     activations: Activations | None = None
+    """How a map's inputs are rounded."""
     method: str = Field(default="nearest", max_length=40)
     """How the codes were found."""
 

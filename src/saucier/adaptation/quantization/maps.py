@@ -26,7 +26,6 @@ from saucier.adaptation.quantization.formats import (
     INTEGER_VIEWS,
     decode,
     encode,
-    group_size,
     read_codes,
     split_groups,
 )
@@ -128,7 +127,7 @@ class QuantizedLinear(QuantizedMatrix):
 
     part: ClassVar[StoredPart] = "map"
 
-    def __init__(self, base: nn.Linear, store: NumberFormat, parts: Mapping[str, Tensor] | None = None,
+    def __init__(self, base: nn.Linear, store: NumberFormat, parts: Mapping[str, Tensor] | None = None, *,
                  method: str = "nearest", activations: Activations | None = None) -> None:
         """Take a map's matrix; `activations` says how its inputs are rounded, which needs whole numbers as weights.
 

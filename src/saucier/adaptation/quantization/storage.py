@@ -38,7 +38,8 @@ def put_matrix(base: nn.Module, stored: StoredMatrix, parts: Parts | None = None
     weight = cast(nn.Parameter, base.weight)
     match stored.part:
         case "map":
-            return QuantizedLinear(cast(nn.Linear, base), stored.format, parts, stored.method, stored.activations)
+            return QuantizedLinear(cast(nn.Linear, base), stored.format, parts, method=stored.method,
+                                   activations=stored.activations)
         case "output":
             return QuantizedLanguageHead(cast(LanguageHead, base),
                                          OutputTable(weight, stored.format, parts, stored.method))

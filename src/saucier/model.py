@@ -23,7 +23,7 @@ from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
 from saucier.parts.global_attention import prepend_global_input
 from saucier.parts.heads import build_head
-from saucier.parts.initialization import initialize_weights
+from saucier.parts.initialization import allocate_weights, initialize_weights
 from saucier.parts.input_checks import check_build, check_inputs, list_tables, refuse_unread_inputs
 from saucier.parts.inputs import (
     EncoderMemory,
@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         assert stack is not None, "check() refuses a model without stacks"
         side.cache = cache
         if stack.segmented:
-            like = self.embed.tokens.weight.new_empty(side.ids.shape[0], self.config.dim)
+            like = torch.empty(side.ids.shape[0], self.config.dim, dtype=self.dtype, device=self.device)
             side.segment = begin_segment(stack.config, side.inputs, like, cached=cache is not None,
                                          training=self.training, wide=options.weights)
         if self.front is not None:
@@ -322,8 +322,8 @@ class Transformer(nn.Module):
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
         assert self.config.decoder is not None, "only a decoder reads a cache"
         widths = list_key_widths(self.config.decoder, self.config.dim)
-        weight, ahead = self.embed.tokens.weight, 0 if self.front is None else self.front.length
-        cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
+        ahead = 0 if self.front is None else self.front.length
+        cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=self.dtype, device=self.device)
         if self.front is not None:
             fill_cache_with_prefix(cache, self.front, batch)
         return cache
@@ -331,12 +331,12 @@ class Transformer(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return self.embed.tokens.weight.device
+        return self.embed.like.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The number format that it computes in: that of its token table."""
-        return self.embed.tokens.weight.dtype
+        return self.embed.like.dtype
 
     def restore_stored(self) -> None:
         """Take the numbers back, in place, that loading rounded; what changed since stays as it is.
@@ -381,13 +381,10 @@ def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.d
     `Module.to_empty` would do the same, and load half of torch's compiler for it.
     """
     model = build_on_meta(config)
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
     if buffers := [name for name, _ in model.named_buffers()]:
         raise InputError(f"the part {buffers[0].rpartition('.')[0]} has a buffer, which no checkpoint holds",
                          where="model", remedy="make it when the part is called, on the device of what it reads")
+    allocate_weights(model, dtype=dtype, device=device)
     retie_head(model)
     return model
 
@@ -396,5 +393,6 @@ def retie_head(model: Transformer) -> None:
     """Make a tied head share the token table again, after the tensors were replaced."""
     language = model.config.output_layer
     if language is not None and language.tied and model.head is not None:
-        head = getattr(model.head, "language", model.head)
-        head.weight = (model.decoder_embed or model.embed).tokens.weight
+        head: Any = getattr(model.head, "language", model.head)
+        if "weight" in head._parameters:  # that of a table in few bits is shared as a module
+            head.weight = (model.decoder_embed or model.embed).tokens.weight

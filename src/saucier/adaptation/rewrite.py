@@ -1,7 +1,7 @@
 """`rewrite` changes a built model in place, as its config says; `unrewrite` takes everything back.
 
 Nothing here builds a model or copies its class: maps, residuals and the input get something in addition to them. The
-bottlenecks after residuals are here; what maps and the input get is in `lora`, `nf4` and `prefix`.
+bottlenecks after residuals are here; what maps and the input get is in `lora`, `quantization` and `prefix`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -16,8 +17,10 @@ from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, add_pairs
-from saucier.adaptation.nf4 import QuantizedLinear, held_bytes
 from saucier.adaptation.prefix import add_prefix, add_prompt
+from saucier.adaptation.quantization.aware import add_rounding, remove_rounding
+from saucier.adaptation.quantization.config import QuantizationAware
+from saucier.adaptation.quantization.maps import held_bytes, is_quantized, list_matrices
 from saucier.adaptation.target_modules import select_parameters, swap_modules
 from saucier.adaptation.tuning import Tuning
 from saucier.errors import InputError
@@ -82,6 +85,8 @@ def set_target(by: a.Tuning, where: a.Where | None) -> a.Tuning:
 def list_frozen(model: Transformer, by: a.Tuning) -> set[str]:
     """Return the names of the parameters that a rewrite stops from learning."""
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if isinstance(by, QuantizationAware):
+        return set()
     if isinstance(by, a.Freeze):
         lower = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(by.lower))
         return learning & (select_parameters(model, by.where) | {name for name in learning if name.startswith(lower)})
@@ -100,12 +105,13 @@ def unrewrite(model: Transformer) -> Transformer:
 
     Raises `InputError` where weights were rounded, which cannot be taken back.
     """
-    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
-        raise InputError("weights were rounded to four bits, which cannot be taken back", where="unrewrite",
+    if is_quantized(model):
+        raise InputError("weights were rounded to a few bits, which cannot be taken back", where="unrewrite",
                          remedy="load the base model again")
     swap_modules(model, {id(module): module.base for module in model.modules()
                          if isinstance(module, LowRank | DropoutThenAdapter)})
     model.front = None
+    remove_rounding(model)
     parameters = dict(model.named_parameters())
     for applied in model.provenance.rewrites:
         for name in applied.frozen:
@@ -121,8 +127,7 @@ def list_trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def share(model: nn.Module) -> tuple[int, int]:
     """Return how many values learn, and how many the model has."""
-    rounded = sum(module.in_features * module.out_features for module in model.modules()
-                  if isinstance(module, QuantizedLinear))
+    rounded = sum(prod(matrix.shape) for matrix in list_matrices(model).values())
     return (sum(parameter.numel() for parameter in list_trainable(model).values()),
             sum(parameter.numel() for parameter in model.parameters()) + rounded)
 
@@ -193,7 +198,7 @@ def add_bottlenecks(model: Transformer, by: a.Adapter, generator: torch.Generato
             added = BottleneckAdapter(dim, by)
             added.begin(generator)
             dropout = residual.get_submodule("dropout")
-            replaced[id(dropout)] = DropoutThenAdapter(dropout, added.to(model.embed.tokens.weight.device))
+            replaced[id(dropout)] = DropoutThenAdapter(dropout, added.to(model.device))
     swap_modules(model, replaced)
 
 
@@ -209,5 +214,6 @@ def list_residuals(model: Transformer) -> Iterator[tuple[nn.Module, int]]:
 
 
 ADDITIONS: Mapping[type, Callable[[Transformer, Any, torch.Generator], None]] = {
-    a.Lora: add_pairs, a.Qlora: add_pairs, a.Prefix: add_prefix, a.Prompt: add_prompt, a.Adapter: add_bottlenecks}
+    a.Lora: add_pairs, a.Qlora: add_pairs, a.Prefix: add_prefix, a.Prompt: add_prompt, a.Adapter: add_bottlenecks,
+    QuantizationAware: add_rounding}
 """Kind of rewrite -> what puts something into a model; the others only stop parameters from learning."""

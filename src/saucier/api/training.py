@@ -1,4 +1,4 @@
-"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`."""
+"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`, `compress`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -36,6 +36,8 @@ from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, p
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
+    from saucier.jobs.compression.outcome import Compressed
+    from saucier.jobs.compression.settings import ChainList
     from saucier.jobs.finetuning.finished import Finetuned
     from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
@@ -257,4 +259,51 @@ def compare(
 
         write_comparison_page(found, Path(page))
     Console(silent=quiet).show(found.view())
+    return found
+
+
+@public
+def compress(
+    chain: Annotated[Place | None, Help("A ready chain, a file of one, or the folder of a compression to go on with; "
+                                        "without it: the list of the ready chains.", metavar="CHAIN")] = None,
+    set: Annotated[Changes, Help("Changes to the chain, such as keep=0.95 or steps.0.training.epochs=2.",
+                                 metavar="key.sub=value")] = (),
+    *,
+    model: Annotated[Place | None, Help("The model to make smaller: a fine-tuning, or a model that was published for a "
+                                        "task.", metavar="MODEL", check=refuse_missing_model)] = None,
+    data: Annotated[Rows | None, Help("Labelled rows that the steps learn from; those of the fine-tuning without.",
+                                      metavar="FILE...")] = None,
+    held_out: Annotated[Rows | None, Help("To measure every step with; as the fine-tuning held them out without.",
+                                          metavar="FILE")] = None,
+    test: Annotated[Rows | None, Help("To measure with too; the bound does not look at it.", metavar="FILE")] = None,
+    out: Out = None,
+    quiet: Quiet = False,
+) -> "Compressed | ChainList":
+    """Make a model smaller by declared steps, measure each, and stop where less is kept than the chain says.
+
+    Steps: distil (fewer layers, or another model), prune, quantize. Each leaves a folder STEP/model for `predict`. A
+    chain that was stopped goes on at the step where it was. Exit code 1 when not one step keeps enough.
+
+    From Python: returns the models with what they keep and cost; the list of chains where none is given. Raises
+    `InputError` for what cannot be done, before anything is trained; `WorkError` as `finetune`.
+    """
+    from saucier.jobs.compression.settings import list_chains, read_chain_words
+    from saucier.jobs.run.console import Console
+
+    console = Console(silent=quiet)
+    if chain is None:
+        ready = list_chains()
+        console.show(ready.view())
+        return ready
+    files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
+                                                                 ("test", test))}
+    settings, folder, said = read_chain_words(str(chain), format_changes(set), None if model is None else str(model),
+                                              files)
+    from saucier.jobs.compression.compress import COMPRESSION
+    from saucier.jobs.compression.compress import compress as work
+    from saucier.jobs.run.folder import default_folder
+
+    found = work(settings, optional_path(out) or folder or default_folder(settings, COMPRESSION), quiet=quiet,
+                 said=[said] if said else [])
+    console.show(found.view())
     return found

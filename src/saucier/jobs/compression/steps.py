@@ -1,0 +1,163 @@
+"""What each kind of step makes of a model: a student that learns, in a folder that is ready for use.
+
+A step's folder has `start` while it trains (what training begins with), `training` (a fine-tuning with its report), and
+`model`, which comes last. After a kill it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from saucier import config as c
+from saucier.adaptation.surgery.operate import operate
+from saucier.adaptation.surgery.operations import Layers
+from saucier.errors import InputError
+from saucier.files import is_folder, remove_path, replace_path, write_atomically
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.save import choose_layout, save_bare
+from saucier.jobs.compression.settings import Compression, CompressionStep, Distil
+from saucier.jobs.convert import write_converted_card
+from saucier.jobs.finetuning.data import Splits
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.predict import open_task
+from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_model
+from saucier.jobs.finetuning.start import name_labels, open_start
+from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.model import Transformer
+from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all steps of a chain share."""
+
+    settings: Compression
+    splits: Splits
+    """The rows; its task knows the teacher's labels."""
+    length: int
+    """Most tokens in a row, as the teacher reads them."""
+    notes: list[str] = field(default_factory=list)
+    """What a reader must know of the step that is under way."""
+
+
+def step_name(number: int, step: CompressionStep) -> str:
+    """Return what a step is called, from 1."""
+    return f"{number}-{step.kind}"
+
+
+def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> Path:
+    """Make the model of a step from the folder of the one before, unless it is there; return its folder."""
+    model = folder / "model"
+    if not is_folder(model):
+        match step:
+            case Distil():
+                begin, training = partial(make_student, work, step, before), step.training
+        learn(work, training, begin, folder)
+    remove_path(folder / "start")
+    return model
+
+
+def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
+    """Return the name of the model that a student begins with; one of some of the layers is written first."""
+    if step.model is not None:
+        return step.model
+    opened = open_task(before)
+    write_model(work, operate(opened.model, by=student_layers(step, opened.model.config))[0], opened, target)
+    return str(target.absolute())
+
+
+def learn(work: Work, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
+    """Fine-tune what a step begins with, and put the result into its place."""
+    start, done = folder / "start", TaskFolder(folder / "training")
+    name = str(start.absolute()) if is_folder(start) else begin(start)
+    finetune(training_settings(work, training, name, folder.name), done.path, quiet=True, splits=work.splits)
+    replace_path(done.model, folder / "model")
+
+
+def training_settings(work: Work, training: FineTraining, model: str, name: str) -> Finetuning:
+    """Return the settings of the training of a step."""
+    length = training.length or work.length
+    return Finetuning(name=name, model=model, task=work.splits.task.config, data=work.settings.data,
+                      training=training.model_copy(update={"length": length}))
+
+
+def student_layers(step: Distil, config: c.Transformer) -> list[Layers]:
+    """Return the layers that a student keeps. Raises `InputError` for more layers than there are."""
+    stacks = [len(stack.blocks()) for stack in config.stacks]
+    found = []
+    for given, name, there in ((step.layers, "layers", stacks[0]), (step.decoder_layers, "decoder_layers", stacks[-1])):
+        if given is None:
+            continue
+        if isinstance(given, int) and given > there:
+            raise InputError(f"the student is to have {given} layers, and the model has {there}", where=name,
+                             remedy=f"give at most {there}")
+        order = given if isinstance(given, tuple) else spread_layers(given, there)
+        found.append(Layers(order=order, decoder=name == "decoder_layers"))
+    return found
+
+
+def spread_layers(count: int, layers: int) -> tuple[int, ...]:
+    """Return evenly spaced layers, from 0, the last one among them: layer m of the student is m·L/K of the model.
+
+    Source: Jiao et al. 2020, §3.1, arXiv:1909.10351, the uniform layer map.
+    """
+    return tuple(number * layers // count - 1 for number in range(1, count + 1))
+
+
+def write_model(work: Work, model: Transformer, opened: OpenModel, target: Path,
+                tokenizer: Tokenizer | None = None) -> None:
+    """Write what a step made of a model, with tokenizer, task and card.
+
+    `tokenizer`: another one than that of the model. Raises `InputError` for a layout that cannot hold it.
+    """
+    source = find_model_folder(opened.path)
+    name_labels(model, source)
+    known = tokenizer or opened.tokenizer
+
+    def write(place: Path) -> None:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            save_bare(model, place, layout=work.settings.layout)
+        work.notes.extend(str(one.message) for one in said)
+        known.save(place)
+        write_task(place, work.splits.task.config, room(model.config, work.length))
+        write_converted_card(place, model, opened.path, source, reshaped=True)
+
+    write_atomically(target, write)
+
+
+def check_steps(work: Work, opened: OpenModel) -> None:
+    """Raise `InputError` for a step that the model cannot take, and for a layout that cannot hold what it makes.
+
+    Shapes are changed as the steps will change them; nothing is trained.
+    """
+    model: Transformer | None = opened.model
+    for number, step in enumerate(work.settings.steps):
+        if model is None:  # nobody knows yet what a recipe's tokenizer makes of its model
+            return
+        try:
+            model = rehearse(work, step, model)
+            if model is not None:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    choose_layout(model, work.settings.layout)
+        except InputError as error:
+            inside = "" if error.where is None else f".{error.where.lstrip('-')}"
+            raise InputError(error.what, where=f"steps.{number} ({step.kind}){inside}", remedy=error.remedy) from error
+
+
+def rehearse(work: Work, step: CompressionStep, model: Transformer) -> Transformer | None:
+    """Return a model of the shape that a step gives; None where only training can tell."""
+    match step:
+        case Distil(model=None):
+            return operate(model, by=student_layers(step, model.config))[0]
+        case Distil(model=name):
+            assert name is not None, "a student is one or the other"
+            settings = training_settings(work, step.training, name, "student")
+            check_model(settings)
+            return open_start(settings).model(load_model_tokenizer(name)) if is_folder(name) else None

@@ -1,5 +1,6 @@
-"""The whole compression: check, measure the teacher, then step by step make a model and measure it. One that was stopped
-goes on where it was, and a finished step is never repeated.
+"""The whole compression: check, measure the teacher, then step by step make a model and measure it.
+
+One that was stopped goes on where it was, and a finished step is never repeated.
 """
 
 from __future__ import annotations

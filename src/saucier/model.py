@@ -185,7 +185,7 @@ class Transformer(nn.Module):
         assert stack is not None, "check() refuses a model without stacks"
         side.cache = cache
         if stack.segmented:
-            like = self.embed.tokens.weight.new_empty(side.ids.shape[0], self.config.dim)
+            like = torch.empty(side.ids.shape[0], self.config.dim, dtype=self.dtype, device=self.device)
             side.segment = begin_segment(stack.config, side.inputs, like, cached=cache is not None,
                                          training=self.training, wide=options.weights)
         if self.front is not None:
@@ -322,21 +322,29 @@ class Transformer(nn.Module):
         """Return an empty cache for `batch` rows of up to `length` positions, in the model's number format."""
         assert self.config.decoder is not None, "only a decoder reads a cache"
         widths = list_key_widths(self.config.decoder, self.config.dim)
-        weight, ahead = self.embed.tokens.weight, 0 if self.front is None else self.front.length
-        cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=weight.dtype, device=weight.device)
+        ahead = 0 if self.front is None else self.front.length
+        cache = Cache.empty(widths, batch=batch, capacity=length + ahead, dtype=self.dtype, device=self.device)
         if self.front is not None:
             fill_cache_with_prefix(cache, self.front, batch)
         return cache
 
     @property
+    def like(self) -> Tensor:
+        """A tensor with the number format that the model computes in, and the device: the token table, or what stands
+        for it where that is in few bits.
+        """
+        tokens: Any = self.embed.tokens
+        return cast(Tensor, tokens.like if hasattr(tokens, "like") else tokens.weight)
+
+    @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return self.embed.tokens.weight.device
+        return self.like.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The number format that it computes in: that of its token table."""
-        return self.embed.tokens.weight.dtype
+        return self.like.dtype
 
     def restore_stored(self) -> None:
         """Take the numbers back, in place, that loading rounded; what changed since stays as it is.
@@ -381,20 +389,35 @@ def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.d
     `Module.to_empty` would do the same, and load half of torch's compiler for it.
     """
     model = build_on_meta(config)
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = nn.Parameter(torch.empty(tuple(parameter.shape), dtype=dtype, device=device))
     if buffers := [name for name, _ in model.named_buffers()]:
         raise InputError(f"the part {buffers[0].rpartition('.')[0]} has a buffer, which no checkpoint holds",
                          where="model", remedy="make it when the part is called, on the device of what it reads")
-    retie_head(model)
+    allocate_weights(model, dtype=dtype, device=device)
     return model
+
+
+def allocate_weights(model: Transformer, *, dtype: torch.dtype, device: torch.device | str) -> None:
+    """Give a model of shapes alone weights that hold nothing yet; the buffers of matrices in few bits keep their
+    number formats.
+    """
+    def allocate(like: Tensor, format_: torch.dtype) -> Tensor:
+        return torch.empty(tuple(like.shape), dtype=format_, device=device)
+
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(allocate(parameter, dtype))
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = None if buffer is None else allocate(buffer, buffer.dtype)
+        if module is not model and hasattr(module, "like"):
+            module.like = allocate(cast(Tensor, module.like), dtype)  # type: ignore[assignment]  # of few bits
+    retie_head(model)
 
 
 def retie_head(model: Transformer) -> None:
     """Make a tied head share the token table again, after the tensors were replaced."""
     language = model.config.output_layer
     if language is not None and language.tied and model.head is not None:
-        head = getattr(model.head, "language", model.head)
-        head.weight = (model.decoder_embed or model.embed).tokens.weight
+        head: Any = getattr(model.head, "language", model.head)
+        if "weight" in head._parameters:  # that of a table in few bits is shared as a module
+            head.weight = (model.decoder_embed or model.embed).tokens.weight

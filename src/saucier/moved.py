@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 MOVED: dict[str, tuple[str, dict[str, str]]] = {
     "saucier.adaptation.config": ("saucier.adaptation.tuning", {}),
+    "saucier.adaptation.nf4": ("saucier.adaptation.quantization.normal_float", {
+        "QuantizedLinear": "saucier.adaptation.quantization.maps:QuantizedLinear",
+        "quantize_maps": "saucier.adaptation.quantization.maps:quantize_maps",
+        "held_bytes": "saucier.adaptation.quantization.maps:held_bytes"}),
     "saucier.adaptation.merging": ("saucier.adaptation.lora", {}),
     "saucier.adaptation.surgery.config": ("saucier.adaptation.surgery.operations", {}),
     "saucier.adapters": ("saucier.folders.load", {"save_adapter": "saucier.folders.save:save_adapter"}),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
-from saucier.adaptation.nf4 import QuantizedLinear, quantize_maps
+from saucier.adaptation.quantization.maps import QuantizedLinear, QuantizedTable, quantize_maps
 from saucier.adaptation.target_modules import WHOLE, TargetMap, select_targets, swap_modules
 from saucier.adaptation.tuning import Lora
 from saucier.errors import InputError
@@ -118,7 +119,7 @@ class LowRankLinear(LowRank):
 class LowRankTable(LowRank):
     """A token table with a pair next to it; an output layer that is tied to the table stays as it was, as in PEFT."""
 
-    base: nn.Embedding
+    base: nn.Embedding | QuantizedTable
 
     @property
     def num_embeddings(self) -> int:
@@ -129,6 +130,11 @@ class LowRankTable(LowRank):
     def weight(self) -> Tensor:
         """The table itself: what reads it does so for its place and number format."""
         return self.base.weight
+
+    @property
+    def like(self) -> Tensor:
+        """What has the place and number format of the table, without its numbers."""
+        return self.base.like if isinstance(self.base, QuantizedTable) else self.base.weight
 
     def forward(self, ids: Tensor) -> Tensor:
         """Shapes: [...] -> [..., D]."""
@@ -163,7 +169,7 @@ def add_pairs(model: nn.Module, by: Lora, generator: torch.Generator) -> None:
         inputs, outputs = (place.rows, width) if looked_up else (width, place.rows)
         pair = LowRankPair(inputs, outputs, by, start=place.start)
         pair.begin(generator, looked_up=looked_up)
-        around.pairs[place.part] = pair.to(around.base.weight.device)
+        around.pairs[place.part] = pair.to(next(chain(around.base.parameters(), around.base.buffers())).device)
 
 
 def wrap_modules(model: nn.Module, place: TargetMap) -> LowRank:
@@ -171,7 +177,7 @@ def wrap_modules(model: nn.Module, place: TargetMap) -> LowRank:
     module = model.get_submodule(place.module)
     if isinstance(module, LowRank):
         return module
-    around = LowRankTable(module) if isinstance(module, nn.Embedding) else LowRankLinear(module)
+    around = LowRankTable(module) if isinstance(module, nn.Embedding | QuantizedTable) else LowRankLinear(module)
     swap_modules(model, {id(module): around})
     return around
 
@@ -242,6 +248,8 @@ def merge_map(module: LowRank) -> nn.Module:
                 matrix[pair.start:pair.start + pair.up.out_features] += pair.product()
     if isinstance(base, QuantizedLinear):
         base = base.as_linear()
+    elif isinstance(base, QuantizedTable):
+        base = base.as_table()
     made: nn.Module = copy.copy(base)
     made._parameters = {**base._parameters, "weight": nn.Parameter(matrix.to(module.base.weight.dtype),
                                                                    requires_grad=False)}

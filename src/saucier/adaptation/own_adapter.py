@@ -124,8 +124,7 @@ def check_widths(by: Tuning, path: Path) -> None:
 
 def move_to_config(tree: c.Transformer, base: Transformer) -> Transformer:
     """Return a model of another head, or of more tokens, with the weights of a base as far as it has them."""
-    weight = base.embed.tokens.weight
-    model = allocate_model(tree, dtype=weight.dtype, device=weight.device)
+    model = allocate_model(tree, dtype=base.dtype, device=base.device)
     transfer_weights(model, base)
     return model
 

@@ -33,7 +33,7 @@ def add_prefix(model: Transformer, by: a.Prefix, generator: torch.Generator) -> 
                                                                                      dim=model.config.dim,
                                                                                      hidden=by.hidden)
     made.begin(generator)
-    model.front = PrefixKeys(widths, made, by.length).to(model.embed.tokens.weight.device)
+    model.front = PrefixKeys(widths, made, by.length).to(model.device)
     model.front.by_distance = counts_distances(stack)
 
 
@@ -55,10 +55,10 @@ def new_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator, sta
                embed: Embedding) -> SoftPrompt:
     """Return the vectors before one side, as they begin. Raises `InputError` for a side that they do not fit."""
     check_prefix_fits(model, stack, "a prompt")
-    if not isinstance(embed.tokens, nn.Embedding):
+    if not hasattr(embed.tokens, "embedding_dim"):
         raise InputError("the token table is in clusters, so a prompt has no width", where="tuning",
                          remedy="use tuning.kind=prefix")
-    prompt = SoftPrompt(by.length, embed.tokens.embedding_dim).to(embed.tokens.weight.device)
+    prompt = SoftPrompt(by.length, embed.tokens.embedding_dim).to(model.device)
     with torch.no_grad():
         if isinstance(by.start, a.FromNoise):
             prompt.vectors.uniform_(-by.start.reach, by.start.reach, generator=generator)

@@ -1,7 +1,7 @@
 """`rewrite` changes a built model in place, as its config says; `unrewrite` takes everything back.
 
 Nothing here builds a model or copies its class: maps, residuals and the input get something in addition to them. The
-bottlenecks after residuals are here; what maps and the input get is in `lora`, `nf4` and `prefix`.
+bottlenecks after residuals are here; what maps and the input get is in `lora`, `quantization` and `prefix`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, add_pairs
-from saucier.adaptation.nf4 import QuantizedLinear, held_bytes
+from saucier.adaptation.quantization.maps import QuantizedMatrix, held_bytes, is_quantized, list_matrices
 from saucier.adaptation.prefix import add_prefix, add_prompt
 from saucier.adaptation.target_modules import select_parameters, swap_modules
 from saucier.adaptation.tuning import Tuning
@@ -100,8 +101,8 @@ def unrewrite(model: Transformer) -> Transformer:
 
     Raises `InputError` where weights were rounded, which cannot be taken back.
     """
-    if any(isinstance(module, QuantizedLinear) for module in model.modules()):
-        raise InputError("weights were rounded to four bits, which cannot be taken back", where="unrewrite",
+    if is_quantized(model):
+        raise InputError("weights were rounded to a few bits, which cannot be taken back", where="unrewrite",
                          remedy="load the base model again")
     swap_modules(model, {id(module): module.base for module in model.modules()
                          if isinstance(module, LowRank | DropoutThenAdapter)})
@@ -121,8 +122,7 @@ def list_trainable(model: nn.Module) -> dict[str, nn.Parameter]:
 
 def share(model: nn.Module) -> tuple[int, int]:
     """Return how many values learn, and how many the model has."""
-    rounded = sum(module.in_features * module.out_features for module in model.modules()
-                  if isinstance(module, QuantizedLinear))
+    rounded = sum(prod(matrix.shape) for matrix in list_matrices(model).values())
     return (sum(parameter.numel() for parameter in list_trainable(model).values()),
             sum(parameter.numel() for parameter in model.parameters()) + rounded)
 
@@ -193,7 +193,7 @@ def add_bottlenecks(model: Transformer, by: a.Adapter, generator: torch.Generato
             added = BottleneckAdapter(dim, by)
             added.begin(generator)
             dropout = residual.get_submodule("dropout")
-            replaced[id(dropout)] = DropoutThenAdapter(dropout, added.to(model.embed.tokens.weight.device))
+            replaced[id(dropout)] = DropoutThenAdapter(dropout, added.to(model.device))
     swap_modules(model, replaced)
 
 

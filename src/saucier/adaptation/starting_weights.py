@@ -15,6 +15,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.adaptation.surgery.operations import NewTokens
+from saucier.adaptation.quantization.maps import refuse_quantized
 from saucier.config import Transformer as Config
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model
@@ -53,6 +54,7 @@ def initialize_from(model: Transformer, other: Transformer, tokens: NewTokens | 
 def transfer_weights(model: Transformer, other: Transformer, tokens: NewTokens | None = None) -> TransferReport:
     """Do the same with the numbers that `other` has, as loading an adapter does."""
     check_same_body(model.config, other.config)
+    refuse_quantized(other, "the start of a model of another shape or head")
     sizes = model.config.embed.vocab, other.config.embed.vocab
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     fits = {name: value for name, value in theirs.items() if name in mine and takes_rows_of(mine[name], value)}

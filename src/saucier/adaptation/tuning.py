@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from saucier.adaptation.quantization.config import NormalFloat, QuantizationAware
 from saucier.config.base import Config
 from saucier.config.blocks import MAX_LAYERS
 
@@ -60,19 +61,6 @@ class Lora(Config):
     """What `alpha` is divided by."""
     train: Where = ()
     """Parameters that are trained whole beside the pairs, as `freeze` names them. New heads always are."""
-
-
-class NormalFloat(Config):
-    """Four bits a weight: levels at the quantiles of a normal distribution, scaled in blocks by the largest value.
-
-    The scales are kept as 8-bit floats, in blocks of their own. Source: Dettmers et al. 2023, §3, arXiv:2305.14314.
-    """
-
-    kind: Literal["nf4"] = "nf4"
-    block: Positive = Field(default=64, multiple_of=2)
-    """Weights that share a scale."""
-    scale_block: Positive = 256
-    """Scales that share a scale of their own."""
 
 
 class Qlora(Lora):
@@ -218,7 +206,7 @@ class Bias(Config):
     """Parameters that are trained whole beside them, as `freeze` names them. New heads always are."""
 
 
-Tuning = Annotated[Lora | Qlora | Prefix | Prompt | Adapter | Freeze | Bias, Field(discriminator="kind")]
+Tuning = Annotated[Lora | Qlora | Prefix | Prompt | Adapter | Freeze | Bias | QuantizationAware, Field(discriminator="kind")]
 """What a model is tuned by."""
 RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
 """Kind of tuning -> a rate that suits what it adds, with AdamW: much higher than for a whole model."""

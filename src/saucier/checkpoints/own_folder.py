@@ -7,8 +7,9 @@ packages and versions; tied weights are stored once.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -20,10 +21,14 @@ from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.config.registry import name_packages, require_packages
 from saucier.errors import InputError
 from saucier.files import read_json
-from saucier.model import Transformer, allocate_model
+from saucier.model import Transformer, allocate_model, allocate_weights, build_on_meta
 
 FORMAT = 1
 """Raised when the layout changes in a way that older readers cannot read."""
+QUANTIZATION = "quantization"
+"""Key of the config that says which matrices are in few bits, and how."""
+QUANTIZATION_FORMAT = 1
+"""The same for what it holds."""
 SHOWN = 160
 """Characters of a fault."""
 WRITTEN = {"config.json", "generation_config.json", "model.safetensors"}
@@ -47,16 +52,28 @@ def write_model(model: Transformer, folder: Path, weights: Mapping[str, Tensor] 
     """
     folder.mkdir(parents=True, exist_ok=True)
     tree = model.config.model_dump(mode="json")
-    document = {"model_type": MODEL_TYPE, "format": FORMAT, **name_packages(tree), "model": tree}
+    document = {"model_type": MODEL_TYPE, "format": FORMAT, **name_packages(tree), **describe_quantized(model),
+                "model": tree}
     (folder / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     if defaults := model.provenance.generation:
         (folder / "generation_config.json").write_text(json.dumps(defaults, indent=2) + "\n", encoding="utf-8")
     write_tensors(stored_weights(model) if weights is None else weights, folder / "model.safetensors")
 
 
+def describe_quantized(model: nn.Module) -> dict[str, Any]:
+    """Return what a config says of matrices in few bits, whose modules say it of themselves; empty where there are
+    none.
+    """
+    found = {name: module.stored_as for name, module in model.named_modules() if hasattr(module, "stored_as")}
+    return {QUANTIZATION: {"format": QUANTIZATION_FORMAT, "modules": found}} if found else {}
+
+
 def stored_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Return every parameter once, under its first name, contiguous and on the CPU."""
-    return {name: parameter.detach().cpu().contiguous() for name, parameter in model.named_parameters()}
+    """Return every parameter once, under its first name, and the parts of matrices in few bits, contiguous and on the
+    CPU.
+    """
+    return {name: tensor.detach().cpu().contiguous()
+            for name, tensor in (*model.named_parameters(), *model.named_buffers())}
 
 
 def read_config(folder: Path) -> c.Transformer:
@@ -79,12 +96,20 @@ def read_config(folder: Path) -> c.Transformer:
                          remedy="the file was changed; write it again") from error
 
 
-def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device) -> Transformer:
+def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.device,
+                   install: Callable[[Transformer, Any, str], None]) -> Transformer:
     """Build the model of a folder and fill it.
 
-    Raises `InputError` that lists every missing, unknown or misshapen weight.
+    `install` puts modules for matrices in few bits into a model of shapes, as the config's key says, whose value and
+    place it is given. Raises `InputError` that lists every missing, unknown or misshapen weight.
     """
-    model = allocate_model(read_config(folder), dtype=dtype or torch.float32, device=device)
+    config, document = read_config(folder), read_json(folder / "config.json")
+    if QUANTIZATION in document:
+        model = build_on_meta(config)
+        install(model, document[QUANTIZATION], f"{folder / 'config.json'}: {QUANTIZATION}")
+        allocate_weights(model, dtype=dtype or torch.float32, device=device)
+    else:
+        model = allocate_model(config, dtype=dtype or torch.float32, device=device)
     fill_weights(model, folder / "model.safetensors")
     if (folder / "generation_config.json").is_file():
         model.generation = read_json(folder / "generation_config.json")
@@ -97,13 +122,17 @@ def fill_weights(model: nn.Module, path: Path, names: Collection[str] | None = N
     Raises `InputError` with all faults.
     """
     faults, shard = [], SafeShard(path)
-    expected = {name: parameter for name, parameter in model.named_parameters() if names is None or name in names}
+    buffers = dict(model.named_buffers())
+    expected = {name: one for name, one in (*model.named_parameters(), *buffers.items())
+                if names is None or name in names}
     for name in shard.names():
         parameter, tensor = expected.pop(name, None), shard.get(name)
         if parameter is None:
             faults.append(f"{name} is unknown")
         elif parameter.shape != tensor.shape:
             faults.append(f"{name} is {list(tensor.shape)} instead of {list(parameter.shape)}")
+        elif name in buffers and parameter.dtype != tensor.dtype:
+            faults.append(f"{name} is {tensor.dtype} instead of {parameter.dtype}".replace("torch.", ""))
         else:
             shard.write(name, parameter.data)
     faults += [f"{name} is missing" for name in expected]

@@ -31,8 +31,7 @@ def is_sentence_head(head: c.Head | None) -> bool:
 def put_head(model: Transformer, head: c.EmbeddingHead, maps: list[Path]) -> Transformer:
     """Put an embedding head on a body and fill its maps. Raises `InputError` for weights that do not fit."""
     tree = model.config.model_copy(update={"head": head})
-    weight = model.embed.tokens.weight
-    made = build_head(head, tree.dim, model.embed.tokens).to(device=weight.device, dtype=weight.dtype)
+    made = build_head(head, tree.dim, model.embed.tokens).to(device=model.device, dtype=model.dtype)
     assert isinstance(made, EmbeddingHead), "what its config builds"
     for map_, folder in zip(made.maps, maps, strict=True):
         source = Weights(folder)

@@ -68,7 +68,8 @@ def make_finding(name: str, faults: list[str], fine: str = "") -> Finding:
 def check_finite_weights(model: Transformer) -> Finding:
     """No weight is NaN or infinite."""
     faults, count = [], 0
-    for name, weight in model.named_parameters():
+    floats = ((name, one) for name, one in model.named_buffers() if one.is_floating_point())
+    for name, weight in (*model.named_parameters(), *floats):
         wrong = int((~weight.isfinite()).sum())
         count += weight.numel()
         faults += [f"{name} holds {wrong:,} that are not finite"] if wrong else []
@@ -81,17 +82,24 @@ def check_ties(model: Transformer) -> Finding:
     language, table = model.config.language_head, (model.decoder_embed or model.embed).tokens
     if language is not None and language.tied:
         head = getattr(model.head, "language", model.head)
-        ties.append((getattr(head, "weight", None) is getattr(table, "weight", None),
+        ties.append((shares_table(head, table),
                      "the output layer is the token table",
                      "the output layer is to be the token table, and is another tensor"))
     embed = model.config.decoder_embed
     if embed is not None and embed.tied and model.decoder_embed is not None:
-        ties.append((model.decoder_embed.tokens.weight is model.embed.tokens.weight, "both sides have one token table",
+        ties.append((shares_table(model.decoder_embed.tokens, model.embed.tokens), "both sides have one token table",
                      "the sides are to have one token table, and have two"))
     if not ties:
         return Finding("tied weights are tied", "does not apply", "the config ties none")
     return make_finding("tied weights are tied", [fault for holds, _, fault in ties if not holds],
                         "; ".join(said for _, said, _ in ties))
+
+
+def shares_table(module: object, table: object) -> bool:
+    """Say whether two modules have one table: the same one in few bits, or the same parameter."""
+    if hasattr(table, "store"):
+        return getattr(module, "table", module) is table
+    return getattr(module, "weight", None) is getattr(table, "weight", None)
 
 
 def check_vocabulary(name: str, embed: c.Embedding, tokenizer: Tokenizer) -> Finding:
@@ -123,11 +131,10 @@ def check_special_tokens(model: Transformer, tokenizer: Tokenizer) -> Finding:
 
 def check_saved_bits(model: Transformer) -> Finding:
     """A model that is saved and loaded has the same bits."""
-    weight = model.embed.tokens.weight
     with TemporaryDirectory() as folder:
         layout = save_bare(model, Path(folder) / "model", layout="own")
-        again = open_folder(identify_folder(Path(folder) / "model"), "auto", weight.dtype, weight.device)
-    before, after = dict(model.named_parameters()), dict(again.named_parameters())
+        again = open_folder(identify_folder(Path(folder) / "model"), "auto", model.dtype, model.device)
+    before, after = ({**dict(one.named_parameters()), **dict(one.named_buffers())} for one in (model, again))
     faults = [f"{name} is lost" for name in before.keys() - after.keys()]
     faults += [f"{name} has other bits" for name, value in before.items()
                if name in after and not torch.equal(value.nan_to_num(7.0), after[name].nan_to_num(7.0))]
@@ -236,7 +243,7 @@ def choose_lengths(model: Transformer) -> list[int]:
 
 def examine_model(model: Transformer, rows: Sequence[TextRow]) -> Iterator[Finding]:
     """Check every law on a model."""
-    tolerance = TOLERANCES[model.embed.tokens.weight.dtype]
+    tolerance = TOLERANCES[model.dtype]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for law in LAWS:
@@ -264,9 +271,8 @@ def diagnose(path: str, *, files: Sequence[str] = (), dtype: str = "float32", de
     tokenizer, reason = find_tokenizer(path, base)
     rows, source = (draw_rows(model), f"random ids, since no tokenizer: {reason}") if tokenizer is None else \
         (cut_text_rows(model, tokenizer, read_texts(files)), ", ".join(files) or "Python's documentation")
-    weight = model.embed.tokens.weight
     found = (*examine_model(model, rows), *check_model(model, tokenizer))
-    return Diagnosis(path, str(weight.dtype).removeprefix("torch."), c.parameters(model.config), source,
+    return Diagnosis(path, str(model.dtype).removeprefix("torch."), c.parameters(model.config), source,
                      tuple(len(row.ids) for row in rows), found)
 
 

@@ -73,7 +73,7 @@ class RenumberedModel:
     def inputs(self, row: Sequence[int]) -> dict[str, Tensor]:
         """Give a row to the model; one with two stacks writes what it reads."""
         own = list(row) if self.new is None else [self.new[one] for one in row]
-        ids = torch.tensor([own], device=self.model.embed.tokens.weight.device)
+        ids = torch.tensor([own], device=self.model.device)
         pair = self.model.config.encoder is not None and self.model.config.decoder is not None
         given = {"input_ids": ids, **({"decoder_input_ids": ids} if pair else {})}
         if needs_global_mask(self.model.config):  # a piece of text has no question before its first separator

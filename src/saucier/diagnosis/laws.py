@@ -76,7 +76,7 @@ def pad_rows(rows: Sequence[Sequence[int]], side: str, filler: int, device: torc
 def make_batch(model: Transformer, rows: Sequence[TextRow], side: str = "right", filler: int | None = None) \
         -> dict[str, Any]:
     """Return the inputs of a batch, the sources padded on a side; targets are always padded on the right."""
-    device, filler = model.embed.tokens.weight.device, padding_id(model.config) if filler is None else filler
+    device, filler = model.device, padding_id(model.config) if filler is None else filler
     ids, mask = pad_rows([row.ids for row in rows], side, filler, device)
     found: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
     if any_text_reason(model.config):
@@ -96,7 +96,7 @@ def empty_prefix(model: Transformer, rows: int) -> dict[str, Tensor]:
     """Give a decoder with a prefix an empty one, so that every place sees its past alone."""
     if not c.sees_prefix(model.config.decoder):
         return {}
-    return {"prefix_length": torch.zeros(rows, dtype=torch.long, device=model.embed.tokens.weight.device)}
+    return {"prefix_length": torch.zeros(rows, dtype=torch.long, device=model.device)}
 
 
 def run_batch(model: Transformer, rows: Sequence[TextRow], batch: dict[str, Any],
@@ -209,7 +209,7 @@ def split_in_pieces(length: int) -> list[int]:
 
 def read_with_cache(model: Transformer, row: TextRow, sizes: Sequence[int]) -> RowOutput:
     """Read a row piece by piece."""
-    ids, _ = pad_rows([row.written], "right", 0, model.embed.tokens.weight.device)
+    ids, _ = pad_rows([row.written], "right", 0, model.device)
     cache, found = model.new_cache(1, len(row.written)), []
     states = encode_source(model, row)
     head = {"compute_logits": any_text_reason(model.config) is None}
@@ -267,7 +267,7 @@ def packed_gap(model: Transformer, rows: Sequence[TextRow]) -> float:
 
 def join_rows(model: Transformer, texts: Sequence[Sequence[int]]) -> Tensor:
     """Join texts to one row. Shapes: -> [1, L]."""
-    return torch.tensor([[number for text in texts for number in text]], device=model.embed.tokens.weight.device)
+    return torch.tensor([[number for text in texts for number in text]], device=model.device)
 
 
 def number_texts(model: Transformer, texts: Sequence[Sequence[int]]) -> Tensor:

@@ -110,7 +110,7 @@ def check_counts(model: Transformer) -> Iterator[Finding]:
             model(ids, cache=cache)
         else:
             model(torch.zeros(rows, source, dtype=torch.long), decoder_input_ids=ids, cache=cache)
-    size = model.embed.tokens.weight.element_size()
+    size = model.dtype.itemsize
     yield compare_counts("the cache has the size that is counted", c.cache_bytes(
         config, batch=rows, length=places, source_length=source, bytes_per_value=size), cache.bytes)
 

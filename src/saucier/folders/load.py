@@ -15,6 +15,7 @@ import torch
 from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
+from saucier.adaptation.quantization.storage import check_matrices, install_matrices
 from saucier.checkpoints.adapter_folder import (
     LEARNED_INPUTS,
     WEIGHTS,
@@ -29,7 +30,7 @@ from saucier.checkpoints.own_folder import read_own_model
 from saucier.checkpoints.published_folder import PublishedFolder, build_published
 from saucier.checkpoints.sentence_folder import put_head
 from saucier.checkpoints.sentence_modules import is_classifier_folder
-from saucier.checkpoints.weight_files import Weights
+from saucier.checkpoints.weight_files import SAFE, Weights
 from saucier.config.questions import reads_padding
 from saucier.devices import choose_dtype, choose_real_device, keep_small_blocks
 from saucier.errors import InputError, expect, suggest_name
@@ -162,7 +163,9 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
     published = None if head == "auto" else head
     match kind:
         case OwnFolder():
-            return keep_head(read_own_model(kind.path, dtype=dtype, device=device), head)
+            model = read_own_model(kind.path, dtype=dtype, device=device, install=install_matrices)
+            check_matrices(model, str(kind.path / SAFE))
+            return keep_head(model, head)
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
         case SentenceFolder(body=body):

@@ -10,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from math import prod
 from os import PathLike
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from saucier.adaptation.own_adapter import learned_values, write_own_adapter
 from saucier.adaptation.peft_writing import make_peft_files
 from saucier.adaptation.prefix import drop_prefix_network
+from saucier.adaptation.quantization.maps import is_quantized, list_matrices
 from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.own_folder import write_model
@@ -38,8 +40,8 @@ from saucier.plain import HANDED_IN
 from saucier.text.tokenizer.folder import copy_tokenizer
 
 MODEL_FILE = "config.json"
-WHOLE_REWRITES = {"freeze"}
-"""Rewrites that leave an ordinary model."""
+WHOLE_REWRITES = {"freeze", "quantization"}
+"""Rewrites that leave a whole model, which is stored without any other."""
 LAYOUT_NAMES = ("auto", "own", "published")
 AddFiles = Callable[[Path, bool], None]
 """Adds files to a folder that is being written; the second says whether the weights are those of the model's source."""
@@ -73,6 +75,7 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
     `dtype` "stored": numbers that did not change since loading are written as they are stored, in their format; what
     was learned from them in the wider of both formats. Any other writes all in that format.
+    A quantized model is always in our own layout, and `dtype` is for what of it is not in few bits.
     Of a rewritten model what it has in addition to its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, for a folder that holds something else, and where
     loading rounded the numbers and the folder that has the exact ones was changed or removed.
@@ -100,7 +103,7 @@ def save_with(model: Transformer, folder: str | Path, layout: str, dtype: str | 
 
     write_atomically(target, write)
     remember_save(model, target)
-    return describe_save(target, written, numbers.tensors, numbers.unchanged)
+    return describe_save(target, written, numbers.tensors, numbers.unchanged, count_rounded(model))
 
 
 def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None], str]:
@@ -108,6 +111,11 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",
                          remedy=suggest_name(layout, [*LAYOUT_NAMES, *LAYOUTS]))
+    if is_quantized(model):
+        if layout not in ("auto", "own"):
+            raise InputError("a quantized model has no place in a published layout", where="layout",
+                             remedy="save it in our own layout (own), or call dequantize_model(model) first")
+        return partial(write_model, model), MODEL_TYPE
     came_from = model.provenance.model_type
     refusals: dict[str, InputError] = {}
     candidates = [one for one in LAYOUTS.values() if layout not in LAYOUTS or one is LAYOUTS[layout]]
@@ -212,13 +220,20 @@ def remember_save(model: Transformer, target: Path) -> None:
     model.provenance = dataclasses.replace(model.provenance, saved=state)
 
 
-def describe_save(target: Path, layout: str, tensors: Mapping[str, Tensor], unchanged: int | None) -> Saved:
-    """Return what was stored."""
+def count_rounded(model: Transformer) -> int:
+    """Return how many more values a model has than numbers that are stored: those in few bits, without their parts."""
+    matrices = list_matrices(model).values()
+    return sum(prod(one.shape) - sum(part.numel() for part in one.buffers()) for one in matrices)
+
+
+def describe_save(target: Path, layout: str, tensors: Mapping[str, Tensor], unchanged: int | None, more: int = 0
+                  ) -> Saved:
+    """Return what was stored; `more`: values beyond the numbers of the tensors."""
     formats: Counter[str] = Counter()
     for tensor in tensors.values():
         formats[str(tensor.dtype).removeprefix("torch.")] += tensor.nbytes
     files = [path for path in sorted(target.rglob("*")) if path.is_file()]
-    return Saved(layout, folder=target, parameters=sum(tensor.numel() for tensor in tensors.values()),
+    return Saved(layout, folder=target, parameters=more + sum(tensor.numel() for tensor in tensors.values()),
                  formats=dict(formats), size=sum(path.stat().st_size for path in files), tensors=len(tensors),
                  unchanged=unchanged, files=tuple(str(path.relative_to(target)) for path in files))
 
@@ -253,6 +268,9 @@ def write_adapter(model: Transformer, target: Path, base: str | None, layout: st
                   replace: bool) -> Saved:
     """Write an adapter as `save_adapter` says, and further files next to it."""
     base, rewrites = base or model.provenance.path, model.provenance.rewrites
+    if "quantization" in model.provenance.rewrite_kinds:
+        raise InputError("the model under the adapter was quantized after loading, so no folder holds it",
+                         where="model", remedy="save the quantized model first, load it, and put the adapter on that")
     if layout not in ADAPTER_LAYOUTS:
         raise InputError(f"unknown layout {layout!r}", where="layout", remedy=suggest_name(layout, [*ADAPTER_LAYOUTS]))
     if not rewrites or base is None:

@@ -113,6 +113,9 @@ def collect_numbers(model: Transformer, dtype: torch.dtype | None) -> StoredNumb
             now, same = put_stored_bits(now, then, stored.loaded)
             unchanged += same
         tensors[name] = (now if dtype is None else now.to(dtype)).contiguous()
+    for name, buffer in model.named_buffers():  # of few bits: there is nothing to round them to
+        tensors[name], then = buffer.detach().cpu().contiguous(), None if read is None else read(name)
+        unchanged += then is not None and then.dtype == buffer.dtype and torch.equal(then, tensors[name])
     return StoredNumbers(tensors, None if read is None else unchanged)
 
 

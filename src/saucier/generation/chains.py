@@ -196,7 +196,7 @@ def run_chains(model: Transformer, ids: Tensor | None, mask: Tensor | None, opti
         raise InputError("chains need a strategy, and a text with mask tokens to begin with",
                          where="input_ids" if ids is None else "strategy",
                          remedy="give strategy=Gibbs(mask=...) and ids [batch, length]")
-    ids = expect_tensor("input_ids", ids).to(model.embed.tokens.weight.device)
+    ids = expect_tensor("input_ids", ids).to(model.device)
     mask = check_mask(model.config.embed, ids, mask, padding=options.padding)
     copies = options.num_return_sequences
     ids, mask = ids.repeat_interleave(copies, 0), None if mask is None else mask.repeat_interleave(copies, 0)

@@ -107,7 +107,7 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
 
     Raises `InputError` for a model that is not on a CPU, and `WorkError` where there is no C++ compiler.
     """
-    place = model.embed.tokens.weight.device.type
+    place = model.device.type
     if place != "cpu":
         raise InputError(
             f"the model is on {place}", where="compile", remedy="compiled decoding is for CPUs; use compile=False"
@@ -119,6 +119,7 @@ def make_compiled_reader(model: Transformer) -> ReadToken:
     for found, what in ((model.front is not None, "a prefix or a prompt before the text"),
                         (bool(custom), f"parts from outside ({', '.join(custom[:1])}), which are not compiled"),
                         (any(isinstance(one, Experts) for one in modules), "experts, which are chosen token by token"),
+                        (any(True for _ in model.buffers()), "weights in few bits, which are not compiled yet"),
                         (keeps_states, "layers that keep states, which are not compiled")):
         if found:
             raise InputError(f"the model has {what}", where="compile", remedy="use compile=False")
@@ -237,7 +238,7 @@ def export_step(model: Transformer, kind: Kind, state: State) -> torch.export.Ex
 
     rows, source = 1 if kind.single else free("rows", 4), 1 if kind.single_source else free("source", 24)
     length, capacity = free("length", 17), free("capacity", 128)
-    cache, dtype = state.cache, model.embed.tokens.weight.dtype
+    cache, dtype = state.cache, model.dtype
 
     def stored(like: Tensor, axis: Axis) -> tuple[Any, Any]:
         (key, key_sizes), (value, value_sizes) = (

@@ -36,9 +36,10 @@ def fingerprint_weights(model: nn.Module) -> Fingerprint:
 
     The sample is for writes through `parameter.data`, which leave no other trace.
     """
-    writes = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in model.parameters()]
+    held = [*model.parameters(), *model.buffers()]
+    writes = [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in held]
     sums = [one.detach().flatten()[::max(1, one.numel() // SAMPLED)].sum(dtype=torch.float64)
-            for one in model.parameters()]
+            for one in held]
     return *writes, *torch.stack(sums).tolist()
 
 
@@ -130,7 +131,7 @@ def pack_module(module: nn.Module) -> nn.Module | None:
     match module:
         case nn.Linear():
             return PackedLinear(module.weight, module.bias)
-        case LanguageHead():
+        case LanguageHead() if type(module) is LanguageHead:
             return PackedHead(copy_modules(module))
     return None
 

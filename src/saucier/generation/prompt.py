@@ -60,7 +60,7 @@ def read_prompt(model: Transformer, ids: Tensor | None, mask: Tensor | None, *, 
         raise InputError("this model does not write: it has no " + ("decoder" if config.decoder is None
                                                                     else "language head"),
                          where="model", remedy="use one with a decoder and a language head")
-    device = model.embed.tokens.weight.device
+    device = model.device
     if config.encoder is None or config.decoder is None:
         ids = start_prompt(ids, options).to(device)
         mask = check_mask(config.embed, ids, mask, padding=options.padding)

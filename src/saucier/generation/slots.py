@@ -34,7 +34,7 @@ class Slots:
                              remedy=f"use {room} or less")
         self.model = inference_view(use_packed_weights(model))
         self.cache = self.model.new_cache(rows, capacity)
-        self.cache.lengths = torch.zeros(rows, dtype=torch.long, device=model.embed.tokens.weight.device)
+        self.cache.lengths = torch.zeros(rows, dtype=torch.long, device=model.device)
 
     @property
     def lengths(self) -> Tensor:

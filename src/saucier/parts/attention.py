@@ -29,7 +29,7 @@ from saucier.parts.kernels import (
     merge_mask_and_bias,
     repeat_heads,
 )
-from saucier.parts.linear import Linear, PartlyBiased, first_outputs, linear
+from saucier.parts.linear import Linear, PartlyBiased, first_outputs, last_outputs
 from saucier.parts.masks import Draw, Mask, Ragged
 from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
@@ -284,8 +284,7 @@ def project_global(attention: SelfAttention, maps: Linear, x: Tensor,
                    found: GlobalPositions) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries [B, H, N, E] of the global tokens, and keys and values [B, G, L, E] of all."""
     width = attention.widths[0]
-    first, rest = (None, None) if maps.bias is None else (maps.bias[:width], maps.bias[width:])
     chosen = x.gather(1, found.index[..., None].expand(-1, -1, x.shape[-1]))
-    query, both = linear(chosen, maps.weight[:width], first), linear(x, maps.weight[width:], rest)
+    query, both = first_outputs(maps, chosen, width), last_outputs(maps, x, width)
     key, value = both.chunk(2, dim=-1)
     return (*(part.unflatten(-1, (-1, attention.head_dim)).transpose(1, 2) for part in (query, key, value)),)

@@ -200,6 +200,16 @@ def first_outputs(layer: nn.Module, x: Tensor, count: int) -> Tensor:
     return linear(x, layer.weight[:count], None if layer.bias is None else layer.bias[:count])
 
 
+def last_outputs(layer: nn.Module, x: Tensor, start: int) -> Tensor:
+    """Return the outputs of a map from one on; one that is not plain gives all, of which the others are dropped.
+
+    Shapes: [..., I] -> [..., O - start].
+    """
+    if not is_plain_linear(layer):
+        return cast(Tensor, layer(x))[..., start:]
+    return linear(x, layer.weight[start:], None if layer.bias is None else layer.bias[start:])
+
+
 class Table(nn.Embedding):
     """`nn.Embedding` without starting values: drawing them on the meta device loads half of torch, in seconds."""
 
@@ -218,9 +228,13 @@ class PartlyBiased(Linear):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
         """Shapes: [..., I] -> [..., O]."""
-        given = iter(self.bias.split([n for n, has in zip(self.rows, self.biased, strict=True) if has]))
-        parts = [next(given) if has else self.bias.new_zeros(n) for n, has in zip(self.rows, self.biased, strict=True)]
-        return linear(input, self.weight, torch.cat(parts))
+        return linear(input, self.weight, spread_bias(self.bias, self.rows, self.biased))
+
+
+def spread_bias(bias: Tensor, rows: tuple[int, ...], biased: tuple[bool, ...]) -> Tensor:
+    """Return a bias of all rows, zero for the groups of `rows` that have none. Shapes: [biased rows] -> [rows]."""
+    given = iter(bias.split([n for n, has in zip(rows, biased, strict=True) if has]))
+    return torch.cat([next(given) if has else bias.new_zeros(n) for n, has in zip(rows, biased, strict=True)])
 
 
 class Product(torch.autograd.Function):

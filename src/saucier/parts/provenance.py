@@ -149,7 +149,7 @@ def digest_weights(model: nn.Module, without: Collection[str] = ()) -> str:
     parameters that are left out.
     """
     found = hashlib.sha256()
-    for name, parameter in model.named_parameters():
+    for name, parameter in (*model.named_parameters(), *model.named_buffers()):
         if name not in without:
             found.update(sample_parameter(name, parameter))
     return found.hexdigest()[:32]

@@ -46,7 +46,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
-    device = model.embed.tokens.weight.device
+    device = model.device
     for start in range(0, len(order), batch):
         rows = order[start:start + batch]
         encoded = pad_rows(tokenizer, encode_rows(tokenizer, [texts[row] for row in rows], None, options), options)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Literal, cast
 
+from saucier.adaptation.quantization.maps import refuse_learning
 from saucier.checkpoints.steps import (
     AVERAGE,
     FOLDER,
@@ -148,6 +149,7 @@ class Run:
     def open_or_resume(cls, model: Transformer, study: TrainingData, training: Training, folder: Path,
                        processes: Processes, reporters: Sequence[Reporter] | None, identity: Identity) -> Run:
         """Build what the loop needs, and put the newest whole checkpoint back where there is one."""
+        refuse_learning(model)
         model.restore_stored()
         recipe = identity.recipe
         model.train()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from saucier.adaptation.quantization.maps import refuse_quantized
 from saucier.adaptation.starting_weights import rebuild_model
 from saucier.adaptation.surgery.operations import (
     AttentionOperation,
@@ -41,6 +42,7 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     longest input. `pad`: the padding id. The model that is given stays as it is, but for weights that were rounded in
     loading: both have the stored ones. Raises `InputError` for what cannot be done with this model.
     """
+    refuse_quantized(model, "given another shape")
     model.restore_stored()
     state = ModelState(model.config, model.state_dict(), pad)
     for operation in by:

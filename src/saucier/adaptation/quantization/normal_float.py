@@ -1,21 +1,18 @@
-"""NF4: weights in four bits at the quantiles of a normal distribution, with 8-bit scales; and the map that holds them.
+"""NF4: weights in four bits at the quantiles of a normal distribution, with 8-bit scales.
 
-Letters: I inputs, O outputs, N values, B blocks of values, S blocks of scales.
+Letters: N values, B blocks of values, S blocks of scales.
 """
 
 from __future__ import annotations
 
 import importlib.util
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.target_modules import select_targets, swap_modules
-from saucier.adaptation.tuning import NormalFloat, Where
-from saucier.errors import InputError
-from saucier.parts.linear import Linear, linear
+from saucier.adaptation.quantization.config import NormalFloat
 
 LARGEST_FLOAT8 = torch.finfo(torch.float8_e4m3fn).max
 
@@ -107,74 +104,3 @@ def dequantize_on_cuda(codes: Tensor, largest: Tensor, store: NormalFloat, dtype
                                   code=nf4_levels().to(codes.device),
                                   blocksize=store.block, quant_type="nf4", dtype=dtype)
     return cast(Tensor, functional.dequantize_4bit(codes[:, None], state))
-
-
-class WideProduct(torch.autograd.Function):
-    """A product with a matrix that is widened for it, forward and backward, and not kept between."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, held: QuantizedLinear) -> Tensor:
-        """Shapes: x [..., I] -> [..., O]."""
-        ctx.held = held
-        return linear(x, held.widened(x.dtype), None if held.bias is None else held.bias.to(x.dtype))
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        """Shapes: gradient [..., O] -> [..., I]."""
-        return linear(gradient, ctx.held.widened(gradient.dtype).T), None
-
-
-class QuantizedLinear(nn.Module):
-    """A frozen linear map in four bits. Source: Dettmers et al. 2023, §3, eq 5 and 6, arXiv:2305.14314."""
-
-    rewritten = True
-    """It replaces a map."""
-
-    def __init__(self, base: nn.Linear, store: NormalFloat) -> None:
-        """Round a map's matrix; its bias is kept as it is."""
-        super().__init__()
-        self.in_features, self.out_features, self.store = base.in_features, base.out_features, store
-        self.dtype = base.weight.dtype
-        """The number format that the matrix had."""
-        self.bias = base.bias
-        for name, part in quantize(base.weight, store)._asdict().items():
-            self.register_buffer(name, part)
-
-    def widened(self, dtype: torch.dtype) -> Tensor:
-        """Return the matrix [O, I] in a number format."""
-        parts = (self.get_buffer(name) for name in PackedWeight._fields)
-        return dequantize(PackedWeight(*parts), torch.Size((self.out_features, self.in_features)), self.store, dtype)
-
-    @property
-    def weight(self) -> Tensor:
-        """The matrix as it is used, [O, I], made again each time."""
-        return self.widened(self.dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Shapes: [..., I] -> [..., O]."""
-        if torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))
-        return cast(Tensor, WideProduct.apply(x, self))  # type: ignore[no-untyped-call]
-
-    def as_linear(self) -> Linear:
-        """Return an ordinary map with the rounded matrix, and the same bias."""
-        made = Linear(self.in_features, self.out_features, bias=False, device="meta")
-        made.weight, made.bias = nn.Parameter(self.weight, requires_grad=False), self.bias
-        return made
-
-
-def quantize_maps(model: nn.Module, where: Where, store: NormalFloat) -> None:
-    """Keep the matrices that are meant in four bits. Raises `InputError` for a map of another kind."""
-    names = dict.fromkeys(place.module for place in select_targets(model, where))
-    modules = {name: model.get_submodule(name) for name in names}
-    for name, module in modules.items():
-        if type(module) not in (Linear, nn.Linear):
-            raise InputError(f"{name} cannot be kept in four bits", where="tuning.quantize",
-                             remedy=f"leave it out: quantize=[linear, '!{name}']")
-    swap_modules(model, {id(module): QuantizedLinear(cast(nn.Linear, module), store) for module in modules.values()})
-
-
-def held_bytes(model: nn.Module) -> int:
-    """Return the bytes of all that a model holds: parameters and what replaces them."""
-    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))

@@ -1,0 +1,1 @@
+"""Quantization: the same model whose maps and tables hold numbers of few bits. Needs no torch itself."""

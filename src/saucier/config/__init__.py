@@ -157,6 +157,7 @@ from saucier.config.recurrent import Readout as Readout
 from saucier.config.recurrent import Recurrent as Recurrent
 from saucier.config.relative_positions import Alibi as Alibi
 from saucier.config.relative_positions import GlobalLocal as GlobalLocal
+from saucier.config.relative_positions import KeptHeads as KeptHeads
 from saucier.config.relative_positions import MusicTransformer as MusicTransformer
 from saucier.config.relative_positions import PooledDistances as PooledDistances
 from saucier.config.relative_positions import RelativeVectors as RelativeVectors

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from saucier.config.attention_slots import NoPositions, Projection
 from saucier.config.base import Config
+from saucier.config.blocks import Block
 from saucier.config.disentangled import Disentangled
 from saucier.config.heads import (
     ChoiceHead,
@@ -19,7 +20,7 @@ from saucier.config.heads import (
     ReaderHead,
 )
 from saucier.config.kernels import LowRank
-from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, SelfAttention, Skip
+from saucier.config.layers import Chain, CrossAttention, FeedForward, FourierMixing, Residual, SelfAttention, Skip
 from saucier.config.model import Transformer
 from saucier.config.pooling import LastToken, Pick, PickVector, Pooling
 from saucier.config.positions import CountedPlaces, EmbeddingPositions, SkipPadding
@@ -228,14 +229,29 @@ def sublayer_name(part: Config) -> str:
     return named.rpartition(MARK)[2].replace("-", "_")
 
 
+def name_sublayers(block: Block) -> dict[str, Residual]:
+    """Return the sublayers of a block by their names in the built model; a name used twice gets a number."""
+    named: dict[str, Residual] = {}
+    for residual in block.sublayers:
+        name = sublayer_name(residual.inner)
+        taken = sum(key.split("_")[0] == name.split("_")[0] for key in named)
+        named[f"{name}_{taken + 1}" if taken else name] = residual
+    return named
+
+
 SharedPositions = T5Bias | Disentangled
 """Positions of which all layers of a stack share a table."""
 
 
 def find_shared_positions(stack: Stack) -> tuple[SharedPositions, int] | None:
-    """Return the positions that share a table in a stack, and their number of heads, if its attentions have such."""
-    return next(((one.positions, one.projection.heads) for one in stack.attentions()
-                 if isinstance(one.positions, SharedPositions)), None)
+    """Return the positions that share a table in a stack, and the heads that it is for, if its attentions have such."""
+    for attention in stack.attentions():
+        match attention.positions:
+            case T5Bias(kept=kept) as bias:
+                return bias, attention.projection.heads if kept is None else kept.of
+            case Disentangled() as disentangled:
+                return disentangled, attention.projection.heads
+    return None
 
 
 def find_shared_biases(stack: Stack) -> Projection | None:

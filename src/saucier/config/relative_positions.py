@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from saucier.config.attention_slots import AttentionParts, PositionsInAttention, Projection
+from saucier.config.base import Config
 from saucier.config.counting import Node
 from saucier.config.visibility import is_causal
 from saucier.errors import InputError
@@ -79,6 +80,22 @@ class MusicTransformer(PositionsInAttention):
                              remedy="use visibility causal, or kind: shaw")
 
 
+class KeptHeads(Config):
+    """The heads of an attention that had more: each keeps what belonged to its number among all of them."""
+
+    of: int = Field(gt=0)
+    """How many heads there were."""
+    numbers: tuple[int, ...] = Field(min_length=1)
+    """Those that are still there, by their number among all, from 0."""
+
+    def check(self, path: str, heads: int) -> None:
+        """Raise `InputError` for numbers that are not those of as many heads as the attention has."""
+        if len(self.numbers) != heads or len(set(self.numbers)) != heads or not set(self.numbers) <= set(
+                range(self.of)):
+            raise InputError(f"{heads} heads, and kept are {list(self.numbers)} of {self.of}", where=path,
+                             remedy="give the number of each head once, from 0")
+
+
 class T5Bias(PositionsInAttention):
     """One learned scalar a head for each bucket of relative distance, shared by all layers of a stack.
 
@@ -92,9 +109,13 @@ class T5Bias(PositionsInAttention):
     """From this distance on everything falls into the last bucket."""
     bidirectional: bool = True
     """Whether the future has buckets of its own: true in an encoder, false in a causal decoder."""
+    kept: KeptHeads | None = None
+    """The columns of the stack's table that this attention reads, where it lost heads that others have; None: all."""
 
     def check(self, path: str, attention: AttentionParts, dim: int) -> None:
         """Buckets are for what is seen, and the largest distance is beyond the exact ones."""
+        if self.kept is not None:
+            self.kept.check(f"{path}.positions.kept", attention.projection.heads)
         exact = self.buckets // (4 if self.bidirectional else 2)
         if self.bidirectional and is_causal(attention.visibility):
             raise InputError("half of the T5 buckets would be for a future that is never seen",
@@ -111,6 +132,13 @@ class Alibi(PositionsInAttention):
     """
 
     kind: Literal["alibi"] = "alibi"
+    kept: KeptHeads | None = None
+    """The heads whose slopes these are, where there were more; None: all."""
+
+    def check(self, path: str, attention: AttentionParts, dim: int) -> None:
+        """Every head has its slope."""
+        if self.kept is not None:
+            self.kept.check(f"{path}.positions.kept", attention.projection.heads)
 
 
 class TransformerXL(PositionsInAttention):

@@ -179,16 +179,23 @@ class SelfAttention(nn.Module):
             return self.positions.met(query, self.scale)
         if isinstance(self.config.positions, c.T5Bias):
             assert context.shared is not None, "the stack gave its table"
-            return context.shared.T[None, :, None].expand(*query.shape[:3], -1)
+            return self.own(context.shared.T[None, :, None]).expand(*query.shape[:3], -1)
         return None
 
     def bias(self, heads: int, context: Context) -> Tensor | None:
         """Return the relative bias of this attention: the stack's T5 table, or ALiBi's slopes."""
-        if isinstance(self.config.positions, c.T5Bias):
-            return context.bias
+        positions = self.config.positions
+        if isinstance(positions, c.T5Bias):
+            return None if context.bias is None else self.own(context.bias)
+        assert isinstance(positions, c.Alibi), "no other positions are biased"
         span = context.span
-        return context.once(("alibi", heads),
-                            lambda: alibi_bias(heads, span.start, span.queries, span.keys, span.device))
+        return context.once(("alibi", positions, heads),
+                            lambda: alibi_bias(positions, heads, span.start, span.queries, span.keys, span.device))
+
+    def own(self, bias: Tensor) -> Tensor:
+        """Return what a bias for all heads of the stack holds for those of this attention. Shapes: [1, H, ...]."""
+        kept = getattr(self.config.positions, "kept", None)
+        return bias if kept is None else bias[:, list(kept.numbers)]
 
     def addend(self, mask: Mask, bias: Tensor, dtype: torch.dtype, context: Context | None) -> Tensor:
         """Put mask and bias together, once for all layers that have the same, which share a context."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.config.questions import sublayer_name
+from saucier.config.questions import name_sublayers
 from saucier.config.registry import find_builder
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.attention_slots import find_mixer
@@ -191,13 +191,8 @@ class Block(nn.ModuleDict):
     """Residual sublayers by name (`attention`, `cross`, `feed_forward`), in the order of the config."""
 
     def __init__(self, config: c.Block, dim: int) -> None:
-        """Build every sublayer; a name used twice gets a number."""
-        super().__init__()
-        for residual in config.sublayers:
-            name = sublayer_name(residual.inner)
-            taken = sum(key.split("_")[0] == name.split("_")[0] for key in self)
-            self[f"{name}_{taken + 1}" if taken else name] = RESIDUALS[type(residual)](residual, dim)
-
+        """Build every sublayer."""
+        super().__init__({name: RESIDUALS[type(one)](one, dim) for name, one in name_sublayers(config).items()})
         self.groups = {True: self.group_parallel(alone=False), False: self.group_parallel(alone=True)}
         """Whether there is an encoder to read -> the sublayers that are applied."""
 

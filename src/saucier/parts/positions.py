@@ -166,9 +166,15 @@ def alibi_slopes(heads: int) -> list[float]:
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
 
 
-def alibi_bias(heads: int, start: int, queries: int, keys: int, device: torch.device) -> Tensor:
+def kept_slopes(config: c.Alibi, heads: int) -> list[float]:
+    """Return the slope of each head; where there were more, those that the ones that are left had."""
+    return alibi_slopes(heads) if config.kept is None else [
+        alibi_slopes(config.kept.of)[number] for number in config.kept.numbers]
+
+
+def alibi_bias(config: c.Alibi, heads: int, start: int, queries: int, keys: int, device: torch.device) -> Tensor:
     """Minus slope times distance; symmetric, so that it also serves encoders. Shapes: -> [1, H, Q, K], float32."""
-    slopes = torch.tensor(alibi_slopes(heads), device=device)
+    slopes = torch.tensor(kept_slopes(config, heads), device=device)
     return -slopes[None, :, None, None] * relative_distance(start, queries, keys, device).abs()
 
 

@@ -12,8 +12,10 @@ from saucier.adaptation.surgery.operations import (
     Blocks,
     GroupedHeads,
     Hashes,
+    Heads,
     Layers,
     MixedKeys,
+    Neurons,
     NewTokens,
     Operation,
     Positions,
@@ -31,6 +33,7 @@ from saucier.adaptation.surgery.stacks import (
     use_windows,
 )
 from saucier.adaptation.surgery.tables import ModelState, add_tokens, extend_positions, keep_tokens, renumber_defaults
+from saucier.adaptation.surgery.units import keep_heads, keep_neurons
 from saucier.errors import InputError
 from saucier.model import Transformer
 
@@ -58,6 +61,6 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
 
 CHANGES: Mapping[type, Callable[[ModelState, Any], ModelState]] = {
     Windows: use_windows, Blocks: use_blocks, RandomFeatures: use_random_features, MixedKeys: use_mixed_keys,
-    Hashes: change_hashes, Positions: extend_positions, GroupedHeads: group_heads, Layers: reorder_layers,
-    Tokens: keep_tokens, NewTokens: add_tokens}
+    Hashes: change_hashes, Positions: extend_positions, GroupedHeads: group_heads, Heads: keep_heads,
+    Neurons: keep_neurons, Layers: reorder_layers, Tokens: keep_tokens, NewTokens: add_tokens}
 """Kind of operation -> what does it."""

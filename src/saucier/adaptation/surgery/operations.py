@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
@@ -102,6 +104,32 @@ class Layers(Config):
     """Whether they are the decoder's of a model with two stacks."""
 
 
+KeptUnits = Mapping[str, tuple[Annotated[int, Field(ge=0)], ...]]
+"""Sublayer by its place in the model (`encoder.blocks.3.attention`) -> the numbers that stay, from 0."""
+
+
+class Heads(Config):
+    """Fewer heads in some attentions; their maps and tables lose the rows and columns of the others.
+
+    The numbers are those of the model with the other heads' outputs set to zero. Positions that know a head by its
+    number (T5's table, ALiBi's slopes) keep what belongs to those that stay. At least one head of an attention stays.
+    Source: Michel et al. 2019, §2.3, arXiv:1905.10650, for the masks.
+    """
+
+    kept: KeptUnits = Field(min_length=1)
+    """The heads that stay; an attention that is not named keeps all: `encoder.blocks.0.attention`,
+    `decoder.blocks.3.cross`."""
+
+
+class Neurons(Config):
+    """Fewer hidden activations in some feed-forwards: those that stay keep their row of the first map, or both rows
+    of a gated one, and their column of the second.
+    """
+
+    kept: KeptUnits = Field(min_length=1)
+    """The activations that stay; a feed-forward that is not named keeps all: `encoder.blocks.0.feed_forward`."""
+
+
 class Tokens(Config):
     """Fewer tokens, whose ids close up: those that a text uses, as `saucier.text.tokenizer.vocabulary` finds them."""
 
@@ -127,7 +155,7 @@ class NewTokens(Config):
 
 AttentionOperation = Windows | Blocks | RandomFeatures | MixedKeys | Hashes
 """What a token sees, and how it is weighed."""
-Operation = AttentionOperation | Positions | GroupedHeads | Layers | Tokens | NewTokens
+Operation = AttentionOperation | Positions | GroupedHeads | Heads | Neurons | Layers | Tokens | NewTokens
 
 ATTENTION_EXAMPLES = {"window": "window:512 (neighbours)", "blocks": "blocks:64:3 (positions, drawn blocks)",
                       "features": "features:256", "mixtures": "mixtures:128",

@@ -149,8 +149,9 @@ def check_global_maps(path: str, stack: str, attention: SelfAttention) -> None:
 
 def check_shared_parts(name: str, stack: Stack, attentions: Mapping[str, SelfAttention], dim: int) -> None:
     """What the layers of a stack share must not differ: a T5 bias, a table of distances, a pair of biases, a map."""
-    biases = {path: (one.positions, one.projection.heads) for path, one in attentions.items()
-              if isinstance(one.positions, T5Bias)}
+    biases = {path: (one.positions.model_copy(update={"kept": None}),
+                     one.projection.heads if one.positions.kept is None else one.positions.kept.of)
+              for path, one in attentions.items() if isinstance(one.positions, T5Bias)}
     if len(set(biases.values())) > 1:
         raise InputError("the layers of a stack share one T5 bias, and these differ", where=" and ".join(biases),
                          remedy="give them the same buckets, distance and heads")

@@ -13,7 +13,7 @@ from saucier.config.visibility import visible_keys
 from saucier.parts.context import Context
 from saucier.parts.global_attention import find_global_positions
 from saucier.parts.masks import Draw, Span
-from saucier.parts.positions import alibi_slopes
+from saucier.parts.positions import kept_slopes
 from saucier.parts.sparse.candidates import RowShape, select_head
 from saucier.parts.sparse.mixing import SparseWork, Stretch
 from saucier.parts.sparse.plan import RowFacts, plan_row
@@ -70,7 +70,8 @@ def list_stretches(attention: c.SelfAttention, context: Context, draw: Draw | No
     tokens = find_global_positions(attention.visibility, context) if c.global_terms(attention.visibility) else None
     related = attention.positions if isinstance(attention.positions, c.GlobalLocal | c.T5Bias) else None
     groups = group_heads(attention.visibility, attention.projection.heads)
-    slopes = alibi_slopes(attention.projection.heads) if isinstance(attention.positions, c.Alibi) else []
+    slopes = (kept_slopes(attention.positions, attention.projection.heads)
+              if isinstance(attention.positions, c.Alibi) else [])
     for number, (first, end) in enumerate(find_real_ranges(span, context.rows)):
         facts, place = find_facts(span, number, first, end), (slice(0, span.queries), slice(0, span.keys))
         if layout is not None:

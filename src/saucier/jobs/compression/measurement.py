@@ -28,6 +28,7 @@ from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.metrics.metric import TEST_DRAWS, Measurement, Metric, bootstrap, full_value, percentiles
 from saucier.tasks.scores import metrics_for, score_difference, scored
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
+from saucier.text.rows.batch import make_generator
 
 
 class Size(Config):
@@ -197,11 +198,22 @@ def answer_splits(folder: Path, splits: Splits) -> Subject:
 def prepare(subject: Subject, examples: Sequence[Any], batch: int) -> tuple[Predictor, EncodedExamples]:
     """Return what lets a model answer so many rows at a time, and the rows as it reads them."""
     opened = subject.opened
-    assert opened.length is not None, "open_task knows it"
-    encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
-                        opened.model.provenance.generation.get("decoder_start_token_id"))
+    encoding = make_encoding(opened)
     dtype = choose_autocast_dtype("auto", opened.device)[0]
     return Predictor(opened.model, encoding, batch, dtype), subject.task.encode(examples, encoding)
+
+
+def make_encoding(opened: OpenModel) -> Encoding:
+    """Return how rows are made for a model that was opened for a task."""
+    assert opened.length is not None, "open_task knows it"
+    return Encoding(opened.tokenizer, opened.length, opened.model.config,
+                    opened.model.provenance.generation.get("decoder_start_token_id"))
+
+
+def draw_rows(rows: Sequence[Any], count: int) -> list[Any]:
+    """Draw some rows, always the same ones, in their order."""
+    chosen = make_generator(0, 0).permutation(len(rows))[:count]
+    return [rows[number] for number in sorted(chosen.tolist())]
 
 
 def read_probabilities(task: Task, predictor: Predictor, encoded: EncodedExamples) -> torch.Tensor | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from saucier.adaptation.quantization.config import Quantization
 from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
@@ -51,7 +52,21 @@ class Distil(Config):
         return self
 
 
-CompressionStep = Distil
+class Quantize(Config):
+    """The model's matrices hold numbers of few bits. What comes after it cannot change the model any more."""
+
+    kind: Literal["quantize"] = "quantize"
+    by: Quantization = Quantization()
+    """Which numbers, where, and how they are found."""
+    rows: Positive = 128
+    """Calibration rows, for what needs any: training rows, drawn, as the task makes them; of a text so many at most."""
+    text: tuple[str, ...] = ()
+    """Files of calibration text in the place of training rows."""
+    length: Positive = 128
+    """Tokens of a row of that text."""
+
+
+CompressionStep = Annotated[Distil | Quantize, Field(discriminator="kind")]
 
 
 class Measuring(Config):

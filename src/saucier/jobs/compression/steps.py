@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+from torch import Tensor
+
 from saucier import config as c
+from saucier.adaptation.quantization.calibration import cut_rows
+from saucier.adaptation.quantization.config import Nearest, StaticInt8
+from saucier.adaptation.quantization.maps import is_quantized
+from saucier.adaptation.quantization.quantize import quantize_model, select_maps
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers
 from saucier.errors import InputError
 from saucier.files import is_folder, remove_path, replace_path, write_atomically
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.save import choose_layout, save_bare
-from saucier.jobs.compression.settings import Compression, CompressionStep, Distil
+from saucier.jobs.compression.measurement import draw_rows, make_encoding
+from saucier.jobs.compression.settings import Compression, CompressionStep, Distil, Quantize
 from saucier.jobs.convert import write_converted_card
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.finetune import finetune
@@ -28,7 +37,9 @@ from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_mod
 from saucier.jobs.finetuning.start import name_labels, open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.model import Transformer
+from saucier.objectives.labels import TARGETS
 from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 
@@ -56,8 +67,11 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
     if not is_folder(model):
         match step:
             case Distil():
-                begin, training = partial(make_student, work, step, before), step.training
-        learn(work, training, begin, folder)
+                learn(work, step.training, partial(make_student, work, step, before), folder)
+            case Quantize():
+                opened = open_task(before)
+                made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))
+                write_model(work, made, opened, model)
     remove_path(folder / "start")
     return model
 
@@ -84,6 +98,23 @@ def training_settings(work: Work, training: FineTraining, model: str, name: str)
     length = training.length or work.length
     return Finetuning(name=name, model=model, task=work.splits.task.config, data=work.settings.data,
                       training=training.model_copy(update={"length": length}))
+
+
+def calibration_batches(work: Work, step: Quantize, opened: OpenModel) -> list[dict[str, Tensor]]:
+    """Return inputs of the model on calibration text, without padding: rows of one batch are equally long.
+
+    Raises `InputError` for a text that is empty or shorter than a row.
+    """
+    length = min(step.length, room(opened.model.config, work.length))
+    if step.text:
+        return cut_rows((one.text for one in read_documents(step.text)), opened.tokenizer, rows=step.rows, length=length)
+    task, encoding = work.splits.task, make_encoding(opened)
+    encoded = task.encode(draw_rows(work.splits.train, step.rows), encoding)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, lengths in enumerate(encoded.lengths.tolist()):
+        groups.setdefault(tuple(lengths), []).append(number)
+    batches = [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
+    return [{name: value for name, value in batch.items() if name not in TARGETS} for batch in batches]
 
 
 def student_layers(step: Distil, config: c.Transformer) -> list[Layers]:
@@ -141,7 +172,7 @@ def check_steps(work: Work, opened: OpenModel) -> None:
         if model is None:  # nobody knows yet what a recipe's tokenizer makes of its model
             return
         try:
-            model = rehearse(work, step, model)
+            model = rehearse(work, step, model, opened)
             if model is not None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
@@ -151,8 +182,11 @@ def check_steps(work: Work, opened: OpenModel) -> None:
             raise InputError(error.what, where=f"steps.{number} ({step.kind}){inside}", remedy=error.remedy) from error
 
 
-def rehearse(work: Work, step: CompressionStep, model: Transformer) -> Transformer | None:
-    """Return a model of the shape that a step gives; None where only training can tell."""
+def rehearse(work: Work, step: CompressionStep, model: Transformer, opened: OpenModel) -> Transformer | None:
+    """Return a model of the shape that a step gives; None where only training can tell. `opened`: the teacher."""
+    if is_quantized(model):
+        raise InputError("the model is quantized by the step before, and does not change any more",
+                         remedy="put quantize last")
     match step:
         case Distil(model=None):
             return operate(model, by=student_layers(step, model.config))[0]
@@ -161,3 +195,9 @@ def rehearse(work: Work, step: CompressionStep, model: Transformer) -> Transform
             settings = training_settings(work, step.training, name, "student")
             check_model(settings)
             return open_start(settings).model(load_model_tokenizer(name)) if is_folder(name) else None
+        case Quantize():
+            if not isinstance(step.by.method, Nearest) or isinstance(step.by.activations, StaticInt8):
+                calibration_batches(work, step, replace(opened, model=model))
+            select_maps(model, step.by)
+            return quantize_model(deepcopy(model), step.by.model_copy(update={"method": Nearest(),
+                                                                              "activations": None}))

@@ -21,29 +21,21 @@ from pydantic import TypeAdapter
 from saucier import machine
 from saucier.devices import choose_autocast_dtype
 from saucier.errors import WorkError
-from saucier.jobs.compression.measurement import Cost, Speed, Subject, prepare
+from saucier.jobs.compression.measurement import Cost, Speed, Subject, draw_rows, prepare
 from saucier.jobs.compression.settings import Measuring, read_compression
 from saucier.jobs.finetuning.data import Splits, read_splits
 from saucier.jobs.finetuning.predict import open_task
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import TaskConfig
-from saucier.text.rows.batch import make_generator
 
 PROBE_PATIENCE = 600.0
 """Seconds after which the process that measures memory counts as failed."""
 
 
-def sample_rows(splits: Splits, count: int) -> list[Any]:
-    """Draw held-out rows, always the same ones, in their order."""
-    rows = splits.held_out
-    chosen = make_generator(0, 0).permutation(len(rows))[:count]
-    return [rows[number] for number in sorted(chosen.tolist())]
-
-
 def measure_cost(folder: Path, subject: Subject, teacher: Subject, splits: Splits, settings: Path,
                  measure: Measuring) -> Cost:
     """Measure times in turn with the teacher, and the peak memory in a process of its own."""
-    rows = sample_rows(splits, measure.rows)
+    rows = draw_rows(splits.held_out, measure.rows)
     speeds = tuple(measure_speed(subject, teacher, rows, batch, measure.rounds) for batch in measure.batches)
     return Cost(machine=machine.describe_machine(), threads=torch.get_num_threads(), speeds=speeds,
                 dtype=choose_autocast_dtype("auto", subject.opened.device)[0],
@@ -91,7 +83,7 @@ def main(folder: str, path: str) -> None:
     """Be that process: read the task from standard input, and print the bytes."""
     settings = read_compression(Path(path))
     task = build_task(TypeAdapter[TaskConfig](TaskConfig).validate_json(sys.stdin.read()))
-    rows = sample_rows(read_splits(task, settings.data, seed=settings.seed), settings.measure.rows)
+    rows = draw_rows(read_splits(task, settings.data, seed=settings.seed).held_out, settings.measure.rows)
     machine.trim_memory()
     before = machine.resident_memory()
     machine.reset_peak_memory()

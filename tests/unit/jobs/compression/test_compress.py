@@ -60,7 +60,7 @@ def test_scores_are_those_of_evaluate_and_differences_those_of_score(done: Compr
     files = [done.folder / "steps" / "2-distil" / "predictions" / "test.jsonl",
              done.folder / "teacher" / "predictions" / "test.jsonl"]
     report = saucier.score([str(one) for one in files])
-    wanted_gaps = {one.name: one for one in report.differences}
+    wanted_gaps = {one.name: one for one in report.compared}
     for metric in done.steps[1].splits["test"].metrics:
         assert metric.difference == pytest.approx(wanted_gaps[metric.name].difference, abs=1e-12)
         assert metric.difference_low == pytest.approx(wanted_gaps[metric.name].low, abs=1e-12)
@@ -123,12 +123,12 @@ def test_other_settings_are_refused_in_its_folder(done: Compressed, teacher: Pat
     with pytest.raises(InputError, match=r"holds another compression: keep is 0\.5 there, and 0\.6 here"):
         saucier.compress(done.folder, ["keep=0.6"], quiet=True)
     with pytest.raises(InputError, match="holds files that are no compression"):
-        saucier.compress("two.yaml" if False else done.folder / "compression.yaml", out=teacher, quiet=True)
+        saucier.compress(done.folder / "compression.yaml", out=teacher, quiet=True)
 
 
 def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_path: Path) -> None:
-    path = chain(distil(4, epochs=1).replace("2e-3", "1e-9"), distil("[0]", epochs=1).replace("2e-3", "1e-9"),
-                 distil("[0]"), keep=0.9)
+    still = distil(4, epochs=1).replace("2e-3", "1e-9")
+    path = chain(still, still.replace("layers: 4", f"model: {teacher.parent / 'bert'}"), distil("[0]"), keep=0.9)
     found = saucier.compress(path, QUICK, model=teacher, out=tmp_path / "out", quiet=True)
     assert isinstance(found, Compressed)
     assert [one.name for one in found.steps] == ["1-distil", "2-distil"] and found.stopped and not found.failed
@@ -136,6 +136,25 @@ def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_pat
     assert (tmp_path / "out/steps/2-distil/model/model.safetensors").is_file()  # what broke the bound is kept
     assert found.model == tmp_path / "out/steps/1-distil/model"
     assert "2-distil breaks the bound" in repr(found) and "1 more steps were not made" in repr(found)
+
+
+QUANTIZED = ("{kind: quantize}", "{kind: quantize, rows: 16, by: {format: {kind: integer, bits: 4, group: 16}, "
+             "method: {kind: gptq}, embeddings: null}}", "{kind: quantize, by: {format: {kind: nf4}}}")
+
+
+@pytest.mark.parametrize("step", QUANTIZED)
+def test_a_quantized_step_is_smaller_and_answers_as_the_folder_does(step: str, teacher: Path, chain: Write,
+                                                                    tmp_path: Path) -> None:
+    found = saucier.compress(chain(step), QUICK, model=teacher, out=tmp_path / "out", quiet=True)
+    assert isinstance(found, Compressed) and found.model is not None
+    one = found.steps[0]
+    assert one.size.parameters == found.teacher.size.parameters
+    assert one.size.weights < 0.6 * found.teacher.size.weights and one.size.disk < 0.6 * found.teacher.size.disk
+    assert one.splits["held-out"].agreement.value > 0.9
+    written = [json.loads(line)["prediction"] for line in
+               (found.model.parent / "predictions" / "held-out.jsonl").read_text().splitlines()]
+    assert saucier.predict(found.model, [teacher.parent / "dev.tsv"]).answers == written
+    assert not saucier.diagnose(found.model).failed
 
 
 def test_a_killed_step_goes_on_inside(teacher: Path, chain: Write, tmp_path: Path,

@@ -20,6 +20,7 @@ from saucier.config.model import Initialization
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.objectives.config import ObjectiveConfig
+from saucier.objectives.config.distillation import Distillation
 from saucier.text.config import Bytes, Characters, Data, TextData, TokenizerConfig
 from saucier.training.hyperparameters import Training
 
@@ -226,6 +227,8 @@ class Recipe(Config):
     """What is written in the end."""
     tuning: Tuning | None = None
     """What of the model that a run begins with (`--from`) learns, where not all of it does."""
+    distillation: Distillation | None = None
+    """A teacher that is learned from beside the objective, and whose tokenizer cuts the text; None: nobody."""
     warm_start: WarmStart | None = None
     """Whose weights the sides of an encoder-decoder begin with; None: random ones, or those of `--from`."""
 

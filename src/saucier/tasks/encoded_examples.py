@@ -146,8 +146,10 @@ class EncodedExamples:
         for name, ragged in self.sequences.items():
             values = ragged.padded(rows)
             found[name] = self.shaped(values)
-            if name in MASK_OF_INPUT:
-                found[MASK_OF_INPUT[name]] = self.shaped(np.arange(values.shape[1]) < ragged.lengths[rows][:, None])
+            whose, dot, plain = name.rpartition(".")  # a teacher's rows stand beside the model's own
+            if plain in MASK_OF_INPUT:
+                mask = np.arange(values.shape[1]) < ragged.lengths[rows][:, None]
+                found[whose + dot + MASK_OF_INPUT[plain]] = self.shaped(mask)
         if self.characters is not None:
             found["characters"] = to_int_tensor(self.characters.table[self.characters.numbers.padded(rows)])
         for name, column in self.unit_values.items():

@@ -24,9 +24,12 @@ from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
+from saucier.jobs.finetuning.teacher import TaskTeacher, open_task_teacher
 from saucier.jobs.run.folder import Job, JobKind
 from saucier.jobs.run.passport import file_digest
+from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling
 from saucier.model import Transformer
+from saucier.objectives.distillation import Distilled, build_distilled
 from saucier.opened import room
 from saucier.plain import format_duration
 from saucier.table import Table
@@ -71,12 +74,20 @@ class FinetuningJob:
     encoded: dict[str, EncodedExamples] = field(init=False)
     encoding: Encoding = field(init=False)
     model: Transformer = field(init=False)
+    teacher: TaskTeacher | None = None
+    """Whom it learns from, once the model is there."""
     data_lines: list[str] = field(default_factory=list)
     """Lines printed about the data."""
     rates: RatePoints = ()
     """What a range test measured."""
     trials: Table | None = None
     """What a search tried."""
+    teacher_lines: list[str] = field(default_factory=list)
+    """Lines printed about the teacher."""
+
+    def measured(self, split: str) -> EncodedExamples:
+        """Return the rows of a part of the data as the objective reads them: a teacher may read its own."""
+        return (self.encoded if self.teacher is None else self.teacher.rows)[split]
 
 
 def read_data(job: FinetuningJob, splits: Splits | None) -> None:
@@ -95,6 +106,21 @@ def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     job.run.console.note(*show_examples(job.splits, job.encoded["train"], tokenizer))
     sources = find_sources([*settings.data.train, *settings.data.held_out, *settings.data.test])
     job.run.note(data={source.name: file_digest(source.path) for source in sources})
+
+
+def prepare_teacher(job: FinetuningJob) -> None:
+    """Load the teacher, if there is one, and see that the model can learn from it; before anything is written."""
+    config = job.settings.distillation
+    if config is None:
+        return
+    if job.teacher is None:
+        job.teacher = open_task_teacher(config, job.splits, job.encoded, job.encoding)
+        job.run.note(data={**job.run.passport.data, DIGEST: job.teacher.teacher.digest})
+    objective = plan_training(job)[0].objective
+    assert isinstance(objective, Distilled), "there is a teacher"
+    refuse_compiling(objective, compiles=job.settings.training.compile)
+    job.teacher_lines = [*describe_distillation(objective, job.teacher.teacher)]
+    job.run.console.say(*job.teacher_lines)
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
@@ -121,22 +147,28 @@ def prepare_model(job: FinetuningJob) -> None:
             job.run.console.say(f"{what}: {', '.join(names[:3])}{more}")
     if settings.tuning is not None:
         job.run.console.say(*rewrite_and_report(job.model, settings.tuning, seed=settings.training.seed))
+    prepare_teacher(job)
 
 
 def plan_training(job: FinetuningJob) -> tuple[TrainingData, Training]:
     """Return what is learned from, and the settings of the loop."""
-    settings, rows, task = job.settings.training, job.encoded["train"], job.splits.task
+    settings, rows, task = job.settings.training, job.measured("train"), job.splits.task
     batches, objective = task.batches(rows, settings.batch, seed=settings.seed), task.objective
+    training = settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
+    if job.teacher is not None and job.settings.distillation is not None:
+        objective = build_distilled(objective, job.settings.distillation, job.teacher.teacher.model,
+                                    body=job.model.config, aligned=job.teacher.aligned, steps=training.steps,
+                                    seed=settings.seed)
     objective.bind(job.model)
-    return (TrainingData(batches, CollateExamples(), objective),
-            settings.training(batches.steps_per_epoch, int(rows.lengths.max())))
+    return TrainingData(batches, CollateExamples(), objective), training
 
 
 def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Reporter] | None = None) -> TrainingResult:
     """Train, or a share of it, from where it stopped; then the model has the weights that are chosen."""
     data, training = plan_training(job)
     rows = HeldOutRows(job.splits.held_out, job.encoded["held-out"], job.encoding)
-    evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes)
+    evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes,
+                               objective=data.objective, measured=job.measured("held-out"))
     identity = job.settings.model_dump(mode="json", exclude={"metrics": True, "training": {"reporters"}})
     result = train(job.model, data, training, run_folder=job.folder.path,
                    reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,

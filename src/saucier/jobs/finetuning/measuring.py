@@ -11,6 +11,7 @@ from torch import nn
 from saucier.devices import choose_autocast_dtype
 from saucier.jobs.finetuning.chosen_metric import LOSS, choose_metric, measure_metric
 from saucier.jobs.finetuning.settings import FineTraining
+from saucier.objectives.base import Objective
 from saucier.tasks.encoded_examples import CollateExamples, EncodedExamples, order_by_length
 from saucier.tasks.scores import slug
 from saucier.tasks.task import Encoding, Predictor, Task
@@ -61,11 +62,14 @@ class MetricBadness:
         return self.sign * value if value == value else float("inf")
 
 
-def build_evaluator(task: Task, rows: HeldOutRows, training: FineTraining,
-                    processes: Processes) -> HeldOut:
-    """Return what measures the held-out rows, and what compares two such measurements."""
-    loss = Evaluator(list(order_by_length(rows.encoded, training.batch)), CollateExamples(),
-                     task.objective.held_out(), training.seed, processes)
+def build_evaluator(task: Task, rows: HeldOutRows, training: FineTraining, processes: Processes, *,
+                    objective: Objective, measured: EncodedExamples) -> HeldOut:
+    """Return what measures the held-out rows, and what compares two such measurements.
+
+    `objective`: what is learned; `measured`: the rows as it reads them.
+    """
+    loss = Evaluator(list(order_by_length(measured, training.batch)), CollateExamples(), objective.held_out(),
+                     training.seed, processes)
     stop = training.early_stop
     if stop is None or stop.metric == LOSS:
         return HeldOut(loss)

@@ -23,6 +23,7 @@ from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
 from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
+from saucier.objectives.config.distillation import Distillation
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
@@ -156,6 +157,8 @@ class Finetuning(Config):
     mix: LayerMix | None = None
     """A trained mix of all layers that the head reads in the place of the last one's vectors (ELMo). None: the last
     layer, or the mix that the model has."""
+    distillation: Distillation | None = None
+    """A teacher that is learned from beside the labels; None: the labels alone."""
     fresh_head: bool = False
     """Begin with a new head even where the model has one for this task."""
     search: Search | None = None
@@ -265,7 +268,8 @@ def fill_new(settings: Finetuning) -> Finetuning:
         task = task.model_copy(update={"pick": published_pick(settings.model)})
     if "split" not in data.model_fields_set:
         data = data.model_copy(update={"split": choose_split(task, data.held_out)})
-    return settings.model_copy(update={"task": task, "data": data})
+    taught = settings.distillation and settings.distillation.located()
+    return settings.model_copy(update={"task": task, "data": data, "distillation": taught})
 
 
 def check_model(settings: Finetuning) -> None:

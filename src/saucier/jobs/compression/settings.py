@@ -16,6 +16,7 @@ from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.jobs.finetuning.settings import FineTraining, fill_optimizer, read_finetuning
+from saucier.objectives.config.distillation import Distillation
 from saucier.recipes.catalogue import file_text
 from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml, split_overrides
 from saucier.recipes.validation import validate_config
@@ -41,6 +42,8 @@ class Distil(Config):
     """The same of the decoder of a model with two stacks; None: all."""
     model: str | None = None
     """The student, where it is another model: a folder, a run, a hub id or a recipe."""
+    distillation: Distillation | None = Distillation()
+    """What it learns from the model that the chain began with, or from another `teacher`. None: the labels alone."""
     training: FineTraining = FineTraining()
     """How it learns."""
 

@@ -33,14 +33,18 @@ from saucier.jobs.convert import write_converted_card
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import open_task
-from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_model
+from saucier.jobs.finetuning.settings import Finetuning, check_model
 from saucier.jobs.finetuning.start import name_labels, open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.model import Transformer
+from saucier.objectives.distillation import build_distilled
 from saucier.objectives.labels import TARGETS
 from saucier.opened import OpenModel, load_model_tokenizer, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
+
+MANY_STEPS = 10_000
+"""Steps of a training that is rehearsed: as many as any schedule needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
     if not is_folder(model):
         match step:
             case Distil():
-                learn(work, step.training, partial(make_student, work, step, before), folder)
+                learn(work, step, partial(make_student, work, step, before), folder)
             case Quantize():
                 opened = open_task(before)
                 made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))
@@ -85,19 +89,22 @@ def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
     return str(target.absolute())
 
 
-def learn(work: Work, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
+def learn(work: Work, step: Distil, begin: Callable[[Path], str], folder: Path) -> None:
     """Fine-tune what a step begins with, and put the result into its place."""
     start, done = folder / "start", TaskFolder(folder / "training")
     name = str(start.absolute()) if is_folder(start) else begin(start)
-    finetune(training_settings(work, training, name, folder.name), done.path, quiet=True, splits=work.splits)
+    finetune(training_settings(work, step, name, folder.name), done.path, quiet=True, splits=work.splits)
     replace_path(done.model, folder / "model")
 
 
-def training_settings(work: Work, training: FineTraining, model: str, name: str) -> Finetuning:
+def training_settings(work: Work, step: Distil, model: str, name: str) -> Finetuning:
     """Return the settings of the training of a step."""
-    length = training.length or work.length
+    taught, training = step.distillation, step.training
+    if taught is not None:
+        taught = taught.model_copy(update={"teacher": taught.teacher or work.settings.model}).located()
     return Finetuning(name=name, model=model, task=work.splits.task.config, data=work.settings.data,
-                      training=training.model_copy(update={"length": length}))
+                      distillation=taught,
+                      training=training.model_copy(update={"length": training.length or work.length}))
 
 
 def calibration_batches(work: Work, step: Quantize, opened: OpenModel) -> list[dict[str, Tensor]]:
@@ -189,10 +196,12 @@ def rehearse(work: Work, step: CompressionStep, model: Transformer, opened: Open
                          remedy="put quantize last")
     match step:
         case Distil(model=None):
-            return operate(model, by=student_layers(step, model.config))[0]
+            student = operate(model, by=student_layers(step, model.config))[0]
+            check_losses(work, step, student, opened)
+            return student
         case Distil(model=name):
             assert name is not None, "a student is one or the other"
-            settings = training_settings(work, step.training, name, "student")
+            settings = training_settings(work, step, name, "student")
             check_model(settings)
             return open_start(settings).model(load_model_tokenizer(name)) if is_folder(name) else None
         case Quantize():
@@ -201,3 +210,10 @@ def rehearse(work: Work, step: CompressionStep, model: Transformer, opened: Open
             select_maps(model, step.by)
             return quantize_model(deepcopy(model), step.by.model_copy(update={"method": Nearest(),
                                                                               "activations": None}))
+
+
+def check_losses(work: Work, step: Distil, student: Transformer, opened: OpenModel) -> None:
+    """Raise `InputError` for a loss that the student and the teacher of the chain cannot have."""
+    if step.distillation is not None and step.distillation.teacher is None:
+        build_distilled(work.splits.task.objective, step.distillation, opened.model, body=student.config,
+                        steps=MANY_STEPS)

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
+from saucier.adaptation.pruning.prune import trim_vocabulary
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
-from saucier.config.positions import SkipPadding
 from saucier.config.visibility import SEPARATORS
 from saucier.devices import choose_dtype
 from saucier.diagnosis.equivalence import Equivalence, compare_models
@@ -36,7 +36,7 @@ from saucier.result import Result
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
-from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens, trim_tokenizer
+from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +173,7 @@ def change_tokenizer(folder: Path, model: Transformer,
     if known.has_own_target and own is not None and not own.tied:
         raise InputError("the two sides have vocabularies of their own", where=option, remedy="leave it out")
     if words is None:
-        texts = (one.text for one in read_documents(options.vocabulary))
-        places = getattr(model.config.embed.positions, "places", None)
-        # positions that are counted from the id after the padding depend on the ids up to it
-        fixed = places.padding + 1 if isinstance(places, SkipPadding) else 0
-        fewer, kept = trim_tokenizer(known, texts, keep_first=fixed)
-        return fewer, Tokens(kept=kept)
+        return trim_vocabulary(model.config, known, options.vocabulary)
     count, file = words
     more = extend_tokenizer(known, (one.text for one in read_documents([file])), count, where=option)
     return more, NewTokens(first=known.next_id, pieces=tuple(tuple(one) for one in spell_new_tokens(known, more)))

@@ -1,0 +1,1 @@
+"""Pruning: heads, neurons, layers, tokens and single weights that a trained model can do without."""

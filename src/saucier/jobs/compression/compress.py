@@ -109,11 +109,13 @@ def read_rows(settings: Compression, task: Task) -> Splits:
         return read_splits(build_task(task.config), settings.data, seed=settings.seed)
     except InputError as error:
         labels = getattr(task.config, "labels", ())
-        if not labels or "not among" not in error.what:
+        wrong = next((line for line in str(error).splitlines() if "is not among the" in line), None)
+        if not labels or wrong is None:
             raise
-        raise InputError(f"the model in {settings.model} has other labels ({', '.join(labels[:4])}"
-                         f"{', ...' if len(labels) > 4 else ''}): {error.what}", where=error.where,
-                         remedy="give rows of the task that it learned, or fine-tune it on these first") from error
+        listed = ", ".join(labels[:4]) + (", ..." if len(labels) > 4 else "")
+        raise InputError(f"its labels are {listed}, and the rows have others: {wrong.partition(';')[0]}",
+                         where=settings.model, remedy="give rows of the task that it learned, or fine-tune it on these "
+                         "first") from error
 
 
 def work_through(job: Job, work: Work) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from saucier.adaptation.pruning.config import Pruning
 from saucier.adaptation.quantization.config import Quantization
 from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
@@ -31,14 +32,17 @@ COMPRESSION_FILE = "compression.yaml"
 """The settings of a compression, by which its folder is known."""
 
 
+KeptLayers = Positive | Annotated[float, Field(gt=0, lt=1)] | tuple[Annotated[int, Field(ge=0)], ...]
+
+
 class Distil(Config):
     """A smaller model learns the task from the rows and from the model that the chain began with."""
 
     kind: Literal["distil"] = "distil"
-    layers: Positive | tuple[int, ...] | None = None
-    """The student begins with so many of the model's layers, evenly spaced and the last among them; or with those of
-    these numbers, from 0. Source: Sanh et al. 2019, §2, arXiv:1910.01108."""
-    decoder_layers: Positive | tuple[int, ...] | None = None
+    layers: KeptLayers | None = None
+    """The student begins with so many of the model's layers, or with this share of them, evenly spaced and the last
+    among them; or with those of these numbers, from 0. Source: Sanh et al. 2019, §2, arXiv:1910.01108."""
+    decoder_layers: KeptLayers | None = None
     """The same of the decoder of a model with two stacks; None: all."""
     model: str | None = None
     """The student, where it is another model: a folder, a run, a hub id or a recipe."""
@@ -55,6 +59,26 @@ class Distil(Config):
         return self
 
 
+class TaskVocabulary(Config):
+    """Leave out all tokens that the training rows do not use, but for special ones and single characters."""
+
+    kind: Literal["task_vocabulary"] = "task_vocabulary"
+
+
+class Prune(Config):
+    """Parts that the model can do without go."""
+
+    kind: Literal["prune"] = "prune"
+    by: Annotated[Pruning | TaskVocabulary, Field(discriminator="kind")]
+    """What goes. Scores are taken on training rows, by the loss of the task."""
+    rows: Positive = 256
+    """Training rows, drawn, for scores that need any."""
+    training: FineTraining | None = None
+    """How what is left learns again; None: not at all."""
+    distillation: Distillation | None = Distillation()
+    """What it learns then from the model that the chain began with. None: the labels alone."""
+
+
 class Quantize(Config):
     """The model's matrices hold numbers of few bits. What comes after it cannot change the model any more."""
 
@@ -69,7 +93,7 @@ class Quantize(Config):
     """Tokens of a row of that text."""
 
 
-CompressionStep = Annotated[Distil | Quantize, Field(discriminator="kind")]
+CompressionStep = Annotated[Distil | Prune | Quantize, Field(discriminator="kind")]
 
 
 class Measuring(Config):

@@ -1,4 +1,4 @@
-"""What each kind of step makes of a model: a student that learns, in a folder that is ready for use.
+"""What each kind of step makes of a model: a student that learns, parts that go, numbers of few bits.
 
 A step's folder has `start` while it trains (what training begins with), `training` (a fine-tuning with its report), and
 `model`, which comes last. After a kill it goes on where it was.
@@ -6,17 +6,21 @@ A step's folder has `start` while it trains (what training begins with), `traini
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, nn
 
 from saucier import config as c
+from saucier.adaptation.pruning.config import Pruning, VocabularyPruning
+from saucier.adaptation.pruning.prune import Pruned, prune
 from saucier.adaptation.quantization.calibration import cut_rows
 from saucier.adaptation.quantization.config import Nearest, StaticInt8
 from saucier.adaptation.quantization.maps import is_quantized
@@ -28,21 +32,32 @@ from saucier.files import is_folder, remove_path, replace_path, write_atomically
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.save import choose_layout, save_bare
 from saucier.jobs.compression.measurement import draw_rows, make_encoding
-from saucier.jobs.compression.settings import Compression, CompressionStep, Distil, Quantize
+from saucier.jobs.compression.settings import (
+    Compression,
+    CompressionStep,
+    Distil,
+    KeptLayers,
+    Prune,
+    Quantize,
+    TaskVocabulary,
+)
 from saucier.jobs.convert import write_converted_card
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import open_task
-from saucier.jobs.finetuning.settings import Finetuning, check_model
-from saucier.jobs.finetuning.start import name_labels, open_start
+from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_model
+from saucier.jobs.finetuning.start import name_labels, open_start, training_texts
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.model import Transformer
+from saucier.objectives.base import Batch
 from saucier.objectives.distillation import build_distilled
 from saucier.objectives.labels import TARGETS
 from saucier.opened import OpenModel, load_model_tokenizer, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
+REHEARSED = 8
+"""Training rows on which a pruning is rehearsed."""
 MANY_STEPS = 10_000
 """Steps of a training that is rehearsed: as many as any schedule needs."""
 
@@ -71,7 +86,11 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
     if not is_folder(model):
         match step:
             case Distil():
-                learn(work, step, partial(make_student, work, step, before), folder)
+                learn(work, step, step.training, partial(make_student, work, step, before), folder)
+            case Prune(training=None):
+                make_pruned(work, step, before, model)
+            case Prune(training=training):
+                learn(work, step, training, partial(make_pruned, work, step, before), folder)
             case Quantize():
                 opened = open_task(before)
                 made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))
@@ -89,20 +108,56 @@ def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
     return str(target.absolute())
 
 
-def learn(work: Work, step: Distil, begin: Callable[[Path], str], folder: Path) -> None:
+def make_pruned(work: Work, step: Prune, before: Path, target: Path) -> str:
+    """Write a model without what it can do without, and return its folder."""
+    opened = open_task(before)
+    found = prune_opened(work, step.by, opened, labelled_batches(work, step.rows, opened))
+    work.notes.append(found.lines()[-1])
+    write_model(work, found.model, opened, target, found.tokenizer)
+    return str(target.absolute())
+
+
+def prune_opened(work: Work, by: Pruning | TaskVocabulary, opened: OpenModel, batches: Sequence[Batch]) -> Pruned:
+    """Prune a model by the loss of the task, its vocabulary by the texts of the training rows."""
+    objective = work.splits.task.objective
+
+    def loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        found = objective(model, dict(batch))
+        return found.over({name: part.weight for name, part in found.parts.items()})
+
+    if not isinstance(by, TaskVocabulary):
+        objective.bind(opened.model)
+        return prune(opened.model, by, batches=batches, loss=loss, tokenizer=opened.tokenizer)
+    with TemporaryDirectory() as folder:
+        texts = Path(folder) / "texts.jsonl"
+        texts.write_text("".join(json.dumps({"text": one}) + "\n" for one in
+                                 training_texts(work.splits, opened.model.config)), encoding="utf-8")
+        return prune(opened.model, VocabularyPruning(texts=(str(texts),)), tokenizer=opened.tokenizer)
+
+
+def labelled_batches(work: Work, rows: int, opened: OpenModel) -> list[Batch]:
+    """Return training rows as batches with their targets, without padding: rows of a batch are equally long."""
+    encoded = work.splits.task.encode(draw_rows(work.splits.train, rows), make_encoding(opened))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, lengths in enumerate(encoded.lengths.tolist()):
+        groups.setdefault(tuple(lengths), []).append(number)
+    return [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
+
+
+def learn(work: Work, step: Distil | Prune, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
     """Fine-tune what a step begins with, and put the result into its place."""
     start, done = folder / "start", TaskFolder(folder / "training")
     name = str(start.absolute()) if is_folder(start) else begin(start)
-    finetune(training_settings(work, step, name, folder.name), done.path, quiet=True, splits=work.splits)
+    finetune(training_settings(work, step, training, name), done.path, quiet=True, splits=work.splits)
     replace_path(done.model, folder / "model")
 
 
-def training_settings(work: Work, step: Distil, model: str, name: str) -> Finetuning:
+def training_settings(work: Work, step: Distil | Prune, training: FineTraining, model: str) -> Finetuning:
     """Return the settings of the training of a step."""
-    taught, training = step.distillation, step.training
+    taught = step.distillation
     if taught is not None:
         taught = taught.model_copy(update={"teacher": taught.teacher or work.settings.model}).located()
-    return Finetuning(name=name, model=model, task=work.splits.task.config, data=work.settings.data,
+    return Finetuning(name=step.kind, model=model, task=work.splits.task.config, data=work.settings.data,
                       distillation=taught,
                       training=training.model_copy(update={"length": training.length or work.length}))
 
@@ -114,29 +169,36 @@ def calibration_batches(work: Work, step: Quantize, opened: OpenModel) -> list[d
     """
     length = min(step.length, room(opened.model.config, work.length))
     if step.text:
-        return cut_rows((one.text for one in read_documents(step.text)), opened.tokenizer, rows=step.rows, length=length)
-    task, encoding = work.splits.task, make_encoding(opened)
-    encoded = task.encode(draw_rows(work.splits.train, step.rows), encoding)
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for number, lengths in enumerate(encoded.lengths.tolist()):
-        groups.setdefault(tuple(lengths), []).append(number)
-    batches = [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
-    return [{name: value for name, value in batch.items() if name not in TARGETS} for batch in batches]
+        texts = (one.text for one in read_documents(step.text))
+        return cut_rows(texts, opened.tokenizer, rows=step.rows, length=length)
+    return [{name: value for name, value in batch.items() if name not in TARGETS}
+            for batch in labelled_batches(work, step.rows, opened)]
 
 
 def student_layers(step: Distil, config: c.Transformer) -> list[Layers]:
-    """Return the layers that a student keeps. Raises `InputError` for more layers than there are."""
+    """Return the layers that a student keeps. Raises `InputError` for layers that there are not."""
     stacks = [len(stack.blocks()) for stack in config.stacks]
-    found = []
-    for given, name, there in ((step.layers, "layers", stacks[0]), (step.decoder_layers, "decoder_layers", stacks[-1])):
-        if given is None:
-            continue
-        if isinstance(given, int) and given > there:
-            raise InputError(f"the student is to have {given} layers, and the model has {there}", where=name,
+    if step.decoder_layers is not None and len(stacks) < 2:
+        raise InputError("the model has one stack", where="decoder_layers", remedy="use layers")
+    given = (("layers", step.layers, stacks[0]), ("decoder_layers", step.decoder_layers, stacks[-1]))
+    return [Layers(order=choose_layers(kept, there, name), decoder=name == "decoder_layers")
+            for name, kept, there in given if kept is not None]
+
+
+def choose_layers(kept: KeptLayers, there: int, where: str) -> tuple[int, ...]:
+    """Return the numbers of layers, from 0, of so many. Raises `InputError` for those that there are not."""
+    match kept:
+        case float():
+            return spread_layers(max(1, round(kept * there)), there)
+        case int() if kept > there:
+            raise InputError(f"the student is to have {kept} layers, and the model has {there}", where=where,
                              remedy=f"give at most {there}")
-        order = given if isinstance(given, tuple) else spread_layers(given, there)
-        found.append(Layers(order=order, decoder=name == "decoder_layers"))
-    return found
+        case int():
+            return spread_layers(kept, there)
+    if wrong := [one for one in kept if one >= there]:
+        raise InputError(f"there is no layer {wrong[0]}: they are numbered from 0 to {there - 1}", where=where,
+                         remedy="give numbers of those")
+    return kept
 
 
 def spread_layers(count: int, layers: int) -> tuple[int, ...]:
@@ -169,51 +231,60 @@ def write_model(work: Work, model: Transformer, opened: OpenModel, target: Path,
     write_atomically(target, write)
 
 
-def check_steps(work: Work, opened: OpenModel) -> None:
+def check_steps(work: Work, teacher: OpenModel) -> None:
     """Raise `InputError` for a step that the model cannot take, and for a layout that cannot hold what it makes.
 
-    Shapes are changed as the steps will change them; nothing is trained.
+    Shapes are changed as the steps will change them, by scores of a few rows; nothing is trained.
     """
-    model: Transformer | None = opened.model
+    now: OpenModel | None = teacher
     for number, step in enumerate(work.settings.steps):
-        if model is None:  # nobody knows yet what a recipe's tokenizer makes of its model
+        if now is None:  # nobody knows yet what a recipe's tokenizer makes of its model
             return
         try:
-            model = rehearse(work, step, model, opened)
-            if model is not None:
+            now = rehearse(work, step, now, teacher)
+            if now is not None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
-                    choose_layout(model, work.settings.layout)
+                    choose_layout(now.model, work.settings.layout)
         except InputError as error:
-            inside = "" if error.where is None else f".{error.where.lstrip('-')}"
+            inside = "" if error.where is None else f": {error.where.lstrip('-')}"
             raise InputError(error.what, where=f"steps.{number} ({step.kind}){inside}", remedy=error.remedy) from error
 
 
-def rehearse(work: Work, step: CompressionStep, model: Transformer, opened: OpenModel) -> Transformer | None:
-    """Return a model of the shape that a step gives; None where only training can tell. `opened`: the teacher."""
-    if is_quantized(model):
+def rehearse(work: Work, step: CompressionStep, now: OpenModel, teacher: OpenModel) -> OpenModel | None:
+    """Return a model of the shape that a step gives; None where only training can tell. `now`: the one before it."""
+    if is_quantized(now.model):
         raise InputError("the model is quantized by the step before, and does not change any more",
                          remedy="put quantize last")
     match step:
         case Distil(model=None):
-            student = operate(model, by=student_layers(step, model.config))[0]
-            check_losses(work, step, student, opened)
-            return student
+            made = replace(now, model=operate(now.model, by=student_layers(step, now.model.config))[0])
+            check_losses(work, step, made, teacher)
+            return made
         case Distil(model=name):
             assert name is not None, "a student is one or the other"
-            settings = training_settings(work, step, name, "student")
+            settings = training_settings(work, step, step.training, name)
             check_model(settings)
-            return open_start(settings).model(load_model_tokenizer(name)) if is_folder(name) else None
+            if not is_folder(name):
+                return None
+            tokenizer = load_model_tokenizer(name)
+            return replace(now, model=open_start(settings).model(tokenizer), tokenizer=tokenizer)
+        case Prune():
+            found = prune_opened(work, step.by, now, labelled_batches(work, REHEARSED, now))
+            made = replace(now, model=found.model, tokenizer=found.tokenizer or now.tokenizer)
+            if step.training is not None:
+                check_losses(work, step, made, teacher)
+            return made
         case Quantize():
             if not isinstance(step.by.method, Nearest) or isinstance(step.by.activations, StaticInt8):
-                calibration_batches(work, step, replace(opened, model=model))
-            select_maps(model, step.by)
-            return quantize_model(deepcopy(model), step.by.model_copy(update={"method": Nearest(),
-                                                                              "activations": None}))
+                calibration_batches(work, step, now)
+            select_maps(now.model, step.by)
+            nearest = step.by.model_copy(update={"method": Nearest(), "activations": None})
+            return replace(now, model=quantize_model(deepcopy(now.model), nearest))
 
 
-def check_losses(work: Work, step: Distil, student: Transformer, opened: OpenModel) -> None:
-    """Raise `InputError` for a loss that the student and the teacher of the chain cannot have."""
+def check_losses(work: Work, step: Distil | Prune, student: OpenModel, teacher: OpenModel) -> None:
+    """Raise `InputError` for a loss that a student and the teacher of the chain cannot have."""
     if step.distillation is not None and step.distillation.teacher is None:
-        build_distilled(work.splits.task.objective, step.distillation, opened.model, body=student.config,
-                        steps=MANY_STEPS)
+        build_distilled(work.splits.task.objective, step.distillation, teacher.model, body=student.model.config,
+                        aligned=student.tokenizer is teacher.tokenizer, steps=MANY_STEPS)

@@ -14,9 +14,12 @@ from tests.unit.jobs.compression.conftest import QUICK, distil
 import saucier
 from saucier.config import parameters
 from saucier.errors import InputError
+from saucier.families.bert import bert
 from saucier.jobs.compression import compress as job
 from saucier.jobs.compression.outcome import Compressed, read_compressed
-from saucier.jobs.compression.steps import spread_layers
+from saucier.jobs.compression.settings import Distil
+from saucier.jobs.compression.steps import spread_layers, student_layers
+from saucier.jobs.finetuning.settings import read_finetuning
 
 Write = Callable[..., Path]
 
@@ -138,6 +141,38 @@ def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_pat
     assert "2-distil breaks the bound" in repr(found) and "1 more steps were not made" in repr(found)
 
 
+PRUNED = {
+    "{kind: prune, by: {kind: heads, share: 0.5, scope: {kind: layer}}}": lambda config: [
+        one.projection.heads for one in config.encoder.attentions()] == [1] * 4,
+    "{kind: prune, by: {kind: layers, choice: {kind: top, count: 1}}, training: {epochs: 1, batch: 16}}": lambda config: len(config.encoder.blocks()) == 3,
+    "{kind: prune, by: {kind: task_vocabulary}}": lambda config: config.embed.vocab < 100,
+}
+
+
+@pytest.mark.parametrize("step", PRUNED)
+def test_a_pruned_step_is_smaller_and_answers_as_the_folder_does(step: str, teacher: Path, chain: Write,
+                                                                 tmp_path: Path) -> None:
+    found = saucier.compress(chain(step, "{kind: quantize}"), QUICK, model=teacher, out=tmp_path / "out", quiet=True)
+    assert isinstance(found, Compressed)
+    folder = found.folder / "steps" / "1-prune" / "model"
+    model = saucier.load(folder, dtype="float32")
+    assert PRUNED[step](model.config)
+    assert found.steps[0].size.parameters == parameters(model.config) < found.teacher.size.parameters
+    assert "→" in found.steps[0].notes[0]
+    for number, kind in ((1, "prune"), (2, "quantize")):
+        place = found.folder / "steps" / f"{number}-{kind}"
+        written = [json.loads(line)["prediction"] for line in
+                   (place / "predictions" / "held-out.jsonl").read_text().splitlines()]
+        assert saucier.predict(place / "model", [teacher.parent / "dev.tsv"]).answers == written
+
+
+def test_a_student_learns_from_the_model_of_the_chain(done: Compressed, teacher: Path) -> None:
+    for number in (1, 2):
+        settings = read_finetuning(done.folder / "steps" / f"{number}-distil" / "training" / "finetune.yaml")
+        assert settings.distillation is not None and settings.distillation.teacher == str(teacher)
+        assert settings.training.length == 48
+
+
 QUANTIZED = ("{kind: quantize}", "{kind: quantize, rows: 16, by: {format: {kind: integer, bits: 4, group: 16}, "
              "method: {kind: gptq}, embeddings: null}}", "{kind: quantize, by: {format: {kind: nf4}}}")
 
@@ -189,3 +224,10 @@ def test_a_killed_step_goes_on_inside(teacher: Path, chain: Write, tmp_path: Pat
                                                          (2, 5, (1, 4)), (4, 4, (0, 1, 2, 3)), (1, 7, (6,))])
 def test_layers_are_spread_evenly_with_the_last_among_them(count: int, layers: int, wanted: tuple[int, ...]) -> None:
     assert spread_layers(count, layers) == wanted
+
+
+def test_a_share_of_the_layers_is_rounded_and_one_stays() -> None:
+    config = bert(vocab=20, dim=8, layers=5, heads=1, hidden=8, length=8)
+    for share, wanted in ((0.5, (1, 4)), (0.34, (1, 4)), (0.05, (4,)), (0.99, (0, 1, 2, 3, 4))):
+        [found] = student_layers(Distil(layers=share), config)
+        assert found.order == wanted

@@ -33,6 +33,7 @@ from saucier.api.requests import (
     row_files,
 )
 from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
@@ -276,6 +277,11 @@ def compress(
     held_out: Annotated[Rows | None, Help("To measure every step with; as the fine-tuning held them out without.",
                                           metavar="FILE")] = None,
     test: Annotated[Rows | None, Help("To measure with too; the bound does not look at it.", metavar="FILE")] = None,
+    bound: Annotated[str | None, Help("keep=0.97: the share of the model's first score that must be kept.",
+                                      metavar="keep=SHARE")] = None,
+    search: Annotated[bool, Help("Try a grid of chains, and show which models are small, fast and good.")] = False,
+    budget: Annotated[float | None, Help("Seconds after which no further model is begun.", metavar="SECONDS",
+                                         minimum=0)] = None,
     out: Out = None,
     quiet: Quiet = False,
 ) -> "Compressed | ChainList":
@@ -287,18 +293,24 @@ def compress(
     From Python: returns the models with what they keep and cost; the list of chains where none is given. Raises
     `InputError` for what cannot be done, before anything is trained; `WorkError` as `finetune`.
     """
-    from saucier.jobs.compression.settings import list_chains, read_chain_words
+    from saucier.jobs.compression.settings import SEARCH, bound_words, list_chains, read_chain_words
     from saucier.jobs.run.console import Console
+    from saucier.recipes.source import is_override
 
     console = Console(silent=quiet)
+    words = [*format_changes(set), *bound_words(bound), *([] if budget is None else [f"budget={budget}"])]
+    if search and (chain is None or is_override(str(chain))):  # the grid of ours, and a first change to it
+        words, chain = [*([] if chain is None else [str(chain)]), *words], SEARCH
     if chain is None:
         ready = list_chains()
         console.show(ready.view())
         return ready
     files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
                                                                  ("test", test))}
-    settings, folder, said = read_chain_words(str(chain), format_changes(set), None if model is None else str(model),
-                                              files)
+    settings, folder, said = read_chain_words(str(chain), words, None if model is None else str(model), files)
+    if search and not settings.grid:
+        raise InputError("has steps, and a search tries a grid", where=str(chain),
+                         remedy="leave the chain or --search out")
     from saucier.jobs.compression.compress import COMPRESSION
     from saucier.jobs.compression.compress import compress as work
     from saucier.jobs.run.folder import default_folder

@@ -5,8 +5,9 @@ One that was stopped goes on where it was, and a finished step is never repeated
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from saucier.checkpoints.hub import resolve_folder
@@ -26,14 +27,22 @@ from saucier.jobs.compression.outcome import (
     OUTCOME_FILE,
     TEACHER,
     Compressed,
+    compare_front,
     judge,
     measured_lines,
     read_compressed,
     read_measured,
     write_compression_report,
 )
-from saucier.jobs.compression.settings import COMPRESSION_FILE, Compression, deciding_settings, read_compression
-from saucier.jobs.compression.steps import Work, check_steps, run_step, step_name
+from saucier.jobs.compression.settings import (
+    COMPRESSION_FILE,
+    Compression,
+    Node,
+    deciding_settings,
+    plan_models,
+    read_compression,
+)
+from saucier.jobs.compression.steps import Work, check_steps, run_step
 from saucier.jobs.compression.timing import measure_cost
 from saucier.jobs.finetuning.data import Splits, read_splits
 from saucier.jobs.finetuning.predict import open_task, read_known_task
@@ -84,6 +93,7 @@ def compress(settings: Compression, out: Path, *, quiet: bool = False, said: Seq
         job.passport.write(out)
         work_through(job, work)
         found = read_compressed(out)
+        found = replace(found, pairs=compare_front(found, work.splits))
         with console.stage("report"):
             console.say(str(write_compression_report(found)))
         job.close()
@@ -119,27 +129,32 @@ def read_rows(settings: Compression, task: Task) -> Splits:
 
 
 def work_through(job: Job, work: Work) -> None:
-    """Measure the teacher and make every step, until a bound breaks."""
+    """Measure the teacher, and make every model, until a bound breaks or the time is over."""
     teacher, place = Teacher(find_model_folder(resolve_folder(work.settings.model)), work), job.path / TEACHER
     with job.console.stage(TEACHER):
         if not (place / MEASURED).is_file():
             measure_model(job, work, place, teacher.place, (teacher.subject, teacher.subject))
         job.console.say(*measured_lines(read_measured(place)))
-    model = teacher.place
-    for number, step in enumerate(work.settings.steps, start=1):
-        name = step_name(number, step)
-        place = job.path / "steps" / name
-        with job.console.stage(name):
-            if not (place / MEASURED).is_file():
-                work.notes.clear()
-                made = run_step(work, step, model, place)
-                measure_model(job, work, place, made, (answer_splits(made, work.splits), teacher.subject))
-            found, model = read_measured(place), place / "model"
-            verdict = judge(found.kept, work.settings.keep)
-            job.console.say(*measured_lines(found))
-            job.console.say(verdict.line, style="green" if verdict.holds else "red")
-            if not verdict.holds:
+    for node in plan_models(work.settings):
+        make_models(job, work, node, teacher, teacher.place)
+
+
+def make_models(job: Job, work: Work, node: Node, teacher: Teacher, before: Path) -> None:
+    """Make a model of another one and measure it, unless that is done; then what is made of it, if it keeps enough."""
+    place, budget = job.path / "steps" / node.name, work.settings.budget
+    with job.console.stage(node.name):
+        if not (place / MEASURED).is_file():
+            if budget is not None and time.perf_counter() - work.begun > budget:
                 return
+            work.notes.clear()
+            made = run_step(work, node.step, before, place)
+            measure_model(job, work, place, made, (answer_splits(made, work.splits), teacher.subject))
+        found = read_measured(place)
+        verdict = judge(found.kept, work.settings.keep)
+        job.console.say(*measured_lines(found))
+        job.console.say(verdict.line, style="green" if verdict.holds else "red")
+    for child in node.children if verdict.holds else ():
+        make_models(job, work, child, teacher, place / "model")
 
 
 @dataclass(slots=True)

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import read_object
+from saucier.jobs.comparison.outcome import SIGNIFICANCE_LEVEL
 from saucier.jobs.compression.measurement import Measured, MetricResult, Share
-from saucier.jobs.compression.settings import COMPRESSION_FILE, Compression, read_compression
+from saucier.jobs.compression.settings import COMPRESSION_FILE, Compression, plan_models, read_compression
+from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.score import format_interval, format_score
 from saucier.plain import format_bytes, format_quantity
 from saucier.report.page import ACCENT, INK, LINE, REPORT_FILE, SECOND, SOFT, draw_or_explain, write_page
 from saucier.result import Result
 from saucier.table import Table
+from saucier.tasks.metrics.statistics import holm
+from saucier.tasks.prediction_files import read_predictions
+from saucier.tasks.scores import metrics_for, score_difference
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,6 +63,27 @@ def judge(kept: Share, bound: float) -> Verdict:
     return Verdict(holds, sure, f"{said}: {least} is broken here; too few rows to be sure of it")
 
 
+class FrontPair(Config):
+    """Two models of the front: does the larger one really score otherwise?"""
+
+    larger: str
+    """The one that takes more bytes on disk."""
+    smaller: str
+    """The next smaller one."""
+    metric: str
+    """The first one of the task."""
+    difference: float
+    """The larger one's score less the smaller one's, on the same held-out rows."""
+    low: float
+    """With `high` the 95 % interval, paired over rows."""
+    high: float
+    """See `low`."""
+    p: float
+    """Of approximate randomization, corrected for the number of pairs (Holm)."""
+    verdict: Literal["better", "worse", "not enough data to tell"]
+    """Of the larger one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compressed(Result):
     """A finished compression: the models, what they keep, and what they cost."""
@@ -65,42 +93,46 @@ class Compressed(Result):
     teacher: Measured
     """The model that it began with."""
     steps: tuple[Measured, ...]
-    """The steps that were made; the last one may break the bound."""
+    """The models that were made, of a chain in its order; those that break the bound are among them."""
+    pairs: tuple[FrontPair, ...] = ()
+    """Neighbours on the front of size and score."""
 
     @property
     def kept(self) -> tuple[Measured, ...]:
-        """The steps that keep what they must."""
+        """The models that keep what they must."""
         return tuple(one for one in self.steps if judge(one.kept, self.settings.keep).holds)
 
     @property
     def model(self) -> Path | None:
-        """The folder of the last model that keeps what it must; None where none does."""
-        return self.folder / "steps" / self.kept[-1].name / "model" if self.kept else None
+        """The folder of the smallest model that keeps what it must, of equal ones the last; None where none does."""
+        best = min(reversed(self.kept), key=lambda one: one.size.disk, default=None)
+        return None if best is None else self.folder / "steps" / best.name / "model"
 
     @property
     def stopped(self) -> bool:
-        """Whether a step broke the bound."""
+        """Whether a model broke the bound."""
         return len(self.kept) < len(self.steps)
 
     @property
     def failed(self) -> bool:
-        """Whether not one step keeps what it must."""
+        """Whether not one model keeps what it must."""
         return not self.kept
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as JSON holds them."""
+        models = (self.teacher, *self.steps)
         return {"model": None if self.model is None else str(self.model.relative_to(self.folder)),
                 "stopped": self.stopped, "keep": self.settings.keep,
+                "front": [one.name for one in front(models, AXES["disk"])],
+                "pairs": [one.model_dump(mode="json") for one in self.pairs],
                 "teacher": self.teacher.model_dump(mode="json"),
                 "steps": [one.model_dump(mode="json") for one in self.steps],
-                "front": {name: [one.name for one in front((self.teacher, *self.steps), axis)]
-                          for name, axis in AXES.items() if name == "disk"},
-                "cost": {name: [one.name for one in front((self.teacher, *self.steps), axis)]
-                         for name, axis in AXES.items() if name != "disk"}}
+                "cost": {"front": [one.name for one in front(models, AXES["milliseconds"])]}}
 
     def view(self) -> RenderableType:
         """Return the tables of what is kept and what it costs, and what to use."""
-        return Group(kept_table(self), Text(), cost_table(self), Text(),
+        compared = (pairs_table(self), Text()) if self.pairs else ()
+        return Group(kept_table(self), Text(), cost_table(self), Text(), *compared,
                      *(Text(line, style="yellow") for line in self.notes()),
                      *(Text(line, style="green" if self.kept else "red") for line in self.advice()))
 
@@ -109,14 +141,16 @@ class Compressed(Result):
         return list(dict.fromkeys(f"{one.name}: {note}" for one in self.steps for note in one.notes))
 
     def advice(self) -> Iterator[str]:
-        """Yield where the chain ended, and how its model is used."""
-        if self.stopped:
-            broken = self.steps[len(self.kept)].name
-            left = len(self.settings.steps) - len(self.steps)
-            yield (f"step {broken} breaks the bound: its folder is kept, and the chain stops there"
-                   + (f" ({left} more steps were not made)" if left else ""))
+        """Yield what broke the bound, what was not made, and how the model is used."""
+        broken = [one.name for one in self.steps if one not in self.kept]
+        if broken:
+            yield f"{', '.join(broken)}: the bound is broken; the folder is kept, and nothing was made of it"
+        made = {one.name for one in self.steps}
+        missing = [node.name for first in plan_models(self.settings) for node in first.walk() if node.name not in made]
+        if missing:
+            yield f"not made: {', '.join(missing)}"
         if self.model is None:
-            yield "no step keeps what it must: use the model that you have, a lower keep, or a gentler chain"
+            yield "no model keeps what it must: use the one that you have, a lower keep, or a gentler chain"
         else:
             yield f"use it: saucier predict {self.model} FILE"
 
@@ -134,9 +168,39 @@ def read_measured(folder: Path) -> Measured:
 def read_compressed(folder: Path) -> Compressed:
     """Read a compression, or as much as there is of one. Raises `InputError` for damaged files."""
     settings = read_compression(folder / COMPRESSION_FILE)
-    places = [folder / "steps" / f"{number}-{step.kind}" for number, step in enumerate(settings.steps, start=1)]
+    places = [folder / "steps" / node.name for first in plan_models(settings) for node in first.walk()]
+    pairs = read_object(folder / OUTCOME_FILE).get("pairs", ())
     return Compressed(folder, settings, read_measured(folder / TEACHER),
-                      tuple(read_measured(one) for one in places if (one / MEASURED).is_file()))
+                      tuple(read_measured(one) for one in places if (one / MEASURED).is_file()),
+                      tuple(FrontPair(**one) for one in pairs))
+
+
+def compare_front(found: Compressed, splits: Splits) -> tuple[FrontPair, ...]:
+    """Compare each model of the front with the next smaller one, on the same held-out rows.
+
+    Rows are drawn, not seeds: a verdict is about these very models on other rows. Parts of a mixture are compared by
+    the first one.
+    """
+    part = splits.task.scored_parts(splits.held_out)[0]
+    golds = part.task.group_for_scoring(part.examples, [part.task.gold(one) for one in part.examples])
+    models = list(reversed(front((found.teacher, *found.steps), AXES["disk"])))
+
+    def answers(one: Measured) -> list[Any]:
+        """Return what a model said of the part's rows."""
+        place = found.folder / (TEACHER if one is found.teacher else f"steps/{one.name}")
+        rows = read_predictions(str(place / "predictions" / "held-out.jsonl"))
+        return part.task.group_for_scoring(part.examples, [rows[number].prediction for number in part.numbers])
+
+    said = [answers(one) for one in models]
+    metric = metrics_for(part.task.scored_as, golds, *said)[0]
+    gaps = [score_difference(metric, golds, pair) for pair in pairwise(said)]
+    corrected = holm([gap.units_p for gap in gaps])
+    sign = 1 if metric.better == "higher" else -1
+    return tuple(FrontPair(
+        larger=large.name, smaller=small.name, metric=metric.name, difference=gap.value, low=gap.low, high=gap.high,
+        p=p,
+        verdict="not enough data to tell" if p >= SIGNIFICANCE_LEVEL else "better" if sign * gap.value > 0 else "worse")
+        for (large, small), gap, p in zip(pairwise(models), gaps, corrected, strict=True))
 
 
 def measured_lines(found: Measured) -> Iterator[str]:
@@ -194,6 +258,14 @@ def cost_table(found: Compressed) -> Table:
     return Table(headings, rows, numbers=range(1, len(headings)), colours={0: "cyan"},
                  caption=f"{found.teacher.cost.machine}; {found.teacher.cost.threads} threads, "
                  f"{found.teacher.cost.dtype}; medians, in turn with the teacher, rows at their own lengths")
+
+
+def pairs_table(found: Compressed) -> Table:
+    """Show whether neighbours on the front really score otherwise."""
+    rows = [[f"{one.larger} – {one.smaller}", format_score(one.difference, signed=True),
+             format_interval(one.low, one.high, signed=True), f"{one.p:.2g}", one.verdict] for one in found.pairs]
+    return Table(("neighbours on the front", found.pairs[0].metric if found.pairs else "", "95 % interval", "p",
+                  "the larger one is"), rows, numbers=(1, 2, 3), colours={0: "cyan"})
 
 
 def smaller(size: int, whole: int) -> str:
@@ -270,5 +342,6 @@ def write_compression_report(found: Compressed) -> Path:
     verdicts = [f"{one.name}: {judge(one.kept, found.settings.keep).line}" for one in found.steps]
     return write_page(found.folder / REPORT_FILE, "compression.html", title=found.settings.name, found=found,
                       kept=kept_table(found), cost=cost_table(found), verdicts=verdicts, picture=picture,
+                      pairs=pairs_table(found) if found.pairs else None,
                       metrics={name: metrics_table(found, name) for name in found.teacher.splits},
                       advice=[*found.notes(), *found.advice()])

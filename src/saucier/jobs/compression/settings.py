@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,6 +29,8 @@ from saucier.training.hyperparameters import Positive
 
 CHAINS = Path(__file__).with_name("chains")
 """The ready chains."""
+SEARCH = "search"
+"""The one that is a grid."""
 COMPRESSION_FILE = "compression.yaml"
 """The settings of a compression, by which its folder is known."""
 
@@ -96,6 +99,15 @@ class Quantize(Config):
 CompressionStep = Annotated[Distil | Prune | Quantize, Field(discriminator="kind")]
 
 
+class Alternative(Config):
+    """One of several ways to go on; what it is called is a part of the names of its models."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+    """In a word."""
+    step: CompressionStep | None = None
+    """What is done; None: nothing, the next stage begins where this one did."""
+
+
 class Measuring(Config):
     """What is measured of each model beside its answers."""
 
@@ -118,8 +130,13 @@ class Compression(Config):
     """What it is for, in a sentence or two."""
     keep: float = Field(default=0.97, gt=0, le=1)
     """The share of the first score that a model must keep; the chain stops at a step that keeps less."""
-    steps: tuple[CompressionStep, ...] = Field(min_length=1)
+    steps: tuple[CompressionStep, ...] = ()
     """What is done, one after the other."""
+    grid: tuple[Annotated[tuple[Alternative, ...], Field(min_length=1)], ...] = ()
+    """A search in the place of steps: each stage goes on from every model of the stage before in several ways. Below a
+    model that keeps too little nothing is tried."""
+    budget: float | None = Field(default=None, gt=0)
+    """Seconds after which no further model is begun; None: all are made."""
     layout: str = "auto"
     """In which layout the models are written: `auto`, `published` (refused where it cannot hold one), or `own`."""
     measure: Measuring = Measuring()
@@ -131,12 +148,65 @@ class Compression(Config):
     seed: int = Field(default=0, ge=0)
     """Draws the rows that are held out, where no file is."""
 
+    @model_validator(mode="after")
+    def check_plan(self) -> Self:
+        """Raise `ValueError` for steps and a grid, for neither, and for names that would be those of two models."""
+        if bool(self.steps) == bool(self.grid):
+            raise ValueError("a chain has `steps`, and a search has a `grid`: give one of them")
+        names = [one.name for stage in self.grid for one in stage if one.step is not None]
+        if len(set(names)) < len(names):
+            raise ValueError("two alternatives of the grid have one name")
+        if self.grid and not names:
+            raise ValueError("no alternative of the grid has a `step`")
+        return self
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, as they are in the file."""
         return self.model_dump(mode="json")
 
 
-DESCRIPTIVE = {"name", "about"}
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A model that is to be made: of which other one, and how."""
+
+    name: str
+    """Its folder under `steps`."""
+    step: CompressionStep
+    """What makes it."""
+    where: str
+    """The step's place in the settings."""
+    children: tuple[Node, ...] = ()
+    """What is made of it."""
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this one and all that are made of it, each before its children."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def plan_models(settings: Compression) -> tuple[Node, ...]:
+    """Return what is made of the model that a compression begins with: of a chain one model after the other."""
+    nodes: tuple[Node, ...] = ()
+    for number, step in reversed([*enumerate(settings.steps)]):
+        nodes = (Node(f"{number + 1}-{step.kind}", step, f"steps.{number} ({step.kind})", nodes),)
+    return nodes or grow_grid(settings.grid, "", 0)
+
+
+def grow_grid(stages: Sequence[Sequence[Alternative]], before: str, number: int) -> tuple[Node, ...]:
+    """Return the models that stages make of one model, called `before`; `number`: of the first stage."""
+    found: list[Node] = []
+    for place, one in enumerate(stages[0] if stages else ()):
+        name = f"{before}+{one.name}" if before else one.name
+        if one.step is None:
+            found += grow_grid(stages[1:], before, number + 1)
+        else:
+            where = f"grid.{number}.{place} ({name})"
+            found.append(Node(name, one.step, where, grow_grid(stages[1:], name, number + 1)))
+    return tuple(found)
+
+
+DESCRIPTIVE = {"name", "about", "budget"}
 """What says nothing of the outcome."""
 
 
@@ -176,11 +246,28 @@ def read_chain_words(what: str, words: Sequence[str], model: str | None,
         values["data"], values["seed"], said = choose_data(values["model"], given, values)
     if folder is None:
         values["name"] = name_run(str(values.get("name", "chain")), Path(values["model"]))
-    for step in values.get("steps") or () if isinstance(values.get("steps"), list) else ():
-        if isinstance(step, dict) and isinstance(step.get("training"), dict):
+    for step in list_steps(values):
+        if isinstance(step.get("training"), dict):
             fill_optimizer(step, {"model": values["model"]})
     apply_overrides(source, overrides, Compression)
     return validate_config(source, Compression), folder, said
+
+
+def bound_words(bound: str | None) -> list[str]:
+    """Return a bound as words that change a chain. Raises `InputError` for any but `keep=SHARE`."""
+    if bound is None:
+        return []
+    name, mark, _ = bound.partition("=")
+    if name != "keep" or not mark:
+        raise InputError(f"there is no bound {bound!r}", where="--bound", remedy="write keep=SHARE, such as keep=0.97")
+    return [bound]
+
+
+def list_steps(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the steps among plain values that nobody has checked yet."""
+    steps, grid = (found if isinstance(found := values.get(key), list) else [] for key in ("steps", "grid"))
+    inside = [one.get("step") for stage in grid if isinstance(stage, list) for one in stage if isinstance(one, dict)]
+    return [one for one in (*steps, *inside) if isinstance(one, dict)]
 
 
 def find_chain(what: str) -> tuple[Source, Path | None]:
@@ -262,5 +349,5 @@ def list_chains() -> ChainList:
     """Read the ready chains."""
     found = [read_yaml(file_text(CHAINS / f"{name}.yaml"), f"{name}.yaml").values for name in chain_names()]
     return ChainList(chains=tuple(ReadyChain(
-        name=one["name"], about=" ".join(one["about"].split()), steps=tuple(step["kind"] for step in one["steps"]),
-        keep=one["keep"]) for one in found))
+        name=one["name"], about=" ".join(one["about"].split()), keep=one["keep"],
+        steps=tuple(step["kind"] for step in one.get("steps", ())) or ("a grid of them",)) for one in found))

@@ -7,6 +7,7 @@ A step's folder has `start` while it trains (what training begins with), `traini
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
@@ -37,9 +38,11 @@ from saucier.jobs.compression.settings import (
     CompressionStep,
     Distil,
     KeptLayers,
+    Node,
     Prune,
     Quantize,
     TaskVocabulary,
+    plan_models,
 )
 from saucier.jobs.convert import write_converted_card
 from saucier.jobs.finetuning.data import Splits
@@ -71,13 +74,10 @@ class Work:
     """The rows; its task knows the teacher's labels."""
     length: int
     """Most tokens in a row, as the teacher reads them."""
+    begun: float = field(default_factory=time.perf_counter)
+    """When the time began."""
     notes: list[str] = field(default_factory=list)
     """What a reader must know of the step that is under way."""
-
-
-def step_name(number: int, step: CompressionStep) -> str:
-    """Return what a step is called, from 1."""
-    return f"{number}-{step.kind}"
 
 
 def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> Path:
@@ -236,19 +236,22 @@ def check_steps(work: Work, teacher: OpenModel) -> None:
 
     Shapes are changed as the steps will change them, by scores of a few rows; nothing is trained.
     """
-    now: OpenModel | None = teacher
-    for number, step in enumerate(work.settings.steps):
-        if now is None:  # nobody knows yet what a recipe's tokenizer makes of its model
-            return
-        try:
-            now = rehearse(work, step, now, teacher)
-            if now is not None:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    choose_layout(now.model, work.settings.layout)
-        except InputError as error:
-            inside = "" if error.where is None else f": {error.where.lstrip('-')}"
-            raise InputError(error.what, where=f"steps.{number} ({step.kind}){inside}", remedy=error.remedy) from error
+    def check(nodes: Sequence[Node], before: OpenModel) -> None:
+        """Look at models that are made of another one."""
+        for node in nodes:
+            try:
+                made = rehearse(work, node.step, before, teacher)
+                if made is not None:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        choose_layout(made.model, work.settings.layout)
+            except InputError as error:
+                inside = "" if error.where is None else f": {error.where.lstrip('-')}"
+                raise InputError(error.what, where=node.where + inside, remedy=error.remedy) from error
+            if made is not None:  # else nobody knows yet what a recipe's tokenizer makes of its model
+                check(node.children, made)
+
+    check(plan_models(work.settings), teacher)
 
 
 def rehearse(work: Work, step: CompressionStep, now: OpenModel, teacher: OpenModel) -> OpenModel | None:

@@ -25,7 +25,8 @@ def nothing_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
 STEPS = {
     "{kind: distil, layers: 5}": r"steps\.0 \(distil\): layers: the student is to have 5 layers, and the model has 4; "
                                  "give at most 4",
-    "{kind: distil, layers: [0, 4]}": r"steps\.0 \(distil\): layers: there is no layer 4: they are numbered from 0 to 3; give numbers of those",
+    "{kind: distil, layers: [0, 4]}": r"steps\.0 \(distil\): layers: there is no layer 4: they are "
+                                      "numbered from 0 to 3; give numbers of those",
     "{kind: distil, decoder_layers: 1}": r"steps\.0 \(distil\): decoder_layers: the model has one stack; use layers",
     "{kind: distil, layers: 3, distillation: {losses: [{kind: hidden_states}]}}":
         r"steps\.0 \(distil\): distillation\.layers: 4 layers of the teacher are no multiple of the student's 3",

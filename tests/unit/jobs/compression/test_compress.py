@@ -144,7 +144,8 @@ def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_pat
 PRUNED = {
     "{kind: prune, by: {kind: heads, share: 0.5, scope: {kind: layer}}}": lambda config: [
         one.projection.heads for one in config.encoder.attentions()] == [1] * 4,
-    "{kind: prune, by: {kind: layers, choice: {kind: top, count: 1}}, training: {epochs: 1, batch: 16}}": lambda config: len(config.encoder.blocks()) == 3,
+    "{kind: prune, by: {kind: layers, choice: {kind: top, count: 1}}, training: {epochs: 1, batch: 16}}":
+        lambda config: len(config.encoder.blocks()) == 3,
     "{kind: prune, by: {kind: task_vocabulary}}": lambda config: config.embed.vocab < 100,
 }
 

@@ -117,6 +117,8 @@ class Measuring(Config):
     """Held-out rows that the time is taken on, at their own lengths."""
     rounds: int = Field(default=9, ge=3)
     """Times that all of them are answered, by the model and by the one that the chain began with in turn."""
+    seconds: float = Field(default=20.0, gt=0)
+    """After so many, for each number of rows in a pass, no further round is begun; three are made in any case."""
     memory: bool = True
     """Whether the peak memory is measured, each time in a process of its own."""
 

@@ -87,10 +87,11 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
         match step:
             case Distil():
                 learn(work, step, step.training, partial(make_student, work, step, before), folder)
-            case Prune(training=None):
-                make_pruned(work, step, before, model)
-            case Prune(training=training):
-                learn(work, step, training, partial(make_pruned, work, step, before), folder)
+            case Prune():
+                if step.training is None:
+                    make_pruned(work, step, before, model)
+                else:
+                    learn(work, step, step.training, partial(make_pruned, work, step, before), folder)
             case Quantize():
                 opened = open_task(before)
                 made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))

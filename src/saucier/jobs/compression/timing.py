@@ -28,6 +28,8 @@ from saucier.jobs.finetuning.predict import open_task
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import TaskConfig
 
+FEWEST_ROUNDS = 3
+"""Rounds that are made however long they take, beside the one that warms up."""
 PROBE_PATIENCE = 600.0
 """Seconds after which the process that measures memory counts as failed."""
 
@@ -36,17 +38,20 @@ def measure_cost(folder: Path, subject: Subject, teacher: Subject, splits: Split
                  measure: Measuring) -> Cost:
     """Measure times in turn with the teacher, and the peak memory in a process of its own."""
     rows = draw_rows(splits.held_out, measure.rows)
-    speeds = tuple(measure_speed(subject, teacher, rows, batch, measure.rounds) for batch in measure.batches)
+    speeds = tuple(measure_speed(subject, teacher, rows, batch, measure) for batch in measure.batches)
     return Cost(machine=machine.describe_machine(), threads=torch.get_num_threads(), speeds=speeds,
                 dtype=choose_autocast_dtype("auto", subject.opened.device)[0],
                 peak=probe_memory(folder, settings, subject) if measure.memory else None)
 
 
-def measure_speed(subject: Subject, teacher: Subject, rows: Sequence[Any], batch: int, rounds: int) -> Speed:
+def measure_speed(subject: Subject, teacher: Subject, rows: Sequence[Any], batch: int, measure: Measuring) -> Speed:
     """Let both answer the same rows, in turn; the first round warms up and does not count."""
     works = [(one.task, *prepare(one, rows, batch)) for one in (subject, teacher)]
     times: list[list[float]] = []
-    for number in range(rounds + 1):
+    end = time.perf_counter() + measure.seconds
+    for number in range(measure.rounds + 1):
+        if number > FEWEST_ROUNDS and time.perf_counter() > end:
+            break
         found = [0.0, 0.0]
         for side in (0, 1) if number % 2 else (1, 0):
             task, predictor, encoded = works[side]

@@ -30,7 +30,6 @@ STEPS = {
     "{kind: distil, decoder_layers: 1}": r"steps\.0 \(distil\): decoder_layers: the model has one stack; use layers",
     "{kind: distil, layers: 3, distillation: {losses: [{kind: hidden_states}]}}":
         r"steps\.0 \(distil\): distillation\.layers: 4 layers of the teacher are no multiple of the student's 3",
-    "{kind: distil, layers: 0}": r"chain\.yaml:5: steps\.0\.layers: ",
     "{kind: distil}": r"chain\.yaml:5: steps\.0: the student is `layers` of the model, or another `model`",
     "{kind: distill, layers: 2}": r"chain\.yaml:5: steps\.0\.kind: there is no 'distill'; did you mean 'distil'\?",
     "{kind: distil, layer: 2}": r"chain\.yaml:5: steps\.0\.layer: unknown key; did you mean 'layers'\?",

@@ -109,6 +109,12 @@ class Compressed(Result):
         return None if best is None else self.folder / "steps" / best.name / "model"
 
     @property
+    def fastest(self) -> Path | None:
+        """The folder of the model that answers one row in the least time of those that keep what they must."""
+        best = min(self.kept, key=AXES["milliseconds"], default=None)
+        return None if best is None else self.folder / "steps" / best.name / "model"
+
+    @property
     def stopped(self) -> bool:
         """Whether a model broke the bound."""
         return len(self.kept) < len(self.steps)
@@ -134,7 +140,8 @@ class Compressed(Result):
         compared = (pairs_table(self), Text()) if self.pairs else ()
         return Group(kept_table(self), Text(), cost_table(self), Text(), *compared,
                      *(Text(line, style="yellow") for line in self.notes()),
-                     *(Text(line, style="green" if self.kept else "red") for line in self.advice()))
+                     *(Text(line, style="green" if self.kept else "red") for line in self.advice()),
+                     *([Text(self.speed_advice, style="green")] if self.fastest not in (None, self.model) else []))
 
     def notes(self) -> list[str]:
         """Return what a reader must know."""
@@ -152,7 +159,12 @@ class Compressed(Result):
         if self.model is None:
             yield "no model keeps what it must: use the one that you have, a lower keep, or a gentler chain"
         else:
-            yield f"use it: saucier predict {self.model} FILE"
+            yield f"the smallest that keeps enough: saucier predict {self.model} FILE"
+
+    @property
+    def speed_advice(self) -> str:
+        """How the fastest model is used; empty where none keeps enough."""
+        return "" if self.fastest is None else f"the fastest that keeps enough: saucier predict {self.fastest} FILE"
 
 
 def read_measured(folder: Path) -> Measured:

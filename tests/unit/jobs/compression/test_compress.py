@@ -119,7 +119,7 @@ def test_the_report_opens_without_a_network(done: Compressed) -> None:
     assert not re.search(r"(src|href)=", page.replace('xlink:href="#', ""))
     assert page.count("<svg") == 1 and "1-distil" in page and "default-src 'none'" in page
     assert "saucier predict" in page
-    assert "2-distil" in done._repr_html_() and "use it" in repr(done)
+    assert "2-distil" in done._repr_html_() and "the smallest that keeps enough" in repr(done)
 
 
 def test_other_settings_are_refused_in_its_folder(done: Compressed, teacher: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_pat
     assert found.steps[0].kept.value == 1.0
     assert (tmp_path / "out/steps/2-distil/model/model.safetensors").is_file()  # what broke the bound is kept
     assert found.model == tmp_path / "out/steps/1-distil/model"
-    assert "2-distil breaks the bound" in repr(found) and "1 more steps were not made" in repr(found)
+    assert "2-distil: the bound is broken" in repr(found) and "not made: 3-distil" in repr(found)
 
 
 PRUNED = {

@@ -23,7 +23,7 @@ from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding
 from saucier.parts.global_attention import prepend_global_input
 from saucier.parts.heads import build_head
-from saucier.parts.initialization import initialize_weights
+from saucier.parts.initialization import allocate_weights, initialize_weights
 from saucier.parts.input_checks import check_build, check_inputs, list_tables, refuse_unread_inputs
 from saucier.parts.inputs import (
     EncoderMemory,
@@ -329,22 +329,14 @@ class Transformer(nn.Module):
         return cache
 
     @property
-    def like(self) -> Tensor:
-        """A tensor with the number format that the model computes in, and the device: the token table, or what stands
-        for it where that is in few bits.
-        """
-        tokens: Any = self.embed.tokens
-        return cast(Tensor, tokens.like if hasattr(tokens, "like") else tokens.weight)
-
-    @property
     def device(self) -> torch.device:
         """Where the model is."""
-        return self.like.device
+        return self.embed.like.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The number format that it computes in: that of its token table."""
-        return self.like.dtype
+        return self.embed.like.dtype
 
     def restore_stored(self) -> None:
         """Take the numbers back, in place, that loading rounded; what changed since stays as it is.
@@ -393,25 +385,8 @@ def allocate_model(config: c.Transformer, *, dtype: torch.dtype, device: torch.d
         raise InputError(f"the part {buffers[0].rpartition('.')[0]} has a buffer, which no checkpoint holds",
                          where="model", remedy="make it when the part is called, on the device of what it reads")
     allocate_weights(model, dtype=dtype, device=device)
-    return model
-
-
-def allocate_weights(model: Transformer, *, dtype: torch.dtype, device: torch.device | str) -> None:
-    """Give a model of shapes alone weights that hold nothing yet; the buffers of matrices in few bits keep their
-    number formats.
-    """
-    def allocate(like: Tensor, format_: torch.dtype) -> Tensor:
-        return torch.empty(tuple(like.shape), dtype=format_, device=device)
-
-    for module in model.modules():
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                module._parameters[name] = nn.Parameter(allocate(parameter, dtype))
-        for name, buffer in module._buffers.items():
-            module._buffers[name] = None if buffer is None else allocate(buffer, buffer.dtype)
-        if module is not model and hasattr(module, "like"):
-            module.like = allocate(cast(Tensor, module.like), dtype)  # type: ignore[assignment]  # of few bits
     retie_head(model)
+    return model
 
 
 def retie_head(model: Transformer) -> None:

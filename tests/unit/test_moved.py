@@ -15,6 +15,8 @@ from saucier.moved import MOVED
     ("saucier.adapters", "open_adapter", "saucier.folders.load", "open_adapter"),
     ("saucier.adapters", "save_adapter", "saucier.folders.save", "save_adapter"),
     ("saucier.adaptation.config", "Lora", "saucier.adaptation.tuning", "Lora"),
+    ("saucier.adaptation.nf4", "quantize", "saucier.adaptation.quantization.normal_float", "quantize"),
+    ("saucier.adaptation.nf4", "QuantizedLinear", "saucier.adaptation.quantization.maps", "QuantizedLinear"),
     ("saucier.adaptation.merging", "merge", "saucier.adaptation.lora", "merge"),
     ("saucier.adaptation.surgery.config", "Windows", "saucier.adaptation.surgery.operations", "Windows"),
     ("saucier.inspection.doctor", "examine", "saucier.diagnosis.doctor", "examine_model"),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
 
 import torch
-from torch import nn
 
 from saucier import config as c
 from saucier.adaptation import tuning as a
@@ -58,7 +58,7 @@ def new_prompt(model: Transformer, by: a.Prompt, generator: torch.Generator, sta
     if not hasattr(embed.tokens, "embedding_dim"):
         raise InputError("the token table is in clusters, so a prompt has no width", where="tuning",
                          remedy="use tuning.kind=prefix")
-    prompt = SoftPrompt(by.length, embed.tokens.embedding_dim).to(model.device)
+    prompt = SoftPrompt(by.length, int(cast(Any, embed.tokens).embedding_dim)).to(model.device)
     with torch.no_grad():
         if isinstance(by.start, a.FromNoise):
             prompt.vectors.uniform_(-by.start.reach, by.start.reach, generator=generator)

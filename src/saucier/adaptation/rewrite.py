@@ -17,8 +17,10 @@ from torch import Tensor, nn
 
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, add_pairs
-from saucier.adaptation.quantization.maps import QuantizedMatrix, held_bytes, is_quantized, list_matrices
 from saucier.adaptation.prefix import add_prefix, add_prompt
+from saucier.adaptation.quantization.aware import add_rounding, remove_rounding
+from saucier.adaptation.quantization.config import QuantizationAware
+from saucier.adaptation.quantization.maps import held_bytes, is_quantized, list_matrices
 from saucier.adaptation.target_modules import select_parameters, swap_modules
 from saucier.adaptation.tuning import Tuning
 from saucier.errors import InputError
@@ -83,6 +85,8 @@ def set_target(by: a.Tuning, where: a.Where | None) -> a.Tuning:
 def list_frozen(model: Transformer, by: a.Tuning) -> set[str]:
     """Return the names of the parameters that a rewrite stops from learning."""
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if isinstance(by, QuantizationAware):
+        return set()
     if isinstance(by, a.Freeze):
         lower = tuple(f"{stack}.blocks.{number}." for stack in ("encoder", "decoder") for number in range(by.lower))
         return learning & (select_parameters(model, by.where) | {name for name in learning if name.startswith(lower)})
@@ -107,6 +111,7 @@ def unrewrite(model: Transformer) -> Transformer:
     swap_modules(model, {id(module): module.base for module in model.modules()
                          if isinstance(module, LowRank | DropoutThenAdapter)})
     model.front = None
+    remove_rounding(model)
     parameters = dict(model.named_parameters())
     for applied in model.provenance.rewrites:
         for name in applied.frozen:
@@ -209,5 +214,6 @@ def list_residuals(model: Transformer) -> Iterator[tuple[nn.Module, int]]:
 
 
 ADDITIONS: Mapping[type, Callable[[Transformer, Any, torch.Generator], None]] = {
-    a.Lora: add_pairs, a.Qlora: add_pairs, a.Prefix: add_prefix, a.Prompt: add_prompt, a.Adapter: add_bottlenecks}
+    a.Lora: add_pairs, a.Qlora: add_pairs, a.Prefix: add_prefix, a.Prompt: add_prompt, a.Adapter: add_bottlenecks,
+    QuantizationAware: add_rounding}
 """Kind of rewrite -> what puts something into a model; the others only stop parameters from learning."""

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.surgery.operations import NewTokens
 from saucier.adaptation.quantization.maps import refuse_quantized
+from saucier.adaptation.surgery.operations import NewTokens
 from saucier.config import Transformer as Config
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model

@@ -206,7 +206,8 @@ class Bias(Config):
     """Parameters that are trained whole beside them, as `freeze` names them. New heads always are."""
 
 
-Tuning = Annotated[Lora | Qlora | Prefix | Prompt | Adapter | Freeze | Bias | QuantizationAware, Field(discriminator="kind")]
+Tuning = Annotated[Lora | Qlora | Prefix | Prompt | Adapter | Freeze | Bias | QuantizationAware,
+                   Field(discriminator="kind")]
 """What a model is tuned by."""
 RATES = {"lora": 1e-3, "qlora": 1e-3, "prefix": 1e-2, "prompt": 1e-1, "adapter": 1e-3, "bias": 1e-3}
 """Kind of tuning -> a rate that suits what it adds, with AdamW: much higher than for a whole model."""

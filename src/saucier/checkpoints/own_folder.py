@@ -21,7 +21,8 @@ from saucier.checkpoints.weight_files import SafeShard, write_tensors
 from saucier.config.registry import name_packages, require_packages
 from saucier.errors import InputError
 from saucier.files import read_json
-from saucier.model import Transformer, allocate_model, allocate_weights, build_on_meta
+from saucier.model import Transformer, allocate_model, build_on_meta, retie_head
+from saucier.parts.initialization import allocate_weights
 
 FORMAT = 1
 """Raised when the layout changes in a way that older readers cannot read."""
@@ -108,6 +109,7 @@ def read_own_model(folder: Path, *, dtype: torch.dtype | None, device: torch.dev
         model = build_on_meta(config)
         install(model, document[QUANTIZATION], f"{folder / 'config.json'}: {QUANTIZATION}")
         allocate_weights(model, dtype=dtype or torch.float32, device=device)
+        retie_head(model)
     else:
         model = allocate_model(config, dtype=dtype or torch.float32, device=device)
     fill_weights(model, folder / "model.safetensors")

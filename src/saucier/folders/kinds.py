@@ -70,6 +70,13 @@ class AdapterFolder:
         """Whether it is one of PEFT's that put something before the text."""
         return self.settings.get("peft_type") in LEARNED_INPUTS
 
+    @property
+    def learned_rounding(self) -> bool:
+        """Whether it learned with numbers of few bits in mind, so that it is a quantized model when it is opened."""
+        rewrites = self.settings.get("rewrites")
+        return isinstance(rewrites, list) and any(isinstance(one, dict) and one.get("kind") == "quantization_aware"
+                                                  for one in rewrites)
+
     def resolve_base(self) -> Path:
         """Find the base model: a folder, relative to the adapter's or not, or a hub id.
 

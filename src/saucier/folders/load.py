@@ -15,6 +15,7 @@ import torch
 from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
+from saucier.adaptation.quantization.aware import fix_rounding
 from saucier.adaptation.quantization.storage import check_matrices, install_matrices
 from saucier.checkpoints.adapter_folder import (
     LEARNED_INPUTS,
@@ -80,7 +81,7 @@ def load_token_spellings(model: Transformer, folder: Path | str) -> None:
                          remedy="put the model's tokenizer into its folder") from error
 
 
-MERGEABLE = {"lora", "qlora", "freeze", "bias"}
+MERGEABLE = {"lora", "qlora", "freeze", "bias", "quantization_aware"}
 """Kinds of rewrites whose result an ordinary model can hold."""
 
 
@@ -107,7 +108,9 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
         return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
     number_format = choose_number_format(dtype, kind, place)
-    model = merge_if_possible(open_folder(kind, head, number_format, place))
+    learned = isinstance(kind, AdapterFolder) and kind.learned_rounding  # codes are found from what was learned
+    model = merge_if_possible(open_folder(kind, head, torch.float32 if learned else number_format, place))
+    model = model.to(number_format) if learned else model
     remember_stored(model, kind, model.provenance.document, head=head, base=base, loaded=number_format)
     if model.config.embed.characters is not None:
         load_token_spellings(model, path)
@@ -201,6 +204,8 @@ def merge_if_possible(model: Transformer) -> Transformer:
     if kinds and kinds <= MERGEABLE:
         if kinds & {"lora", "qlora"}:
             merge_pairs(model)
+        if "quantization_aware" in kinds:
+            fix_rounding(model)
         model.provenance = replace(model.provenance, rewrites=())
         model.requires_grad_(True)
     return model

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from saucier import config as c
+from saucier.adaptation.quantization.maps import is_quantized
 from saucier.checkpoints.published_folder import express_model, write_published
 from saucier.errors import InputError
 from saucier.families import LAYOUTS
@@ -53,7 +54,7 @@ def modules_head(model: Transformer, document: Mapping[str, Any], length: int | 
     """
     head, layout = model.config.head, LAYOUTS.get(str(document.get("model_type")))
     if layout is None or not isinstance(head, c.ClassificationHead) or head.pick != MEAN or head.transform is not None \
-            or model.provenance.rewrites or model.config.mix is not None:
+            or model.provenance.rewrites or model.config.mix is not None or is_quantized(model):
         return None
     found = c.EmbeddingHead(maps=(c.DenseMap(width=head.classes, bias=head.bias, activation="identity"),),
                             normalize=False, length=length)

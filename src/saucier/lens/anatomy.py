@@ -5,7 +5,7 @@ torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from saucier.config import Node, Transformer, anatomy
 from saucier.cost.memory import MemoryEstimate, estimate_memory
 from saucier.cost.workload import STATES
 from saucier.errors import InputError
-from saucier.files import path_exists, read_object
+from saucier.files import is_file, path_exists, read_object
+from saucier.lens.stored_matrices import StoredSize, read_stored_sizes, stored_table
 from saucier.lens.subject import find_subject
 from saucier.plain import format_bytes, format_quantity
 from saucier.recipes.catalogue import learned_length
@@ -50,6 +51,8 @@ class Description(Result):
     anatomy: Node
     length: int
     needs: tuple[MemoryNeed, ...]
+    stored: tuple[StoredSize, ...] = ()
+    """What each matrix in few bits takes, and the rest; empty for a model that has none."""
 
     def view(self) -> Group:
         """Return what `saucier show` prints."""
@@ -84,10 +87,12 @@ def describe(what: str | Path, overrides: Sequence[str] = (), *, length: int | N
                          remedy=f"give at most {most}, or a model with more positions")
     rows = min(training.micro_batch or training.batch, training.batch) if training else DEFAULT_BATCH
     usual = training.length if training else min(DEFAULT_LENGTH, most or DEFAULT_LENGTH)
-    return describe_model(
+    described = describe_model(
         found.name, found.model, length=length or usual,
         batch=batch or rows, about=found.recipe.about if found.recipe else "",
         states=STATES[training.optimizer.kind if training else "adamw"])
+    config = folder / "config.json"
+    return replace(described, stored=read_stored_sizes(folder, read_object(config))) if is_file(config) else described
 
 
 def describe_model(
@@ -154,7 +159,8 @@ def render_description(description: Description) -> Group:
     if any(node.times > 1 for _, node in anatomy_rows(description.anatomy)):
         parts.append(Text("× n: so many parts like the one below; the line counts all of them, those below it one.",
                           style="dim"))
-    return Group(*parts, "", memory_table(description))
+    stored = ("", stored_table(description.stored)) if description.stored else ()
+    return Group(*parts, *stored, "", memory_table(description))
 
 
 CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"

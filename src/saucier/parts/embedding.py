@@ -6,7 +6,7 @@ Letters: B batch, L length, D dim, T tokens, C characters of a token, E width of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -136,6 +136,11 @@ class Embedding(nn.Module):
         self.dropout = Dropout(config.dropout)
         steps = AFTER_SUM.get(config.projection.kind if config.projection else "", ("norm", "dropout"))
         self.after_sum = [name for name in steps if getattr(self, name) is not None]
+
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the token table's number format and device: the table, or what stands for it in few bits."""
+        return cast(Tensor, self.tokens.like if hasattr(self.tokens, "like") else self.tokens.weight)
 
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""

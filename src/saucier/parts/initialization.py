@@ -25,6 +25,21 @@ class OwnStart(Protocol):
         """Fill its parameters in place, the same way every time."""
 
 
+def allocate_weights(model: nn.Module, *, dtype: torch.dtype, device: torch.device | str) -> None:
+    """Give a model of shapes alone weights that hold nothing yet; what holds matrices in few bits keeps its formats."""
+    def allocate(like: Tensor, form: torch.dtype) -> Tensor:
+        return torch.empty(tuple(like.shape), dtype=form, device=device)
+
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = nn.Parameter(allocate(parameter, dtype))
+        for name, buffer in module._buffers.items():
+            module._buffers[name] = None if buffer is None else allocate(buffer, buffer.dtype)
+        if "like" in vars(module):
+            module.like = torch.empty(0, dtype=dtype, device=device)
+
+
 def initialize_weights(model: nn.Module, config: c.Transformer, seed: int) -> None:
     """Fill every parameter in place. Norms start at gain 1 and bias 0, all other biases at 0."""
     generator = torch.Generator(device=next(model.parameters()).device).manual_seed(seed)

@@ -10,7 +10,8 @@ from tests.tolerances import assert_close
 from saucier import InputError
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import list_named_pairs, merge
-from saucier.adaptation.nf4 import QuantizedLinear, dequantize, held_bytes, nf4_levels, quantize
+from saucier.adaptation.quantization.maps import QuantizedLinear, held_bytes
+from saucier.adaptation.quantization.normal_float import dequantize, nf4_levels, quantize
 from saucier.adaptation.rewrite import list_trainable, rewrite, unrewrite
 from saucier.model import build
 from saucier.parts.provenance import Provenance

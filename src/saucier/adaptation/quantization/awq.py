@@ -132,11 +132,10 @@ def fold_scales(model: nn.Module, name: str, feed: Feed, scales: Tensor) -> None
     """Multiply the inputs of a map, and divide what gives them: the same function, in float. Shapes: scales [I]."""
     weight, source = torch.as_tensor(model.get_submodule(name).weight), model.get_submodule(feed.source)
     weight.mul_(scales.to(weight.dtype))
-    for parameter in (source.weight, source.bias):
-        if isinstance(parameter, Tensor):
-            rows = parameter[feed.start:feed.start + len(scales)]
-            powers = scales.pow(1 / feed.degree).to(parameter.dtype)
-            rows.div_(powers[:, None] if rows.dim() > 1 else powers)
+    for parameter in source.parameters(recurse=False):  # weight and bias
+        rows = parameter[feed.start:feed.start + len(scales)]
+        powers = scales.pow(1 / feed.degree).to(parameter.dtype)
+        rows.div_(powers[:, None] if rows.dim() > 1 else powers)
 
 
 def round_narrowed(weight: Tensor, rows: Tensor, by: Awq, form: Integers) -> Parts:

@@ -185,15 +185,20 @@ class QuantizationAware(Config):
     """Training steps after which ranges stay as they are; None: they never do while training goes on."""
 
 
+StoredPart = Literal["map", "table", "positions", "output"]
+
+
 class StoredMatrix(Config):
     """How one matrix of a folder is stored: an entry of `quantization.modules` in its config."""
 
-    part: Literal["map", "table", "positions", "output"]
+    part: StoredPart
     """What holds it: a linear map, a table of vectors or of positions, an output layer over the vocabulary."""
     shape: tuple[Annotated[int, Field(gt=0, le=2**31)], Annotated[int, Field(gt=0, le=2**31)]]
     """Outputs and inputs, or rows and their width."""
     format: NumberFormat
+    """How its numbers are kept."""
     activations: Activations | None = None
+    """How a map's inputs are rounded."""
     method: str = Field(default="nearest", max_length=40)
     """How the codes were found."""
 

@@ -6,6 +6,7 @@ Letters: O outputs, I inputs, T tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -41,7 +42,7 @@ def measure_hessian(model: Transformer, name: str, times: Sequence[int], batches
     def see(_: str, read: Tensor) -> None:
         nonlocal total, left
         wide = read.double().cpu()
-        total += wide.T @ wide
+        total.addmm_(wide.T, wide)
         left -= 1
         if not left and len(set(times)) == 1:
             raise EnoughRead
@@ -50,7 +51,7 @@ def measure_hessian(model: Transformer, name: str, times: Sequence[int], batches
         for batch, count in zip(batches, times, strict=True):
             left = count
             run_batch(model, batch)
-    return total.to(torch.as_tensor(base.weight).device)
+    return cast(Tensor, total.to(model.device))
 
 
 def compensate(weight: Tensor, hessian: Tensor, by: Gptq, form: Integers) -> Parts:
@@ -110,7 +111,8 @@ def invert(hessian: Tensor, damping: float) -> Tensor:
     """
     damped = hessian + damping * hessian.diagonal().mean() * torch.eye(len(hessian), dtype=hessian.dtype,
                                                                        device=hessian.device)
-    return torch.linalg.cholesky(torch.cholesky_inverse(torch.linalg.cholesky(damped)), upper=True)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(damped))
+    return cast(Tensor, torch.linalg.cholesky(inverse, upper=True))
 
 
 def output_error(weight: Tensor, rounded: Tensor, hessian: Tensor) -> Tensor:

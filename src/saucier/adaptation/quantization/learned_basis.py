@@ -25,7 +25,7 @@ def nearest_codes(weight: Tensor, basis: Tensor) -> Tensor:
 
     Levels are sorted, and the borders lie half way between them. Source: Zhang et al. 2018, §3.1, eq 3.
     """
-    levels, order = (basis @ sign_table(basis.shape[1], basis.device).T).sort(-1)
+    levels, order = (basis @ sign_table(basis.shape[1], basis.device).to(basis.dtype).T).sort(-1)
     place = torch.searchsorted(((levels[:, 1:] + levels[:, :-1]) / 2).contiguous(), weight.contiguous())
     return order.gather(1, place)
 
@@ -42,20 +42,44 @@ def fit_basis(weight: Tensor, codes: Tensor, before: Tensor) -> Tensor:
     return torch.where(fine[:, None], found[..., 0].nan_to_num(), before)
 
 
-def encode(weight: Tensor, form: LearnedBasis) -> dict[str, Tensor]:
-    """Find codes and basis in turn ("QEM"), from the levels of a uniform grid. Shapes: [O, I] -> codes, basis.
+QUARTILE = 0.6744897501960817
+"""Of the normal distribution: half of its values lie within this many deviations."""
+ROWS = 4096
+"""Rows of a matrix that are rounded at a time: the signs of all codes take much memory."""
 
-    Source: Zhang et al. 2018, §3.2, algorithm 1. A round never raises the error of a row, so the last one is the best.
+
+def encode(weight: Tensor, form: LearnedBasis) -> dict[str, Tensor]:
+    """Find codes and basis in turn ("QEM"). Shapes: [O, I] -> codes, basis.
+
+    A round never raises the error of a row, so the last one is the best. Rows begin as the better of two uniform grids
+    leads to: one over the whole range, and one over the middle of a normal distribution as the authors' code has it.
+    Source: Zhang et al. 2018, §3.2, algorithm 1, and code release.
     """
-    wide = weight.double()
-    steps = wide.abs().amax(1, keepdim=True) / 2**form.bits
-    basis = steps * 2.0**torch.arange(form.bits, device=weight.device)  # levels ±1, ±3, …, half a step inside the range
-    codes = nearest_codes(wide, basis)
+    found = [encode_rows(part, form) for part in weight.double().split(ROWS)]
+    return {name: torch.cat([one[name] for one in found]) for name in found[0]}
+
+
+def encode_rows(weight: Tensor, form: LearnedBasis) -> dict[str, Tensor]:
+    """Do the same for some rows, in float64."""
+    powers = 2.0**torch.arange(form.bits, device=weight.device, dtype=weight.dtype)
+    spread = weight.square().mean(1, keepdim=True).sqrt()
+    steps = (weight.abs().amax(1, keepdim=True) / 2**form.bits, QUARTILE * spread / 2**(form.bits - 1))
+    tried = [(basis, rounding_error(weight, basis)) for basis in (learn(weight, step * powers, form) for step in steps)]
+    basis = torch.where((tried[0][1] <= tried[1][1])[:, None], tried[0][0], tried[1][0])
+    return {"codes": pack(nearest_codes(weight, basis), form.bits), "basis": basis.float()}
+
+
+def learn(weight: Tensor, basis: Tensor, form: LearnedBasis) -> Tensor:
+    """Return a basis after some rounds, as float32 holds it. Shapes: [O, I], [O, K] -> [O, K], float64."""
     for _ in range(form.rounds):
-        basis = fit_basis(wide, codes, basis)
-        codes = nearest_codes(wide, basis)
-    stored = basis.float()
-    return {"codes": pack(nearest_codes(wide, stored.double()), form.bits), "basis": stored}
+        basis = fit_basis(weight, nearest_codes(weight, basis), basis)
+    return basis.float().double()
+
+
+def rounding_error(weight: Tensor, basis: Tensor) -> Tensor:
+    """Return the squared error of each row. Shapes: [O, I], [O, K] -> [O]."""
+    signs = sign_table(basis.shape[1], basis.device).to(basis.dtype)
+    return ((basis @ signs.T).gather(1, nearest_codes(weight, basis)) - weight).square().sum(1)
 
 
 def decode(parts: Mapping[str, Tensor], shape: tuple[int, int], form: LearnedBasis) -> Tensor:

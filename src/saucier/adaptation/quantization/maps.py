@@ -5,8 +5,9 @@ They widen it for each product and keep no float copy. Letters: B batch, I input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Literal, cast
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +19,13 @@ from saucier.adaptation.quantization.config import (
     Integers,
     NumberFormat,
     StoredMatrix,
+    StoredPart,
 )
 from saucier.adaptation.quantization.formats import (
     CODECS,
     INTEGER_VIEWS,
     decode,
     encode,
-    group_size,
     read_codes,
     split_groups,
 )
@@ -45,7 +46,7 @@ class QuantizedMatrix(nn.Module):
 
     rewritten = True
     """It replaces a part of the model that was built."""
-    part: ClassVar[Literal["map", "table", "positions", "output"]]
+    part: ClassVar[StoredPart]
     """What the config of a folder calls it."""
 
     def __init__(self, weight: Tensor, store: NumberFormat, parts: Mapping[str, Tensor] | None = None,
@@ -124,9 +125,9 @@ class QuantizedLinear(QuantizedMatrix):
     Source: Dettmers et al. 2023, §3, eq 5 and 6, arXiv:2305.14314.
     """
 
-    part = "map"
+    part: ClassVar[StoredPart] = "map"
 
-    def __init__(self, base: nn.Linear, store: NumberFormat, parts: Mapping[str, Tensor] | None = None,
+    def __init__(self, base: nn.Linear, store: NumberFormat, parts: Mapping[str, Tensor] | None = None, *,
                  method: str = "nearest", activations: Activations | None = None) -> None:
         """Take a map's matrix; `activations` says how its inputs are rounded, which needs whole numbers as weights.
 
@@ -164,13 +165,11 @@ class QuantizedLinear(QuantizedMatrix):
         Each group's sum is scaled and added in float32. Shapes: [T, I] -> [T, O], float32.
         """
         assert isinstance(self.store, Integers), "select_maps refuses others"
-        inputs, scale = round_inputs(x.float(), self.input_scale)
         codes, grid = read_codes(self.parts(), self.in_features, self.store)
         whole = split_groups(codes.float(), self.store) - grid.zeros[..., None]
         if self.in_features % whole.shape[2]:  # what fills up the last group is no weight
             whole[:, -1, self.in_features % whole.shape[2]:] = 0
-        sums = sum_groups(split_groups(inputs, self.store), whole)
-        return (sums * grid.scales).sum(-1) * scale
+        return multiply_whole(x.float(), whole, grid.scales, self.store, self.input_scale)
 
     def as_linear(self) -> Linear:
         """Return an ordinary map with the rounded matrix, and the same bias."""
@@ -181,6 +180,15 @@ class QuantizedLinear(QuantizedMatrix):
                 made = PartlyBiased(self.in_features, self.groups[0], biased=self.groups[1])
         made.weight, made.bias = nn.Parameter(self.weight, requires_grad=False), self.bias
         return made
+
+
+def multiply_whole(x: Tensor, weights: Tensor, scales: Tensor, form: Integers, input_scale: Tensor | None) -> Tensor:
+    """Return the product of rounded inputs with whole numbers times scales.
+
+    Shapes: x [T, I], weights [O, G, group], scales [O, G], input_scale [] or None for one of each token -> [T, O].
+    """
+    inputs, used = round_inputs(x, input_scale)
+    return (sum_groups(split_groups(inputs, form), weights) * scales).sum(-1) * used
 
 
 def round_inputs(x: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -208,7 +216,7 @@ def sum_groups(inputs: Tensor, weights: Tensor) -> Tensor:
 class QuantizedTable(QuantizedMatrix):
     """A table of vectors in few bits; only the rows that are looked up are widened."""
 
-    part = "table"
+    part: ClassVar[StoredPart] = "table"
 
     @property
     def num_embeddings(self) -> int:
@@ -238,7 +246,7 @@ class QuantizedTable(QuantizedMatrix):
 class QuantizedPositions(QuantizedTable):
     """A trained vector for each position, in few bits."""
 
-    part = "positions"
+    part: ClassVar[StoredPart] = "positions"
 
     def forward(self, ids: Tensor) -> Tensor:
         """Shapes: [B, L] -> [B, L, I]. Raises `InputError` for a position beyond the table."""
@@ -249,7 +257,7 @@ class QuantizedPositions(QuantizedTable):
 class OutputTable(QuantizedTable):
     """The matrix of an output layer that has its own."""
 
-    part = "output"
+    part: ClassVar[StoredPart] = "output"
 
 
 class QuantizedLanguageHead(LanguageHead):
@@ -309,6 +317,19 @@ def quantize_maps(model: nn.Module, where: tuple[str, ...], store: NumberFormat)
 def held_bytes(model: nn.Module) -> int:
     """Return the bytes of all that a model holds: parameters and what replaces them."""
     return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+
+
+def list_maps(model: nn.Module, where: Sequence[str]) -> list[str]:
+    """Return the names of the linear maps that terms mean, each whole. Raises `InputError` for parts of a matrix."""
+    places = [one for one in select_targets(model, tuple(where)) if "tokens" not in one.roles]
+    rows: Counter[str] = Counter()
+    for one in places:
+        rows[one.module] += one.rows
+    for name, count in rows.items():
+        if count != model.get_submodule(name).out_features:
+            raise InputError(f"only a part of {name} is meant, which is one matrix", where="where",
+                             remedy="name the whole matrix, or all of its parts")
+    return list(rows)
 
 
 def list_tables(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

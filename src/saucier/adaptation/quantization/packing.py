@@ -5,6 +5,8 @@ Letters: O rows, I codes of a row, P bytes of a row.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,7 +25,7 @@ def pack(codes: Tensor, bits: int) -> Tensor:
     words = F.pad(codes.long(), (0, -codes.shape[1] % 8)).unflatten(1, (-1, 8))
     places = torch.arange(8, device=codes.device)
     whole = (words << places * bits).sum(-1, keepdim=True)
-    packed = (whole >> places[:bits] * 8 & 255).to(torch.uint8).flatten(1)
+    packed = cast(Tensor, whole >> places[:bits] * 8 & 255).to(torch.uint8).flatten(1)
     return packed[:, :row_bytes(codes.shape[1], bits)].contiguous()
 
 
@@ -32,7 +34,8 @@ def unpack(packed: Tensor, count: int, bits: int) -> Tensor:
     mask = 2**bits - 1
     if 8 % bits == 0:  # no code lies in two bytes: without words of 64 bits
         shifts = torch.arange(0, 8, bits, device=packed.device, dtype=torch.int32)
-        return (packed.int()[..., None] >> shifts & mask).flatten(1)[:, :count]
+        return cast(Tensor, packed.int()[..., None] >> shifts & mask).flatten(1)[:, :count]
     groups = F.pad(packed.long(), (0, -packed.shape[1] % bits)).unflatten(1, (-1, bits))
     whole = (groups << torch.arange(bits, device=packed.device) * 8).sum(-1, keepdim=True)
-    return (whole >> torch.arange(8, device=packed.device) * bits & mask).int().flatten(1)[:, :count]
+    codes = cast(Tensor, whole >> torch.arange(8, device=packed.device) * bits & mask)
+    return codes.int().flatten(1)[:, :count]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
@@ -21,15 +20,16 @@ from saucier.adaptation.quantization.config import (
     Quantization,
     StaticInt8,
     StoredMatrix,
+    StoredPart,
 )
 from saucier.adaptation.quantization.gptq import round_compensated
 from saucier.adaptation.quantization.maps import (
     held_bytes,
     is_quantized,
+    list_maps,
     list_tables,
 )
 from saucier.adaptation.quantization.storage import put_matrix, replace_modules
-from saucier.adaptation.target_modules import select_targets
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.adaptive import AdaptiveHead, ClusterTables
@@ -47,7 +47,7 @@ def quantize_model(model: Transformer, by: Quantization, *, batches: Sequence[Ba
 
     `batches`: inputs of the model, of calibration text, which `gptq`, `awq` and static activations need
     (`calibration.cut_rows` makes them). Numbers that were rounded in loading are the stored ones first. The rewrite is
-    noted in the model's provenance; nothing of the model learns any more.
+    noted in the model's provenance; what is in few bits does not learn any more.
     Raises `InputError`, before anything is changed, for a model that is quantized already or has other rewrites, for
     maps that are not there or cannot be held so, and for missing or empty calibration text.
     """
@@ -68,14 +68,13 @@ def quantize_and_report(model: Transformer, by: Quantization, *, batches: Sequen
         check_batches(model, batches)
     model.restore_stored()
     model.eval()
-    before, frozen = held_bytes(model), frozenset(name for name, one in model.named_parameters() if one.requires_grad)
+    before = held_bytes(model)
     with torch.no_grad():
         yield from round_maps(model, by, formats, batches)
         replace_modules(model, tables_in_few_bits(model, by, tables))
         if isinstance(by.activations, StaticInt8):
             measure_ranges(model, batches)
-    model.requires_grad_(False)
-    model.provenance = replace(model.provenance, rewrites=(Applied(by, frozen),))
+    model.provenance = replace(model.provenance, rewrites=(Applied(by, frozenset()),))
     yield f"quantized: {len(formats)} maps ({by.method.kind}), {len(tables)} tables"
     yield f"the model takes {held_bytes(model) / 1e6:,.1f} MB instead of {before / 1e6:,.1f}"
 
@@ -107,10 +106,10 @@ def tables_in_few_bits(model: Transformer, by: Quantization, tables: Sequence[st
     found: dict[str, nn.Module] = {}
     for name in tables:
         base = model.get_submodule(name)
-        part = ("output" if isinstance(base, LanguageHead) else
+        part: StoredPart = ("output" if isinstance(base, LanguageHead) else
                 "positions" if isinstance(base, LearnedPositions) else "table")
         shape = cast(nn.Parameter, base.weight).shape
-        found[name] = put_matrix(base, StoredMatrix(part=part, shape=(shape[0], shape[1]),  # type: ignore[arg-type]
+        found[name] = put_matrix(base, StoredMatrix(part=part, shape=(shape[0], shape[1]),
                                                     format=by.embeddings))
     return found
 
@@ -139,19 +138,6 @@ def select_maps(model: Transformer, by: Quantization) -> dict[str, NumberFormat]
                              remedy="use kind: integer, or the nearest numbers and no activations")
     refuse_shared(model, list(formats))
     return formats
-
-
-def list_maps(model: Transformer, where: Sequence[str]) -> list[str]:
-    """Return the names of the linear maps that terms mean, each whole. Raises `InputError` for parts of a matrix."""
-    places = [one for one in select_targets(model, tuple(where)) if "tokens" not in one.roles]
-    rows: Counter[str] = Counter()
-    for one in places:
-        rows[one.module] += one.rows
-    for name, count in rows.items():
-        if count != model.get_submodule(name).out_features:
-            raise InputError(f"only a part of {name} is meant, which is one matrix", where="where",
-                             remedy="name the whole matrix, or all of its parts")
-    return list(rows)
 
 
 def select_tables(model: Transformer, by: Quantization) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -24,13 +25,12 @@ from saucier.adaptation.target_modules import swap_modules
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.parts.heads import LanguageHead
-from saucier.parts.linear import Linear, PartlyBiased
 from saucier.parts.positions import LearnedPositions
 
 CHANGED = "the file was changed; write it again"
-PARTS: Mapping[str, tuple[type[nn.Module], ...]] = {
-    "map": (nn.Linear,), "table": (nn.Embedding,), "positions": (LearnedPositions,), "output": (LanguageHead,)}
-"""What a stored matrix is of -> the modules that hold such a one."""
+PARTS: Mapping[str, type[nn.Module]] = {
+    "map": nn.Linear, "table": nn.Embedding, "positions": LearnedPositions, "output": LanguageHead}
+"""What a stored matrix is of -> the module that holds such a one."""
 
 
 def put_matrix(base: nn.Module, stored: StoredMatrix, parts: Parts | None = None) -> nn.Module:
@@ -38,7 +38,8 @@ def put_matrix(base: nn.Module, stored: StoredMatrix, parts: Parts | None = None
     weight = cast(nn.Parameter, base.weight)
     match stored.part:
         case "map":
-            return QuantizedLinear(cast(nn.Linear, base), stored.format, parts, stored.method, stored.activations)
+            return QuantizedLinear(cast(nn.Linear, base), stored.format, parts, method=stored.method,
+                                   activations=stored.activations)
         case "output":
             return QuantizedLanguageHead(cast(LanguageHead, base),
                                          OutputTable(weight, stored.format, parts, stored.method))
@@ -72,8 +73,7 @@ def install_matrices(model: Transformer, document: Any, where: str) -> None:
     for name, one in stored.modules.items():
         short = name.removesuffix(".table") if one.part == "output" else name
         base = known.get(short)
-        if base is None or type(base) not in (*PARTS[one.part], Linear, PartlyBiased) and not isinstance(
-                base, PARTS[one.part]):
+        if base is None or not isinstance(base, PARTS[one.part]):
             raise InputError(f"the model has no {one.part} {name[:80]!r}", where=where, remedy=CHANGED)
         weight = cast(nn.Parameter, base.weight)
         if tuple(weight.shape) != one.shape:
@@ -105,8 +105,8 @@ def dequantize_model(model: Transformer) -> Transformer:
     Inputs of maps are not rounded any more. Nothing is as it was before the rounding.
     """
     table = (model.decoder_embed or model.embed).tokens
-    for head in [one for one in model.modules() if isinstance(one, QuantizedLanguageHead)]:
-        swap_modules(model, {id(head): widen_head(head, table)})
+    for quantized in [one for one in model.modules() if isinstance(one, QuantizedLanguageHead)]:
+        swap_modules(model, {id(quantized): widen_head(quantized, table)})
     swap_modules(model, {id(one): widen_matrix(one) for one in list_matrices(model).values()})
     for head in [one for one in model.modules() if type(one) is LanguageHead]:
         language = model.config.output_layer
@@ -114,8 +114,6 @@ def dequantize_model(model: Transformer) -> Transformer:
             head.weight = cast(nn.Parameter, (model.decoder_embed or model.embed).tokens.weight)
     model.requires_grad_(True)
     kept = tuple(one for one in model.provenance.rewrites if one.by.kind != "quantization")
-    from dataclasses import replace
-
     model.provenance = replace(model.provenance, rewrites=kept)
     return model
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+from saucier.adaptation.quantization.aware import fix_rounding
 from saucier.checkpoints.steps import FOLDER
 from saucier.config.registry import list_versions
 from saucier.devices import AutocastDtype
@@ -89,6 +90,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
         with console.stage("train"):
             trained = train_task(job)
             console.say(describe_training(job, trained))
+        if "quantization_aware" in job.model.provenance.rewrite_kinds:
+            fix_rounding(job.model)
         processes.write_once(partial(score_and_save, job, trained))
         return folder
 

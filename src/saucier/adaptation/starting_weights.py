@@ -109,9 +109,9 @@ def describe_body(config: c.Transformer) -> Any:
     return drop_weightless_keys(values)
 
 
-WEIGHTLESS = ("dropout", "otherwise", "default_target")
-"""Keys that say nothing of a body's weights: the first belongs to the training, the others (which tokens are global, or
-of which segment, and what a decoder reads, where a batch does not say it) to the task."""
+WEIGHTLESS = ("dropout", "layer_drop", "otherwise", "default_target")
+"""Keys that say nothing of a body's weights: two belong to the training, the others (which tokens are global, or of
+which segment, and what a decoder reads, where a batch does not say it) to the task."""
 
 
 def drop_weightless_keys(value: Any) -> Any:

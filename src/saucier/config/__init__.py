@@ -130,6 +130,7 @@ from saucier.config.positions import Sinusoidal as Sinusoidal
 from saucier.config.positions import SinusoidLayout as SinusoidLayout
 from saucier.config.positions import SkipPadding as SkipPadding
 from saucier.config.positions import Yarn as Yarn
+from saucier.config.questions import drops_layers as drops_layers
 from saucier.config.questions import global_terms as global_terms
 from saucier.config.questions import has_prefix as has_prefix
 from saucier.config.questions import hides_keys as hides_keys

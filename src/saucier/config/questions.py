@@ -190,6 +190,11 @@ def mixes_padding(stack: Stack) -> bool:
     return stack.layers.mixes_padding or any(isinstance(one, FourierMixing) for one in stack.sublayers())
 
 
+def drops_layers(stack: Stack) -> bool:
+    """Say whether blocks can be left out of a pass: each reads what the one before it gives, as it is."""
+    return stack.layers.plain and stack.residual.kind == "one"
+
+
 def keeps_directions_apart(config: Transformer) -> bool:
     """Say whether nothing in a model lets one half of its vectors see what the other saw."""
     stack = config.encoder

@@ -84,6 +84,8 @@ KEYS = (Key("d_model", ("dim",), argument="dim", default=1024),
             default=0.1),
         Key("attention_dropout", join_paths((*READERS, *WRITERS), "inner.kernel.dropout"), default=0.0),
         Key("activation_dropout", join_paths(FEED_FORWARDS, "inner.dropout"), default=0.0),
+        Key("encoder_layerdrop", ("encoder.layer_drop",), default=0.0),
+        Key("decoder_layerdrop", ("decoder.layer_drop",), default=0.0),
         Key("scale_embedding", (), argument="scaled", default=False, found=lambda tree: tree.embed.scale != 1.0),
         Key("tie_word_embeddings", (), argument="tied", default=True, found=ties_output),)
 LEARNED = Key("max_position_embeddings", join_paths(EMBEDS, "positions.length"), default=1024,
@@ -94,7 +96,7 @@ START = Key("decoder_start_token_id", ("default_target.start",), default=2)
 OLDER = {"num_hidden_layers": "encoder_layers"}
 """An older config may say the number of the encoder's layers once more, which then counts."""
 newer = partial(rename_fields, older=OLDER)
-FREE = frozenset({"init_std", "encoder_layerdrop", "decoder_layerdrop", "is_decoder", "is_encoder_decoder",
+FREE = frozenset({"init_std", "is_decoder", "is_encoder_decoder",
                   "add_bias_logits", "extra_pos_embeddings", "output_past", "classif_dropout",
                   "force_bos_token_to_be_generated", "save_step"})
 """Fields of training, and of older versions of the classes."""

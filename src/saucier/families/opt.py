@@ -53,6 +53,7 @@ OPT_LAYOUT = Layout(
             "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
             "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
             "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
+        Key("layerdrop", ("decoder.layer_drop",), default=0.0),
         Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
             found=lambda tree: tree.embed.widths(tree.dim)[0]),
         kind_key("do_layer_norm_before", FIRST, "pre", argument="pre_norm", default=True),
@@ -76,5 +77,5 @@ OPT_LAYOUT = Layout(
     ),
     classes={**drop_classes(decoder_classes("OPT"), "ForTokenClassification"),
              "OPTForSequenceClassification": replace(LAST_TOKEN, keys=(LABELS, replace(PADDING, default=1)))},
-    base="model.", free=frozenset({"layerdrop", "init_std", "activation_dropout"}),
+    base="model.", free=frozenset({"init_std", "activation_dropout"}),
 )

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from saucier import config as architecture
 from saucier.errors import InputError
+from saucier.model import Transformer
 from saucier.objectives.token_ids import IGNORED as IGNORED
 from saucier.objectives.token_ids import MASK_OF_INPUT as MASK_OF_INPUT
 from saucier.objectives.token_ids import TokenIds as TokenIds
@@ -194,6 +195,10 @@ class Objective(ABC):
     def finish_update(self, model: nn.Module, step: int) -> None:  # noqa: B027 - most objectives have nothing to do
         """Put right what hangs together, after the update of a step (from 0) and before anything is saved."""
 
+    def finished(self, model: Transformer) -> Transformer:
+        """Return what was learned, when all updates are done: the model, or a smaller one that it has become."""
+        return model
+
 
 @dataclass(frozen=True, slots=True)
 class WrappedObjective(Objective):
@@ -228,6 +233,10 @@ class WrappedObjective(Objective):
     def finish_update(self, model: nn.Module, step: int) -> None:
         """As the inner one."""
         self.inner.finish_update(model, step)
+
+    def finished(self, model: Transformer) -> Transformer:
+        """As the inner one."""
+        return self.inner.finished(model)
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets of the inner one."""

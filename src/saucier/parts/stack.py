@@ -5,13 +5,17 @@ Letters: B batch, L length, D dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.config.questions import draws_blocks, find_shared_biases, find_shared_positions, list_layerwise_kernels
+from saucier.errors import InputError
 from saucier.parts.block import Block, NarrowBlock
 from saucier.parts.context import Context, Mixtures, RelativeBiases
 from saucier.parts.embedding import Embedding
@@ -24,6 +28,14 @@ from saucier.parts.recomputation import is_reversible_pass, recompute_block, run
 from saucier.parts.relative_positions import DistanceTable
 from saucier.parts.segment_memory import QueryVector
 from saucier.parts.sparse.dispatch import is_worth_planning, takes_tiles
+
+
+@dataclass(frozen=True, slots=True)
+class LayerDraw:
+    """Which blocks the passes of one update leave out: the same ones, however its rows are split."""
+
+    rate: float
+    seed: int
 
 
 def build_shared_positions(config: c.Stack, dim: int) -> nn.Module | None:
@@ -87,6 +99,8 @@ class Stack(nn.Module):
         """
         self.activations: c.Activations = c.Activations(kind="keep")
         """What is kept for the backward pass, as the training says."""
+        self.layer_draw: LayerDraw | None = None
+        """Which blocks are left out, as the training says; None: each pass draws, at the config's rate."""
 
     def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
         """Apply all blocks; `record` receives the input, the output of each block, and the final output as its last.
@@ -122,6 +136,24 @@ class Stack(nn.Module):
         given: Tensor = recompute_block(block, x, context) if again else block(x, context)
         return given
 
+    def draw_dropped(self) -> frozenset[int]:
+        """Return the blocks that a pass leaves out: none outside training."""
+        draw = self.layer_draw or LayerDraw(self.config.layer_drop, 0)
+        if not (self.training and draw.rate):
+            return frozenset()
+        generator = None if self.layer_draw is None else torch.Generator().manual_seed(draw.seed)
+        drawn = torch.rand(len(self.order), generator=generator)
+        return frozenset(number for number, one in enumerate(drawn.tolist()) if one < draw.rate)
+
+    def pass_over(self, number: int, context: Context) -> None:
+        """Count the sublayers of a block that is left out, so that those behind it keep their places."""
+        for sublayer in self.config.blocks()[number].sublayers:
+            match sublayer.inner:
+                case c.SelfAttention():
+                    context.next_slot("self_attention")
+                case c.CrossAttention():
+                    context.next_slot("cross_attention")
+
     def zeroed(self, x: Tensor, context: Context) -> Tensor:
         """Put zeros at padding. Shapes: x [B, L, D] -> the same."""
         padding = context.span.padding
@@ -129,12 +161,16 @@ class Stack(nn.Module):
 
 
 def run_in_order(stack: Stack, x: Tensor, context: Context, record: list[Tensor] | None) -> Tensor:
-    """Apply all blocks one after the other. Shapes: x [B, L, D] -> [B, L, D]."""
+    """Apply all blocks, but for those that are left out, one after the other. Shapes: x [B, L, D] -> [B, L, D]."""
+    dropped = stack.draw_dropped()
     for number in range(len(stack.order)):
         if record is not None:
             record += [x] if context.segment is None else context.segment.streams(x)
         if context.segment is not None:
             context.segment.enter(number, x)
+        if number in dropped:
+            stack.pass_over(number, context)
+            continue
         x = x if stack.positions is None else x + stack.positions[number](context.positions).to(x.dtype)
         given, x = x, stack.apply_block(number, x, context)
         if number == 0 and stack.convolution is not None:
@@ -161,6 +197,28 @@ def choose_activations(models: Iterable[nn.Module], activations: c.Activations) 
     for part in (part for model in models for part in model.modules()):
         if isinstance(part, Stack):
             part.activations = activations
+
+
+@contextmanager
+def draw_layers(models: Sequence[nn.Module], rate: float | None, seed: Sequence[int]) -> Iterator[None]:
+    """Let all passes meanwhile leave out the same blocks: a function of `seed` alone.
+
+    `rate`: of the first model, the one that learns; None: as its config says. The other models keep their own rates.
+    Raises `InputError` for a model of which no block can be left out.
+    """
+    stacks = [(place, part) for place, model in enumerate(models) for part in model.modules()
+              if isinstance(part, Stack)]
+    for number, (place, stack) in enumerate(stacks):
+        if rate and place == 0 and not c.drops_layers(stack.config):
+            raise InputError("no layer can be left out of reversible or pooled ones", where="training.layer_drop",
+                             remedy="leave it out")
+        drawn = np.random.SeedSequence([*seed, number]).generate_state(1, np.uint64)[0] >> np.uint64(1)
+        stack.layer_draw = LayerDraw(stack.config.layer_drop if rate is None or place else rate, int(drawn))
+    try:
+        yield
+    finally:
+        for _, stack in stacks:
+            stack.layer_draw = None
 
 
 OWN_POSITIONS = ".inner.positions"

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.config.norms import Probability
 from saucier.config.registry import OpenSlot
 from saucier.config.stack import Activations
 
@@ -195,6 +196,10 @@ class Training(Config):
     """Largest norm of the whole gradient; None: no limit. Source: Pascanu et al. 2013, §3.2, arXiv:1211.5063."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; weights are always kept in float32. auto: bfloat16 where it is faster."""
+    layer_drop: Probability | None = None
+    """Each layer is left out of an update with this probability; None: as the model's config says. The saved config
+    does not change. With r layers of N to be left 1 - r / N is ideal. Source: Fan et al. 2020, §3.2, arXiv:1909.11556.
+    """
     activations: Activations = Activations(kind="keep")
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False

@@ -181,7 +181,8 @@ class Run:
         for text in notes:
             reporter.note(text)
         updater = Updater(model, study, processes, cast(AutocastDtype, state.dtype), seed=training.seed,
-                          micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES)
+                          micro_batch=training.micro_batch, clip=training.clip, failures=folder / FAILURES,
+                          layer_drop=training.layer_drop)
         return cls(model, training, folder, processes, optimizer, updater, state, reporter, redraws)
 
     def go(self, evaluate: HeldOut | None, interrupt: Interrupt) -> TrainingResult:

@@ -20,6 +20,7 @@ from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import WorkError
 from saucier.files import write_atomically
 from saucier.objectives.base import Batch, Corruption, Objective, count_tokens_read
+from saucier.parts.stack import draw_layers
 from saucier.text.rows.batch import Batches
 from saucier.training.optimizers import trainable_parameters
 from saucier.training.processes import Processes
@@ -58,14 +59,28 @@ class Updater:
     clip: float | None
     failures: Path
     """Folder for a batch whose loss is not finite."""
+    layer_drop: float | None = None
+    """Of the layers; None: as the model's config says."""
 
     def gradients(self, step: int) -> UpdateStats:
         """Fill the gradients of `step` (from 0). Raises `WorkError`, and saves the batch, when they are not finite."""
-        device = next(self.model.parameters()).device
         objective = self.study.objective.at(step)
         micro = list(self.micro_batches(step))
         targets = self.targets(objective, [batch for _, batch in micro])
         sums = dict.fromkeys(targets, 0.0)
+        with draw_layers([self.model, *self.study.objective.modules.values()], self.layer_drop, (self.seed, step)):
+            self.learn(objective, step, micro, targets, sums)
+        norm = self.processes.finish_gradients(self.parameters(), self.clip)
+        mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
+        if not (math.isfinite(mean) and math.isfinite(norm)):
+            self.fail(step, mean, norm, [batch for _, batch in micro])
+        read = self.processes.sums({"read": float(sum(sum(count_tokens_read(batch)) for _, batch in micro))})["read"]
+        return UpdateStats(mean, norm, int(targets[objective.parts[0]]), int(read))
+
+    def learn(self, objective: Objective, step: int, micro: list[tuple[int, Batch]], targets: dict[str, float],
+              sums: dict[str, float]) -> None:
+        """Add up the gradients of all micro-batches, and their losses in `sums`."""
+        device = next(self.model.parameters()).device
         for row, batch in micro:
             # the same dropout for the same rows at the same step, so that nothing need be remembered
             torch.manual_seed(int(np.random.SeedSequence([self.seed, step, row]).generate_state(1, np.uint64)[0]
@@ -75,12 +90,6 @@ class Updater:
             loss.over(targets).backward()
             for name, part in loss.parts.items():
                 sums[name] += float(part.total.detach())  # waits for the device
-        norm = self.processes.finish_gradients(self.parameters(), self.clip)
-        mean = sum(total / max(1.0, targets[name]) for name, total in self.processes.sums(sums).items())
-        if not (math.isfinite(mean) and math.isfinite(norm)):
-            self.fail(step, mean, norm, [batch for _, batch in micro])
-        read = self.processes.sums({"read": float(sum(sum(count_tokens_read(batch)) for _, batch in micro))})["read"]
-        return UpdateStats(mean, norm, int(targets[objective.parts[0]]), int(read))
 
     def parameters(self) -> list[nn.Parameter]:
         """Return everything that is learned: of the model, and of the objective's own modules."""

@@ -182,7 +182,8 @@ def test_the_least_go_by_scope() -> None:
     had = dict.fromkeys(scores, 4)
 
     def kept(kind: Any, share: float = 0.5, **more: Any) -> list[tuple[int, ...]]:
-        return list(choose_kept(scores, Ranks(p.Scope(kind=kind), share, had, more.pop("together", {}), **more)).values())
+        ranks = Ranks(p.Scope(kind=kind), share, had, more.pop("together", {}), **more)
+        return list(choose_kept(scores, ranks).values())
 
     assert kept("model") == [(3,), (0, 1, 2)]  # one head of the first layer stays, though it is below all others
     assert kept("layer") == [(2, 3), (0, 1)]

@@ -61,9 +61,9 @@ def attentions(config: c.Transformer) -> dict[str, c.Config]:
             if isinstance(place.inner, c.SelfAttention | c.CrossAttention)}
 
 
-HEADED = ["bert", "roberta", "gpt2", "bart", "t5", "t5_decoder", "bloom", "xlnet", "deberta", "deberta_v2", "mobilebert",
-          "longformer", "big_bird", "modernbert", "roformer", "llama", "nystromformer", "mpnet", "electra", "gptj",
-          "sparse_transformer", "etc", "led", "transfo_xl", "switch_transformers"]
+HEADED = ["bert", "roberta", "gpt2", "bart", "t5", "t5_decoder", "bloom", "xlnet", "deberta", "deberta_v2",
+          "mobilebert", "longformer", "big_bird", "modernbert", "roformer", "llama", "nystromformer", "mpnet",
+          "electra", "gptj", "sparse_transformer", "etc", "led", "transfo_xl", "switch_transformers"]
 
 
 @pytest.mark.parametrize("name", HEADED)
@@ -97,7 +97,7 @@ def test_what_is_gone_is_the_maps_of_the_heads() -> None:
 def test_biases_that_layers_share_go_with_the_heads_of_all() -> None:
     before = exact(decoder(c.SelfAttention(projection=c.Projection(heads=4), visibility=c.Causal(),
                                            positions=c.TransformerXL(shared_biases=True))))
-    kept = {path: (1, 3) for path in attentions(before.config)}
+    kept = dict.fromkeys(attentions(before.config), (1, 3))
     after, _ = operate(before, by=[Heads(kept=kept)])
     with masked(before, kept, "out"):
         assert torch.allclose(run(after), run(before), rtol=EXACT, atol=EXACT)
@@ -139,7 +139,7 @@ def test_heads_known_by_their_number_keep_it_through_a_second_pruning(name: str)
 
 def test_a_table_that_all_layers_read_alike_loses_its_columns() -> None:
     before = exact(family("t5"))
-    kept = {path: (1, 3) for path in attentions(before.config)}
+    kept = dict.fromkeys(attentions(before.config), (1, 3))
     after, _ = operate(before, by=[Heads(kept=kept)])
     assert after.encoder.shared.weight.shape == (32, 2)
     assert {one.positions.kept for one in after.config.encoder.attentions()} == {None}
@@ -163,7 +163,7 @@ def test_what_is_saved_in_our_layout_is_loaded_again(name: str, tmp_path: Path) 
 def test_equal_heads_of_their_own_width_are_in_the_published_layout(name: str, reference: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     before = exact(family(name)).float()
-    kept = {path: (0, 1) for path in attentions(before.config)}
+    kept = dict.fromkeys(attentions(before.config), (0, 1))
     neurons = {path: (0, 2, 3, 7) for path, place in list_places(before.config).items()
                if isinstance(place.inner, c.FeedForward | c.GatedFeedForward)}
     after, _ = operate(before, by=[Heads(kept=kept), Neurons(kept=neurons)])
@@ -179,7 +179,7 @@ def test_bert_with_fewer_neurons_is_published_and_with_fewer_heads_it_is_not(tmp
     before = exact(family("bert")).float()
     narrow, _ = operate(before, by=[Neurons(kept={f"encoder.blocks.{one}.feed_forward": (0, 5, 9) for one in (0, 1)})])
     assert narrow.save(tmp_path / "narrow") == "bert"
-    heads, _ = operate(before, by=[Heads(kept={path: (0, 1) for path in attentions(before.config)})])
+    heads, _ = operate(before, by=[Heads(kept=dict.fromkeys(attentions(before.config), (0, 1)))])
     with pytest.raises(InputError, match="head_dim"):
         heads.save(tmp_path / "heads", layout="bert")
     assert heads.save(tmp_path / "heads") == "saucier"

@@ -224,7 +224,7 @@ class MagnitudePruning(Config):
     scope: Literal["model", "matrix"] = "model"
     """Whether the smallest of all go, or those of every matrix."""
     where: tuple[str, ...] = ("linear",)
-    """Which maps, as `saucier.adaptation.target_modules` names them: `linear` is all of the stacks."""
+    """Which maps, as tunings name them, each matrix whole: `linear` is all of the stacks."""
 
 
 Pruning = Annotated[HeadPruning | NeuronPruning | LayerPruning | VocabularyPruning | MagnitudePruning,

@@ -15,10 +15,12 @@ from saucier.adaptation.pruning import config as p
 from saucier.adaptation.pruning.choice import Ranks, choose_kept, choose_layers
 from saucier.adaptation.pruning.scores import SCORES, Evidence, LossOfBatch, Places, count_units
 from saucier.adaptation.pruning.sparsity import Sparsity, find_smallest, measure_sparsity, zero_weights
+from saucier.adaptation.starting_weights import rebuild_model
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Heads, Layers, Neurons, Tokens
 from saucier.adaptation.surgery.tables import ModelState
 from saucier.adaptation.surgery.units import Attention, Feeding, find_places, list_places
+from saucier.checkpoints.fields import put
 from saucier.config.counting.model import parameters
 from saucier.config.positions import SkipPadding
 from saucier.errors import InputError, suggest_name
@@ -122,12 +124,13 @@ def heads_together(inner: c.Config) -> int:
 
 
 def prune_layers(model: Transformer, by: p.LayerPruning, evidence: Evidence, tokenizer: Tokenizer | None) -> Pruned:
-    """Leave out whole layers."""
+    """Leave out whole layers; no more are dropped when what is left is trained."""
     gone = choose_layers(model, by, evidence)
     stack = "decoder" if by.decoder or model.encoder is None else "encoder"
     count = len(getattr(model.config, stack).blocks())
     order = tuple(layer for layer in range(count) if layer + 1 not in gone)
     made, _ = operate(model, by=[Layers(order=order, decoder=by.decoder)])
+    made = rebuild_model(made, put(made.config, {f"{stack}.layer_drop": 0.0}))
     return report(model, made, {stack: tuple(sorted(layer - 1 for layer in gone))})
 
 

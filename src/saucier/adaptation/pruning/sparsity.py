@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from saucier.adaptation.pruning import config as p
-from saucier.adaptation.target_modules import select_targets
+from saucier.adaptation.target_modules import select_parameters
 from saucier.plain import format_bytes
 
 
@@ -47,51 +48,37 @@ def measure_sparsity(model: nn.Module) -> Sparsity:
     return Sparsity(values, zeros, dense, sparse)
 
 
+def list_meant(model: nn.Module, where: Sequence[str]) -> list[str]:
+    """Return the names of the matrices that terms mean, each once. Raises `InputError` as `select_parameters`."""
+    meant = select_parameters(model, tuple(where))
+    return [name for name, one in model.named_parameters() if one.dim() == 2 and name in meant]
+
+
 def find_smallest(model: nn.Module, by: p.MagnitudePruning) -> dict[str, Tensor]:
-    """Return for each matrix that is meant which of its values stay. Shapes: of the matrix, True = stays.
+    """Return for each matrix that is meant which of its values stay. Shapes: of the matrix, True = stays."""
+    weights = dict(model.named_parameters())
+    return keep_least({name: weights[name].detach().abs() for name in list_meant(model, by.where)}, by.share, by.scope)
 
-    Rows that several terms mean count once. Raises `InputError` for maps that there are not.
+
+def keep_least(order: Mapping[str, Tensor], share: float, scope: Literal["model", "matrix"]) -> dict[str, Tensor]:
+    """Return which values stay where the share with the least numbers goes, of all or of every matrix.
+
+    Of equal ones the first go first, so that their number is exact. Shapes: [...] each -> the same, True = stays.
     """
-    meant: dict[str, Tensor] = {}
-    parts: list[tuple[str, slice]] = []
-    for target in select_targets(model, by.where):
-        weight = model.get_submodule(target.module).get_parameter("weight")
-        rows = slice(target.start, target.start + target.rows)
-        meant.setdefault(f"{target.module}.weight", torch.zeros_like(weight, dtype=torch.bool))[rows] = True
-        parts.append((f"{target.module}.weight", rows))
-    weights = dict(model.named_parameters(remove_duplicate=False))
-    match by.scope:
+    match scope:
         case "model":
-            return keep_largest({name: weights[name].detach() for name in meant}, meant, by.share)
+            sizes = torch.cat([one.float().flatten() for one in order.values()])
+            stays = torch.ones_like(sizes, dtype=torch.bool)
+            stays[sizes.argsort(stable=True)[:int(share * len(sizes) + 1e-9)]] = False
+            parts = stays.split([one.numel() for one in order.values()])
+            return {name: part.view(one.shape) for (name, one), part in zip(order.items(), parts, strict=True)}
         case "matrix":
-            kept = {name: torch.ones_like(one) for name, one in meant.items()}
-            for name, rows in parts:
-                kept[name][rows] = keep_largest({"": weights[name].detach()[rows]}, {"": meant[name][rows]},
-                                                by.share)[""]
-            return kept
-
-
-def keep_largest(values: Mapping[str, Tensor], meant: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """Return which values stay where the smallest part of those that are meant go; all others stay.
-
-    Of equal values the first go first, so that the number is exact. Shapes: [...] each -> the same, True = stays.
-    """
-    sizes = torch.cat([values[name].abs().float()[one] for name, one in meant.items()])
-    order = sizes.argsort(stable=True)
-    stays = torch.ones_like(sizes, dtype=torch.bool)
-    stays[order[:int(share * len(sizes) + 1e-9)]] = False
-    kept, start = {}, 0
-    for name, one in meant.items():
-        count = int(one.sum())
-        kept[name] = torch.ones_like(one)
-        kept[name][one] = stays[start:start + count]
-        start += count
-    return kept
+            return {name: keep_least({name: one}, share, "model")[name] for name, one in order.items()}
 
 
 def zero_weights(model: nn.Module, kept: Mapping[str, Tensor]) -> None:
     """Set all other values of some parameters to zero, in place."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
+    parameters = dict(model.named_parameters())
     with torch.no_grad():
         for name, stays in kept.items():
             parameters[name].mul_(stays)

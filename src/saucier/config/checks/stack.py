@@ -20,6 +20,7 @@ from saucier.config.layers import (
 from saucier.config.model import Transformer
 from saucier.config.positions import Rotary
 from saucier.config.questions import (
+    drops_layers,
     global_terms,
     hides_keys,
     list_layerwise_kernels,
@@ -182,6 +183,9 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
     if name == "decoder" and mixes_padding(stack):
         raise InputError("a transform over all tokens sees the future", where=f"{name}.layers",
                          remedy="use it in an encoder")
+    if stack.layer_drop and not drops_layers(stack):
+        raise InputError("no layer can be left out of reversible or pooled ones", where=f"{name}.layer_drop",
+                         remedy="use layer_drop: 0")
     for index, block in enumerate(stack.layers.distinct()):
         check_parallel(f"{name}.blocks.{index}", block, remembers=bool(stack.memory or stack.queries))
 

@@ -30,6 +30,7 @@ from saucier.jobs.run.passport import file_digest
 from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling
 from saucier.model import Transformer
 from saucier.objectives.distillation import Distilled, build_distilled
+from saucier.objectives.pruning import keep_pruned
 from saucier.opened import room
 from saucier.plain import format_duration
 from saucier.table import Table
@@ -41,7 +42,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
 from saucier.training.progress import Reporter
-from saucier.training.resume import load_weights_into
+from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
 RatePoints = Sequence[tuple[float, float]]
@@ -153,8 +154,9 @@ def prepare_model(job: FinetuningJob) -> None:
 def plan_training(job: FinetuningJob) -> tuple[TrainingData, Training]:
     """Return what is learned from, and the settings of the loop."""
     settings, rows, task = job.settings.training, job.measured("train"), job.splits.task
-    batches, objective = task.batches(rows, settings.batch, seed=settings.seed), task.objective
+    batches = task.batches(rows, settings.batch, seed=settings.seed)
     training = settings.training(batches.steps_per_epoch, int(rows.lengths.max()))
+    objective = keep_pruned(task.objective, job.settings.pruning, training.steps)
     if job.teacher is not None and job.settings.distillation is not None:
         objective = build_distilled(objective, job.settings.distillation, job.teacher.teacher.model,
                                     body=job.model.config, aligned=job.teacher.aligned, steps=training.steps,
@@ -175,7 +177,11 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
                    recipe=identity | {"data": job.run.passport.data},
                    until=max(1, round(share * training.steps)))
     chosen = usable_checkpoint if job.settings.training.early_stop else newest_checkpoint
-    load_weights_into(job.model, chosen(job.folder.path))
+    checkpoint = chosen(job.folder.path)
+    load_weights_into(job.model, checkpoint)
+    load_modules(data.objective.modules, checkpoint)
+    if share == 1.0:
+        job.model = data.objective.finished(job.model)
     return result
 
 

@@ -16,6 +16,7 @@ from pydantic import Field
 from saucier.adaptation.tuning import RATES, Tuning
 from saucier.checkpoints.hub import TUNED, is_hub_id, locate_model
 from saucier.config.base import Config
+from saucier.config.norms import Probability
 from saucier.config.pooling import LayerMix
 from saucier.config.registry import find_extension, is_outside
 from saucier.config.stack import Activations
@@ -24,6 +25,7 @@ from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
 from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
 from saucier.objectives.config.distillation import Distillation
+from saucier.objectives.config.pruning import TrainedPruning
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, format_overrides, read_yaml, split_overrides
@@ -103,6 +105,9 @@ class FineTraining(Config):
     """Largest norm of the whole gradient; None: no limit."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Number format of the multiplications; auto: bfloat16 where it is faster."""
+    layer_drop: Probability | None = None
+    """Each layer is left out of an update with this probability; None: as the model's config says. With r layers of N
+    to be left 1 - r / N is ideal. Source: Fan et al. 2020, §3.2, arXiv:1909.11556."""
     activations: Activations = Activations(kind="keep")
     """What of a forward pass is kept for the backward pass; does not change what is learned."""
     compile: bool = False
@@ -129,7 +134,7 @@ class FineTraining(Config):
             steps=steps, batch=self.batch, micro_batch=self.micro_batch, length=length, optimizer=self.optimizer,
             schedule=Linear(warmup=min(steps, max(1, round(self.warmup * steps))) if self.warmup else 0),
             layer_rates=self.layer_rates, clip=self.clip, dtype=self.dtype,
-            activations=self.activations, compile=self.compile, reporters=self.reporters,
+            layer_drop=self.layer_drop, activations=self.activations, compile=self.compile, reporters=self.reporters,
             patience=stop.patience if stop else None, seed=self.seed, keep=1,
             evaluate_every=per_epoch if stop else steps, save_every=per_epoch,
             log_every=max(1, steps // LOG_LINES))
@@ -154,6 +159,8 @@ class Finetuning(Config):
     """How."""
     tuning: Tuning | None = None
     """What of the model learns, where not all of it does; the head always learns if it is new."""
+    pruning: TrainedPruning | None = None
+    """What the model loses while it learns: single weights that are zero, or whole heads and neurons; None: nothing."""
     mix: LayerMix | None = None
     """A trained mix of all layers that the head reads in the place of the last one's vectors (ELMo). None: the last
     layer, or the mix that the model has."""

@@ -8,7 +8,7 @@ Letters: B batch, L length, N targets, D width, M layers of the student.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.model import Transformer
+from saucier.objectives.answer_losses import make_soft, make_vectors
 from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObjective
 from saucier.objectives.config import distillation as c
 from saucier.objectives.labels import run_model
+from saucier.objectives.layer_losses import make_attentions, make_relations, make_states
 from saucier.objectives.observed_pass import SIDES, ObservedModel, ObservedPass, Wanted, find_only_pass
 from saucier.objectives.prediction import Prediction
-from saucier.objectives.teacher_losses import TeacherLoss, make_losses, unwrap_objective
+from saucier.objectives.teacher_losses import Bodies, TeacherLoss, unwrap_objective
 
 TEACHER = "teacher."
 """What comes before the names of the teacher's own rows in a batch."""
@@ -73,9 +75,14 @@ class Distilled(WrappedObjective):
         return self.inner.has_moving_targets
 
     def bind(self, model: nn.Module) -> None:
-        """Bind the inner one, put the teacher where the model is, and make the maps."""
+        """Bind the inner one, put the teacher where the model is, and make the maps.
+
+        Raises `InputError` where vectors in front of the text would be compared with tokens.
+        """
         assert isinstance(model, Transformer), "build_distilled is given its config"
-        refuse_virtual_tokens(model, self.losses)
+        if model.front is not None and any(one.inside for one in self.losses):
+            raise InputError("the student has trained vectors in front of its text, so its layers cannot be compared",
+                             where="distillation.losses", remedy="learn soft and hard targets alone")
         self.inner.bind(model)
         self.teacher.to(model.device)
         random, maps = torch.Generator().manual_seed(self.seed), nn.ModuleDict()
@@ -235,11 +242,10 @@ def list_stages(losses: tuple[TeacherLoss, ...]) -> list[int]:
     return sorted({layer for one in losses for layer in one.layers("student")})
 
 
-def refuse_virtual_tokens(model: Transformer, losses: tuple[TeacherLoss, ...]) -> None:
-    """Raise `InputError` where vectors in front of the text would be compared with tokens."""
-    if model.front is not None and any(one.reads_states or one.reads_attention for one in losses):
-        raise InputError("the student has trained vectors in front of its text, so its layers cannot be compared",
-                         where="distillation.losses", remedy="learn soft and hard targets alone")
+MAKERS: Mapping[type[c.DistillationLoss], Callable[[Any, str, Bodies, c.Distillation], Iterator[TeacherLoss]]] = {
+    c.SoftTargets: make_soft, c.HiddenStates: make_states, c.Embeddings: make_states, c.Attentions: make_attentions,
+    c.ValueRelations: make_relations, c.AttentionRelations: make_relations, c.TextVectors: make_vectors}
+"""Loss -> what makes it for two bodies; the hard targets are the inner objective's own loss."""
 
 
 def build_distilled(inner: Objective, config: c.Distillation, teacher: Transformer, *,
@@ -249,7 +255,9 @@ def build_distilled(inner: Objective, config: c.Distillation, teacher: Transform
     `aligned`: whether both read the same tokens. Raises `InputError` for a loss that one of both cannot have, for a
     layer map that does not fit, and for a schedule that has no stages.
     """
-    losses = make_losses(config, inner, body, teacher.config, aligned=aligned)
+    bodies = Bodies(inner, body, teacher.config, aligned)
+    losses = tuple(found for name, one in config.named() if not isinstance(one, c.HardTargets)
+                   for found in MAKERS[type(one)](one, name, bodies, config))
     hard = [one for one in config.losses if isinstance(one, c.HardTargets)]
     if len(hard) > 1:
         raise InputError("hard_targets stands twice", where="distillation.losses", remedy="give it once, with a weight")

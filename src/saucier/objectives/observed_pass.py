@@ -93,6 +93,10 @@ class Recorder:
         self.now = (self.stack, layer) if layer in self.wanted.get(self.stack, ()) else None
         self.context.observe = None if self.now is None else self.observe
 
+    def leave(self, _: nn.Module, given: tuple[Tensor, Context], __: Tensor) -> None:
+        """Look away: what follows in the pass, such as a cross-attention, is not asked for."""
+        given[1].observe = self.now = None
+
     def take_rows(self, part: SelfAttention, rows: Tensor) -> None:
         """Take what the maps of an attention give. Shapes: rows [B, L, all queries, keys and values]."""
         if self.now is not None and self.context is not None:
@@ -126,7 +130,7 @@ def recording(model: nn.Module, wanted: Wanted) -> Iterator[Recorder]:
         hooks += [stack.register_forward_pre_hook(recorder.enter_stack(name))
                   for name in SIDES if (stack := getattr(model, name, None)) is not None]
         for part in (one for one in model.modules() if isinstance(one, SelfAttention)):
-            hooks += [part.register_forward_pre_hook(recorder.enter),
+            hooks += [part.register_forward_pre_hook(recorder.enter), part.register_forward_hook(recorder.leave),
                       part.qkv.register_forward_hook(lambda _, __, rows, part=part: recorder.take_rows(part, rows))]
     try:
         yield recorder

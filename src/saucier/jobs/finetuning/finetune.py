@@ -130,8 +130,8 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
                                     {one.split: one.scores for one in found})
         write_atomically(job.folder.model, partial(save_task_model, job, facts))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
-                                                        job.data_lines, rates=job.rates, trials=job.trials,
-                                                        teacher=job.teacher_lines,
+                                                        {"Data": job.data_lines, "Teacher": job.teacher_lines},
+                                                        rates=job.rates, trials=job.trials,
                                                         learned=len(job.splits.train))))
     job.run.passport = job.run.passport.in_environment(dtype=trained.dtype)
     job.run.close()

@@ -24,7 +24,7 @@ from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
-from saucier.jobs.finetuning.teacher import TaskTeacher, open_task_teacher
+from saucier.jobs.finetuning.task_teacher import TaskTeacher, open_task_teacher
 from saucier.jobs.run.folder import Job, JobKind
 from saucier.jobs.run.passport import file_digest
 from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling

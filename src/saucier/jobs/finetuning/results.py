@@ -220,20 +220,19 @@ CURVE_HEIGHT = 2.6
 
 
 def write_finetuning_report(folder: Path, settings: Finetuning, task: Task, found: Sequence[SplitScores],
-                            data_lines: Sequence[str], *, rates: Sequence[tuple[float, float]] = (),
-                            trials: Table | None = None, learned: int = 0, teacher: Sequence[str] = ()) -> Path:
-    """Write `report.html`, and return its path. `data_lines`: what was printed about the data before training.
+                            said: Mapping[str, Sequence[str]], *, rates: Sequence[tuple[float, float]] = (),
+                            trials: Table | None = None, learned: int = 0) -> Path:
+    """Write `report.html`, and return its path. `said`: what was printed before training, by what it was about.
 
-    `rates`: what a range test measured; `trials`: what a search tried; `learned`: rows that were learned from;
-    `teacher`: what was printed about whom it learns from.
+    `rates`: what a range test measured; `trials`: what a search tried; `learned`: rows that were learned from.
     """
     splits = [{"name": f"{one.split}: {len(one.examples):,} rows", "bars": headline_bars(one), "full": full_score(one),
                "measured": one.scores[0].name, "scores": scores_table(one), "classes": class_tables(task, one),
                "errors": list(hardest_errors(task, one)), "verdicts": list(verdict_lines(one, settings, learned))}
               for one in found]
     return write_page(folder / REPORT_FILE, "finetuning.html", title=settings.name, settings=settings, splits=splits,
-                      loss=draw_loss(folder / METRICS), data_lines=data_lines, trials=trials, teacher=teacher,
-                      distances=tabulate_distances(folder / METRICS, settings) if teacher else None,
+                      loss=draw_loss(folder / METRICS), said=said, trials=trials,
+                      distances=tabulate_distances(folder / METRICS, settings),
                       rates=draw_rates(rates, settings.training.optimizer.learning_rate))
 
 
@@ -288,9 +287,11 @@ def class_tables(task: Task, found: SplitScores) -> dict[str, Table]:
     return tables
 
 
-def tabulate_distances(metrics: Path, settings: Finetuning) -> Table:
-    """Show how far the student was from its teacher on held-out rows, by loss, at each evaluation."""
-    kinds = () if settings.distillation is None else tuple(name for name, _ in settings.distillation.named())
+def tabulate_distances(metrics: Path, settings: Finetuning) -> Table | None:
+    """Show how far the student was from its teacher on held-out rows, by loss, at each evaluation; None without one."""
+    if settings.distillation is None:
+        return None
+    kinds = tuple(name for name, _ in settings.distillation.named())
     lines = [line["evaluation"] | {"step": line["step"]} for line in read_metrics(metrics) if "evaluation" in line]
     names = list(dict.fromkeys(name for line in lines for name in line if name.startswith(kinds)))
     rows = [[f"{line['step']:,}", *(f"{line[name]:.4g}" for name in names)] for line in lines]

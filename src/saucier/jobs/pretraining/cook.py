@@ -38,6 +38,7 @@ from saucier.jobs.pretraining.held_out import (
     translation_scores,
 )
 from saucier.jobs.pretraining.initialization import load_start_modules, load_start_weights
+from saucier.jobs.pretraining.run_teacher import add_teacher, find_tokenizer, open_run_teacher
 from saucier.jobs.pretraining.samples import (
     format_samples,
     held_out_documents,
@@ -64,6 +65,7 @@ from saucier.jobs.run.passport import (
     read_passport,
     start_passport,
 )
+from saucier.jobs.run.teacher import DIGEST, Teacher, name_teacher
 from saucier.machine import peak_resident_memory, reset_peak_memory, resident_memory, trim_memory
 from saucier.model import Transformer, build
 from saucier.objectives.build import BuiltObjective
@@ -108,6 +110,10 @@ class PretrainingJob:
     options: JobOptions
     data: PreparedData = field(init=False)
     objectives: tuple[BuiltObjective, ...] = field(init=False)
+    """What the model itself learns, by which it is measured in the end."""
+    taught: tuple[BuiltObjective, ...] = field(init=False)
+    """The same, with a teacher around each where there is one."""
+    teacher: Teacher | None = None
     training_data: TrainingData = field(init=False)
     model: Transformer = field(init=False)
 
@@ -121,6 +127,9 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
     """
     options = options or JobOptions()
     check_reporters(recipe.training)
+    if recipe.distillation is not None:
+        name_teacher(recipe.distillation)
+        recipe = recipe.model_copy(update={"distillation": recipe.distillation.located()})
     with join_processes() as processes:
         console = Console(silent=options.quiet or not processes.first)
         if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
@@ -145,7 +154,10 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
         run.passport = run.passport.in_environment(**list_versions(recipe.as_dict()))
         job = PretrainingJob(run, recipe, folder, keep_start(options, run.passport, folder))
         with processes.first_goes_ahead():  # the first process writes, the others open what it wrote
-            job.data = prepare_data(recipe, folder, console, job.options.start)
+            job.data = prepare_data(recipe, folder, console, find_tokenizer(recipe, job.options.start))
+        if recipe.distillation is not None:
+            job.teacher = open_run_teacher(recipe.distillation, job.data.tokenizer)
+            job.data = replace(job.data, digests={**job.data.digests, DIGEST: job.teacher.digest})
         run.note(data=job.data.digests)
         build_objectives_and_model(job)
         if processes.first:
@@ -187,7 +199,10 @@ def build_objectives_and_model(job: PretrainingJob) -> None:
     """Build what is learned, the batches, and the model with its starting weights."""
     tokenizer = job.data.tokenizer
     job.objectives = build_run_objectives(job.recipe, tokenizer, job.data.collocations)
-    job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.objectives)
+    job.taught = job.objectives
+    if job.teacher is not None:
+        job.taught = add_teacher(job.objectives, job.recipe, job.teacher, tokenizer.vocab_size, job.run.console)
+    job.training_data = make_training_data(job.recipe, tokenizer, job.data.train, job.taught)
     job.model = build_job_model(job)
     job.training_data.objective.bind(job.model)
     if job.options.start is not None:
@@ -218,7 +233,7 @@ def train_model(job: PretrainingJob) -> TrainingResult:
     """Train; every process has its share of each batch."""
     reset_peak_memory()
     with job.run.console.stage("train"):
-        evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.objectives,
+        evaluate = make_evaluator(job.recipe, job.data.tokenizer, job.data.held_out, job.taught,
                                   whole=False, processes=job.run.processes)
         identity = Identity(essential_settings(job.recipe) | {"data": job.data.digests}, LENGTH_PATHS)
         result = train(job.model, job.training_data, job.recipe.training, run_folder=job.folder.path, evaluate=evaluate,

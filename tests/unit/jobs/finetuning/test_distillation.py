@@ -1,0 +1,234 @@
+"""Fine-tuning with a teacher: end to end, resumed to the bit, with other tokens, for every task; what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from tests.unit.jobs.finetuning.conftest import labelled_rows, written_rows
+from tests.unit.jobs.finetuning.test_multiple_choice import drawn, lines
+from tests.unit.jobs.finetuning.test_question_answering import paragraphs
+from tests.unit.jobs.finetuning.test_tagging import column_file
+
+import saucier
+from saucier.cli import main
+from saucier.families.bert import bert
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.task_folder import TaskFolder
+from saucier.jobs.run.passport import read_passport
+from saucier.model import build
+from saucier.text.tokenizer.tokenizer import load_tokenizer
+from saucier.training.loop import Run
+
+Table = Callable[..., Path]
+WORDS = ["training.batch=16", "training.optimizer.learning_rate=0.002", "training.dtype=float32"]
+ALL = ("[{kind: soft_targets, temperature: 2, weight: 4}, {kind: hard_targets}, {kind: hidden_states},"
+       " {kind: embeddings}, {kind: attentions}, {kind: value_relations}]")
+
+
+@pytest.fixture
+def files(table: Table) -> tuple[Path, Path]:
+    return (table("train.tsv", "label,text", labelled_rows(96, 1)),
+            table("dev.tsv", "label,text", labelled_rows(40, 2)))
+
+
+@pytest.fixture(scope="module")
+def teacher(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a fine-tuning of two layers that knows the labels."""
+    folder = tmp_path_factory.mktemp("teacher")
+    path = folder / "train.tsv"
+    path.write_text("label\ttext\n" + "".join(f"{label}\t{text}\n" for label, text in labelled_rows(320, 3)))
+    wanted = read_finetuning_words("classification", [*WORDS, "training.epochs=6"], str(tiny_bert),
+                                   {"train": [str(path)], "held_out": [str(path)]})[0]
+    assert first_score(finetune(wanted, folder / "run", quiet=True)) > 0.95
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def student(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a BERT of one layer and half the width, with the teacher's tokenizer."""
+    folder, tokenizer = tmp_path_factory.mktemp("student") / "bert", load_tokenizer(tiny_bert)
+    config = bert(vocab=tokenizer.vocab_size, dim=16, layers=1, heads=2, hidden=32, length=48, dropout=0.1)
+    build(config, seed=3).save(folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def settings(model: Path, files: tuple[Path, Path], teacher: Path, *words: str,
+             task: str = "classification") -> Finetuning:
+    given = {"train": [str(files[0])], "held_out": [str(files[1])]}
+    return read_finetuning_words(task, [*WORDS, f"distillation.teacher={teacher}", *words], str(model), given)[0]
+
+
+def first_score(folder: TaskFolder) -> float:
+    found = json.loads(folder.scores.read_text())["held-out"]["scores"][0]["value"]
+    assert isinstance(found, float)
+    return found
+
+
+def evaluations(folder: Path) -> list[dict[str, float]]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line["evaluation"] for line in lines if "evaluation" in line]
+
+
+def test_a_student_of_half_the_width_learns_from_its_teacher(
+        teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.read_bytes() for path in teacher.rglob("*.safetensors")}
+    out = tmp_path / "run"
+    code = main(["finetune", "classification", "--model", str(student), "--data", str(files[0]), "--held-out",
+                 str(files[1]), "--out", str(out), *WORDS, "training.epochs=2", "training.patience=2",
+                 f"distillation.teacher={teacher}", f"distillation.losses={ALL}"])
+    assert code == 0
+    said = capsys.readouterr().out
+    assert f"learns from {teacher}" in said
+    assert "4 × soft_targets; 1 × hidden_states (layers 1 ← 2, through a learned map 16 × 32)" in said
+    first, last = evaluations(out)
+    for name in ("soft_targets", "hidden_states", "embeddings", "attentions", "value_relations"):
+        assert name in first
+    assert last["hidden_states"] < first["hidden_states"]
+    report = (out / "report.html").read_text()
+    assert "<h2>Teacher</h2>" in report and "value relations" in report and f"{last['hidden_states']:.4g}" in report
+    saved = saucier.load(out, dtype="float32")
+    assert saved.config.dim == 16 and not any("distil" in name or "teacher" in name for name in saved.state_dict())
+    answers = saucier.predict(out, [str(files[1])])
+    assert len(answers.answers) == 40
+    assert before == {path: path.read_bytes() for path in teacher.rglob("*.safetensors")}
+    assert len(read_passport(out).data["teacher"]) == 64
+
+
+def weights(folder: TaskFolder) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in saucier.load(folder.path, dtype="float32").state_dict().items()}
+
+
+def test_a_stopped_run_goes_on_to_the_bit_and_never_with_another_teacher(
+        teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    lent = tmp_path / "teacher"
+    shutil.copytree(teacher, lent)
+    wanted = settings(student, files, lent, "training.epochs=2", f"distillation.losses={ALL}")
+    whole = weights(finetune(wanted, tmp_path / "whole", quiet=True))
+    update = Run.update
+
+    def stopped(run: Run) -> None:
+        if run.state.step == 8:
+            raise KeyboardInterrupt
+        update(run)
+
+    out = tmp_path / "stopped"
+    monkeypatch.setattr(Run, "update", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(wanted, out, quiet=True)
+    monkeypatch.setattr(Run, "update", update)
+    checkpoint = out / "checkpoints" / "step-6"
+    assert {path.name for path in checkpoint.iterdir()} >= {"distillation.safetensors", "optimizer.safetensors"}
+    assert not [path for path in checkpoint.rglob("*") if "teacher" in path.name or path.is_dir()]
+    kept = (lent / "model" / "model.safetensors").read_bytes()
+    other = saucier.load(lent, dtype="float32")
+    with torch.no_grad():
+        other.head.output.bias += 1
+    other.save(lent / "model", replace=True)
+    with pytest.raises(saucier.InputError, match=r"begun with another recipe: data\.teacher was"):
+        finetune(wanted, out, quiet=True)
+    (lent / "model" / "model.safetensors").write_bytes(kept)
+    found = weights(finetune(wanted, out, quiet=True))
+    assert all(torch.equal(value, whole[name]) for name, value in found.items())
+
+
+def test_soft_targets_alone_teach_without_the_labels(teacher: Path, student: Path, files: tuple[Path, Path],
+                                                     tmp_path: Path) -> None:
+    wanted = settings(student, files, teacher, "distillation.losses=[{kind: soft_targets, factor: {kind: none}}]",
+                      "training.epochs=24", "training.optimizer.learning_rate=0.01")
+    assert first_score(finetune(wanted, tmp_path / "run", quiet=True)) > 0.9
+
+
+@pytest.fixture
+def reader(tiny_gpt2: Path, files: tuple[Path, Path], tmp_path: Path) -> Path:
+    """Return a teacher of another family, with other tokens."""
+    wanted = read_finetuning_words("classification", [*WORDS, "training.epochs=1"], str(tiny_gpt2),
+                                   {"train": [str(files[0])], "held_out": [str(files[1])]})[0]
+    return finetune(wanted, tmp_path / "gpt", quiet=True).path
+
+
+def test_a_teacher_of_another_family_reads_its_own_tokens(reader: Path, student: Path, files: tuple[Path, Path],
+                                                          tmp_path: Path) -> None:
+    folder = finetune(settings(student, files, reader, "training.epochs=1"), tmp_path / "run", quiet=True)
+    student_model, teacher_model = (saucier.load(one, dtype="float32") for one in (folder.path, reader))
+    logits = []
+    for model, place in ((student_model, folder.path), (teacher_model, reader)):
+        tokenizer = load_tokenizer(place)
+        ids = [tokenizer.encode(line.split("\t")[1]) for line in files[1].read_text().splitlines()[1:]]
+        with torch.no_grad():
+            logits.append(torch.cat([model(torch.tensor([one])).logits for one in ids]).double())
+    own, theirs = ((one / 2).softmax(-1) for one in logits)
+    expected = 4 * float((theirs * (theirs / own).log()).sum()) / 40
+    assert evaluations(folder.path)[-1]["soft_targets"] == pytest.approx(expected, rel=1e-3)
+    with pytest.raises(saucier.InputError, match="the teacher's tokenizer makes other tokens"):
+        finetune(settings(student, files, reader, "distillation.losses=[{kind: hidden_states}]"), tmp_path / "other",
+                 quiet=True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_teachers_that_do_not_fit_are_refused_before_anything_is_written(
+        teacher: Path, student: Path, tiny_bert: Path, files: tuple[Path, Path], table: Table, tmp_path: Path) -> None:
+    def refused(words: str, *more: str, of: Path = teacher, on: tuple[Path, Path] = files,
+                task: str = "classification") -> None:
+        with pytest.raises(saucier.InputError, match=words):
+            finetune(settings(student, on, of, *more, task=task), tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
+
+    refused("no such folder", of=tmp_path / "nowhere")
+    refused("no teacher is named", "distillation.teacher=null")
+    refused("head of kind classification, and the teacher has pretraining", of=tiny_bert)
+    refused("the teacher's labels are bad, good; those of the task are good, bad", "task.labels=[good, bad]")
+    named = [(label + "!", text) for label, text in labelled_rows(60, 1)]
+    other = table("other.tsv", "label,text", named)
+    refused("the teacher's labels are bad, good; those of the task are bad!, good!", on=(other, other))
+    refused("1 layers, and the teacher has 2|names layer 3", "distillation.losses=[{kind: hidden_states}]",
+            "distillation.layers={kind: listed, pairs: [[1, 3]]}")
+    refused("compiled code hides", "training.compile=true", "distillation.losses=[{kind: attentions}]")
+
+
+def taught(task: str, files: tuple[Path, Path], model: Path, out: Path, losses: str, *words: str) -> dict[str, float]:
+    """Fine-tune a model, then the same model anew with it as the teacher; return what was measured of that."""
+    given = {"train": [str(files[0])], "held_out": [str(files[1])]}
+    first = read_finetuning_words(task, [*WORDS, "training.epochs=1", *words], str(model), given)[0]
+    teacher = finetune(first, out / "teacher", quiet=True).path
+    again = settings(model, files, teacher, "training.epochs=1", f"distillation.losses={losses}", *words, task=task)
+    found = evaluations(finetune(again, out / "student", quiet=True).path)[-1]
+    assert found["loss"] > 0
+    return found
+
+
+def test_every_kind_of_task_has_a_teacher(tiny_bert: Path, tiny_t5: Path, table: Table, tmp_path: Path) -> None:
+    soft = "[{kind: soft_targets}, {kind: hard_targets}]"
+    numbers = tuple(table(f"{name}.tsv", "score,text", [(str(len(text)), text) for _, text in labelled_rows(24, seed)])
+                    for seed, name in enumerate(("numbers", "more")))
+    assert taught("regression", numbers, tiny_bert, tmp_path / "regression", soft)["soft_targets"] > 0
+    tags = column_file(tmp_path / "tags.tsv", 24, 1), column_file(tmp_path / "tests.tsv", 12, 2)
+    found = taught("tagging", tags, tiny_bert, tmp_path / "tagging",
+                   "[{kind: soft_targets}, {kind: hard_targets}, {kind: attentions}]")
+    assert found["soft_targets"] > 0 and found["attentions"] > 0
+    questions = tuple(lines(tmp_path / f"{name}.jsonl", paragraphs(24, seed, share=0.2))
+                      for seed, name in enumerate(("asked", "answered")))
+    found = taught("question_answering", questions, tiny_bert, tmp_path / "answering",
+                   "[{kind: soft_targets}, {kind: hard_targets}, {kind: hidden_states}]")
+    assert found["soft_targets"] > 0 and found["hidden_states"] > 0
+    choices = tuple(lines(tmp_path / f"{name}.jsonl", drawn(24, seed)) for seed, name in enumerate(("one", "two")))
+    found = taught("multiple_choice", choices, tiny_bert, tmp_path / "choosing",
+                   "[{kind: soft_targets}, {kind: hard_targets}, {kind: value_relations}]")
+    assert found["soft_targets"] > 0 and found["value_relations"] > 0
+    pairs = tuple(table(f"{name}.tsv", "text,pair", [(text, text[::-1]) for _, text in labelled_rows(24, seed)])
+                  for seed, name in enumerate(("pairs", "others")))
+    vectors = "[{kind: text_vectors}, {kind: hard_targets}, {kind: hidden_states, layers: {kind: last}}]"
+    assert taught("embedding", pairs, tiny_bert, tmp_path / "embedding", vectors)["text_vectors"] > 0
+    written = tuple(table(f"{name}.tsv", "input,target", written_rows(24, seed))
+                    for seed, name in enumerate(("written", "read")))
+    found = taught("text_to_text", written, tiny_t5, tmp_path / "writing",
+                   "[{kind: soft_targets}, {kind: hard_targets}, {kind: hidden_states}]")
+    assert {"soft_targets", "hidden_states_encoder", "hidden_states_decoder"} < set(found)

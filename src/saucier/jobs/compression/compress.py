@@ -12,7 +12,7 @@ from pathlib import Path
 
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
-from saucier.files import write_json, write_text
+from saucier.files import read_object, write_json, write_text
 from saucier.folders.kinds import find_model_folder
 from saucier.jobs.compression.measurement import (
     Measured,
@@ -42,7 +42,7 @@ from saucier.jobs.compression.settings import (
     plan_models,
     read_compression,
 )
-from saucier.jobs.compression.steps import Work, check_steps, run_step
+from saucier.jobs.compression.steps import NOTES, Work, check_steps, run_step
 from saucier.jobs.compression.timing import measure_cost
 from saucier.jobs.finetuning.data import Splits, read_splits
 from saucier.jobs.finetuning.predict import open_task, read_known_task
@@ -146,7 +146,6 @@ def make_models(job: Job, work: Work, node: Node, teacher: Teacher, before: Path
         if not (place / MEASURED).is_file():
             if budget is not None and time.perf_counter() - work.begun > budget:
                 return
-            work.notes.clear()
             made = run_step(work, node.step, before, place)
             measure_model(job, work, place, made, (answer_splits(made, work.splits), teacher.subject))
         found = read_measured(place)
@@ -181,5 +180,5 @@ def measure_model(job: Job, work: Work, place: Path, model: Path, pair: tuple[Su
     found = Measured(
         name=place.name, size=measure_size(model, subject, splits), splits=measure_splits(*pair, splits),
         cost=measure_cost(model, *pair, splits, job.path / COMPRESSION_FILE, work.settings.measure),
-        notes=tuple(dict.fromkeys(work.notes)))
+        notes=tuple(read_object(place / NOTES).get("notes", ())))
     write_text(place / MEASURED, found.model_dump_json(indent=2) + "\n")

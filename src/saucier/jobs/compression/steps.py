@@ -29,7 +29,7 @@ from saucier.adaptation.quantization.quantize import quantize_model, select_maps
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers
 from saucier.errors import InputError
-from saucier.files import is_folder, remove_path, replace_path, write_atomically
+from saucier.files import is_folder, remove_path, replace_path, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
 from saucier.folders.save import choose_layout, save_bare
 from saucier.jobs.compression.measurement import draw_rows, make_encoding
@@ -61,6 +61,8 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 
 REHEARSED = 8
 """Training rows on which a pruning is rehearsed."""
+NOTES = "notes.json"
+"""Next to a model: what a reader must know of how it was made."""
 MANY_STEPS = 10_000
 """Steps of a training that is rehearsed: as many as any schedule needs."""
 
@@ -76,8 +78,6 @@ class Work:
     """Most tokens in a row, as the teacher reads them."""
     begun: float = field(default_factory=time.perf_counter)
     """When the time began."""
-    notes: list[str] = field(default_factory=list)
-    """What a reader must know of the step that is under way."""
 
 
 def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> Path:
@@ -113,8 +113,7 @@ def make_pruned(work: Work, step: Prune, before: Path, target: Path) -> str:
     """Write a model without what it can do without, and return its folder."""
     opened = open_task(before)
     found = prune_opened(work, step.by, opened, labelled_batches(work, step.rows, opened))
-    work.notes.append(found.lines()[-1])
-    write_model(work, found.model, opened, target, found.tokenizer)
+    write_model(work, found.model, opened, target, found.tokenizer, [found.lines()[-1]])
     return str(target.absolute())
 
 
@@ -211,8 +210,8 @@ def spread_layers(count: int, layers: int) -> tuple[int, ...]:
 
 
 def write_model(work: Work, model: Transformer, opened: OpenModel, target: Path,
-                tokenizer: Tokenizer | None = None) -> None:
-    """Write what a step made of a model, with tokenizer, task and card.
+                tokenizer: Tokenizer | None = None, notes: Sequence[str] = ()) -> None:
+    """Write what a step made of a model, with tokenizer, task and card, and before it what a reader must know of it.
 
     `tokenizer`: another one than that of the model. Raises `InputError` for a layout that cannot hold it.
     """
@@ -224,7 +223,7 @@ def write_model(work: Work, model: Transformer, opened: OpenModel, target: Path,
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             save_bare(model, place, layout=work.settings.layout)
-        work.notes.extend(str(one.message) for one in said)
+        write_json(target.with_name(NOTES), {"notes": [*notes, *dict.fromkeys(str(one.message) for one in said)]})
         known.save(place)
         write_task(place, work.splits.task.config, room(model.config, work.length))
         write_converted_card(place, model, opened.path, source, reshaped=True)

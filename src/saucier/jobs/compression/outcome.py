@@ -111,7 +111,7 @@ class Compressed(Result):
     @property
     def fastest(self) -> Path | None:
         """The folder of the model that answers one row in the least time of those that keep what they must."""
-        best = min(self.kept, key=AXES["milliseconds"], default=None)
+        best = min(self.kept, key=AXES["time"], default=None)
         return None if best is None else self.folder / "steps" / best.name / "model"
 
     @property
@@ -133,7 +133,7 @@ class Compressed(Result):
                 "pairs": [one.model_dump(mode="json") for one in self.pairs],
                 "teacher": self.teacher.model_dump(mode="json"),
                 "steps": [one.model_dump(mode="json") for one in self.steps],
-                "cost": {"front": [one.name for one in front(models, AXES["milliseconds"])]}}
+                "cost": {"front": [one.name for one in front(models, AXES["time"])]}}
 
     def view(self) -> RenderableType:
         """Return the tables of what is kept and what it costs, and what to use."""
@@ -303,8 +303,8 @@ def metric_cells(one: MetricResult) -> tuple[str, str]:
 
 
 Axis = Callable[[Measured], float]
-AXES: dict[str, Axis] = {"disk": lambda one: one.size.disk, "milliseconds": lambda one: one.cost.speeds[0].milliseconds}
-"""What a model is to have little of."""
+AXES: dict[str, Axis] = {"disk": lambda one: one.size.disk, "time": lambda one: 1 / one.cost.speeds[0].ratio}
+"""What a model is to have little of: bytes, and time as a share of the teacher's, which was taken in turn with it."""
 
 
 def front(models: Sequence[Measured], axis: Axis) -> list[Measured]:
@@ -321,9 +321,9 @@ PICTURE_HEIGHT = 3.6
 
 def draw_front(figure: Figure, models: Sequence[Measured], bound: float) -> None:
     """Draw what each model keeps against its size, and against its time; lines join those that none other beats."""
-    for axes, (name, label) in zip(figure.subplots(1, 2, sharey=True),
-                                   (("disk", "MB on disk"), ("milliseconds", "ms a row, batch 1")), strict=True):
-        draw_axis(axes, models, name, 1e6 if name == "disk" else 1.0)
+    labels = {"disk": "MB on disk", "time": "time of a row, % of the teacher's"}
+    for axes, (name, label) in zip(figure.subplots(1, 2, sharey=True), labels.items(), strict=True):
+        draw_axis(axes, models, name, 1e6 if name == "disk" else 0.01)
         axes.axhline(100 * bound, color=LINE, linewidth=1)
         axes.set_xlabel(label)
         axes.set_xlim(left=0)

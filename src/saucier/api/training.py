@@ -32,7 +32,7 @@ from saucier.api.requests import (
     refuse_missing_runs,
     row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public, with_arguments_of
+from saucier.arguments import Changes, Files, Help, Place, Rows, is_override, not_imported, public, with_arguments_of
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
@@ -288,7 +288,6 @@ def compress(
     """
     from saucier.jobs.compression.settings import SEARCH, bound_words, list_chains, read_chain_words
     from saucier.jobs.run.console import Console
-    from saucier.recipes.source import is_override
 
     console = Console(silent=quiet)
     words = [*format_changes(set), *bound_words(bound), *([] if budget is None else [f"budget={budget}"])]

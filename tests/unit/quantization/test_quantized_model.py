@@ -16,15 +16,6 @@ from saucier import InputError
 from saucier import config as c
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import merge
-from saucier.adaptation.quantization.config import (
-    DynamicInt8,
-    Integers,
-    LearnedBasis,
-    NormalFloat,
-    Quantization,
-    StaticInt8,
-    ZeroPoint,
-)
 from saucier.adaptation.quantization.formats import count_bytes
 from saucier.adaptation.quantization.maps import (
     QuantizedLanguageHead,
@@ -35,6 +26,15 @@ from saucier.adaptation.quantization.maps import (
     list_matrices,
 )
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import (
+    DynamicInt8,
+    Integers,
+    LearnedBasis,
+    NormalFloat,
+    Quantization,
+    StaticInt8,
+    ZeroPoint,
+)
 from saucier.adaptation.quantization.storage import check_matrices, dequantize_model
 from saucier.adaptation.rewrite import rewrite, share
 from saucier.adaptation.surgery.operate import operate

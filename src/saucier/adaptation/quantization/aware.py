@@ -12,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import Integers, QuantizationAware, StaticInt8, StoredMatrix
 from saucier.adaptation.quantization.formats import find_grid
 from saucier.adaptation.quantization.maps import (
     LARGEST_CODE,
@@ -21,6 +20,7 @@ from saucier.adaptation.quantization.maps import (
     multiply_whole,
     round_inputs,
 )
+from saucier.adaptation.quantization.schemes import Integers, QuantizationAware, StaticInt8, StoredMatrix
 from saucier.adaptation.quantization.storage import put_matrix, replace_modules
 from saucier.adaptation.target_modules import swap_modules
 from saucier.errors import InputError

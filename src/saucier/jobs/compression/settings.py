@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from saucier.adaptation.pruning.config import Pruning
-from saucier.adaptation.quantization.config import Quantization
+from saucier.adaptation.pruning.methods import Pruning
+from saucier.adaptation.quantization.schemes import Quantization
+from saucier.arguments import COMMAND_LINE, split_overrides
 from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
@@ -20,7 +21,7 @@ from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.jobs.finetuning.settings import FineTraining, fill_optimizer, read_finetuning
 from saucier.objectives.config.distillation import Distillation
 from saucier.recipes.catalogue import file_text
-from saucier.recipes.source import COMMAND_LINE, Source, apply_overrides, read_yaml, split_overrides
+from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.result import Result
 from saucier.table import Table

@@ -20,12 +20,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.pruning.config import Pruning, VocabularyPruning
+from saucier.adaptation.pruning.methods import Pruning, VocabularyPruning
 from saucier.adaptation.pruning.prune import Pruned, prune
 from saucier.adaptation.quantization.calibration import cut_rows
-from saucier.adaptation.quantization.config import Nearest, StaticInt8
 from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.quantize import quantize_model, select_maps
+from saucier.adaptation.quantization.schemes import Nearest, StaticInt8
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers
 from saucier.errors import InputError

@@ -126,9 +126,9 @@ class Stack(Config):
     """The second stream (XLNet)."""
     tied: bool = False
     """Use the encoder's maps and norms, not its tables of positions (the decoder only). Source: Raffel 2020, §3.2.2."""
-    layer_drop: Probability = 0.0
+    layer_drop: Probability | None = None
     """Each block is left out of a pass in training with this probability, and never in evaluation, so that layers can
-    be taken out afterwards. Source: Fan et al. 2020 (LayerDrop), §3.2, arXiv:1909.11556."""
+    be taken out afterwards; None: none is. Source: Fan et al. 2020 (LayerDrop), §3.2, arXiv:1909.11556."""
     zero_padding: bool = False
     """Whether the vectors of padding are zero before the first block and after every one (XLM)."""
 

@@ -53,7 +53,7 @@ OPT_LAYOUT = Layout(
             "ffn_dim": ("hidden", 3072), "vocab_size": ("vocab", 50272), "activation_function": ("activation", "relu"),
             "dropout": ("dropout", 0.1), "attention_dropout": ("attention_dropout", 0.0),
             "tie_word_embeddings": ("tied", True)}, arguments=("dim",)),
-        Key("layerdrop", ("decoder.layer_drop",), default=0.0),
+        Key("layerdrop", ("decoder.layer_drop",), default=0.0, absent=0.0, ours=lambda rate: rate or None),
         Key("word_embed_proj_dim", (), argument="table", default=lambda document: document.get("hidden_size", 768),
             found=lambda tree: tree.embed.widths(tree.dim)[0]),
         kind_key("do_layer_norm_before", FIRST, "pre", argument="pre_norm", default=True),

@@ -34,7 +34,7 @@ from saucier.parts.sparse.dispatch import is_worth_planning, takes_tiles
 class LayerDraw:
     """Which blocks the passes of one update leave out: the same ones, however its rows are split."""
 
-    rate: float
+    rate: float | None
     seed: int
 
 

@@ -130,7 +130,7 @@ def prune_layers(model: Transformer, by: p.LayerPruning, evidence: Evidence, tok
     count = len(getattr(model.config, stack).blocks())
     order = tuple(layer for layer in range(count) if layer + 1 not in gone)
     made, _ = operate(model, by=[Layers(order=order, decoder=by.decoder)])
-    made = rebuild_model(made, put(made.config, {f"{stack}.layer_drop": 0.0}))
+    made = rebuild_model(made, put(made.config, {f"{stack}.layer_drop": None}))
     return report(model, made, {stack: tuple(sorted(layer - 1 for layer in gone))})
 
 

@@ -94,7 +94,8 @@ def group_size(inputs: int, form: Integers) -> int:
 def split_groups(weight: Tensor, form: Integers) -> Tensor:
     """Return the groups of a matrix, the last one filled up with zeros. Shapes: [O, I] -> [O, G, group]."""
     size = group_size(weight.shape[1], form)
-    return F.pad(weight, (0, -weight.shape[1] % size)).view(len(weight), -1, size)
+    padded: Tensor = F.pad(weight, (0, -weight.shape[1] % size)).unflatten(1, (-1, size))
+    return padded
 
 
 def find_grid(groups: Tensor, form: Integers, shrink: Tensor | float = 1.0) -> Grid:

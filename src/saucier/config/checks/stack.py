@@ -185,7 +185,7 @@ def check_layout(name: str, stack: Stack, dim: int) -> None:
                          remedy="use it in an encoder")
     if stack.layer_drop and not drops_layers(stack):
         raise InputError("no layer can be left out of reversible or pooled ones", where=f"{name}.layer_drop",
-                         remedy="use layer_drop: 0")
+                         remedy="leave it out")
     for index, block in enumerate(stack.layers.distinct()):
         check_parallel(f"{name}.blocks.{index}", block, remembers=bool(stack.memory or stack.queries))
 

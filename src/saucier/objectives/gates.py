@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from saucier.adaptation.pruning.prune import heads_together
 from saucier.adaptation.pruning.scores import count_units, find_width
+from saucier.adaptation.quantization.maps import refuse_quantized
 from saucier.adaptation.surgery.factors import factorize_in_place, find_ranks, list_maps
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Heads, Neurons, Operation, Ranks
@@ -249,7 +250,8 @@ KEEPERS: Mapping[str, Callable[..., Operation]] = {"heads": Heads, "neurons": Ne
 
 
 def refuse_adapter(model: nn.Module) -> None:
-    """Raise `InputError` for a model that was rewritten: its own weights do not learn."""
+    """Raise `InputError` for a model in few bits, or that was rewritten: its own weights do not learn."""
+    refuse_quantized(model, "pruned")
     if isinstance(model, Transformer) and model.provenance.rewrites:
         raise InputError("weights beside an adapter do not learn, and are not pruned", where="pruning",
                          remedy="leave the tuning out, or prune the merged model")

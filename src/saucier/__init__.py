@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from saucier.api.text import inspect_tokenizer as inspect_tokenizer
     from saucier.api.text import train_tokenizer as train_tokenizer
     from saucier.api.training import compare as compare
+    from saucier.api.training import compress as compress
     from saucier.api.training import cook as cook
     from saucier.api.training import finetune as finetune
     from saucier.api.training import fit as fit
@@ -61,7 +62,7 @@ PUBLIC = {
     "embed": "saucier.retrieval.embed", "generate": "saucier.generation.generate", "load": "saucier.folders.load",
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     "register": "saucier.config.registry",
-    **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare"), "saucier.api.training"),
+    **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare", "compress"), "saucier.api.training"),
     **dict.fromkeys(("evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",

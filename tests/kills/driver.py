@@ -30,6 +30,7 @@ from typing import Any, Literal
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.truncate")
 PRELOADED = ["saucier.recipes", "saucier.jobs.pretraining.cook", "saucier.jobs.finetuning.settings",
              "saucier.jobs.finetuning.finetune", "saucier.jobs.comparison.compare", "saucier.jobs.cleaning.clean",
+             "saucier.jobs.compression.compress",
              "saucier.jobs.prompting.evaluation", "saucier.jobs.prompting.prompted_model", "saucier.jobs.convert",
              "saucier.jobs.writing.batches", "torch._dynamo", "pyarrow.parquet", "matplotlib.backends.backend_svg",
              "sacrebleu", "jinja2.sandbox", "sklearn.linear_model", "sklearn.feature_extraction.text", "scipy.stats",

@@ -26,6 +26,8 @@ JOBS: dict[str, tuple[str, ...]] = {
     "prompt": ("prompt", "task.yaml", "--model", "gpt2", "--shots", "0,1", "--out", "out"),
     "convert": ("convert", "bert", "out", "--to", "own"),
     "merge": ("merge", "lora", "--base", "gpt2", "--out", "out"),
+    "compress": ("compress", "chain.yaml", "--model", "tuned", "--data", "train.tsv", "--held-out", "dev.tsv", "--out",
+                 "out", "measure.memory=false", "measure.rounds=3", "measure.rows=4", "measure.batches=[1]"),
     "backtranslate": ("backtranslate", "t5", "text.txt", "--out", "out.tsv", "--limit", "4", "--beams", "2"),
 }
 
@@ -34,7 +36,7 @@ def write_inputs(folder: str) -> int:
     """Write all that the jobs read."""
     import torch
 
-    from saucier import load
+    from saucier import finetune, load
     from saucier.adaptation.rewrite import list_trainable, rewrite
     from saucier.adaptation.tuning import Lora
     from saucier.families.bert import bert
@@ -69,6 +71,12 @@ def write_inputs(folder: str) -> int:
         build(family(dim=16, layers=1, heads=2, hidden=32, vocab=known.vocab_size, dropout=0.0, **more),
               seed=1).save(place / name)
         known.save(place / name)
+    finetune("classification", ["training.epochs=1", "training.dtype=float32"], model=place / "bert",
+             data=place / "train.tsv", held_out=place / "dev.tsv", out=place / "tuned", quiet=True)
+    (place / "chain.yaml").write_text(
+        "name: chain\nkeep: 0.01\nsteps:\n"
+        "  - {kind: distil, layers: [0, 0], training: {epochs: 1, batch: 4, dtype: float32}}\n"
+        "  - {kind: prune, by: {kind: neurons, share: 0.5, score: {kind: magnitude}}}\n  - {kind: quantize}\n")
     tuned = rewrite(load(place / "gpt2", dtype="float32", device="cpu"), by=Lora(rank=2))
     for one in list_trainable(tuned).values():
         torch.nn.init.normal_(one)

@@ -39,11 +39,11 @@ ORDINARY = {"cook": ("open", "best.json"), "finetune": ("open", "scores.json"),
             "search": ("open", "search.json"), "compare": ("open", "scores.json"),
             "clean": ("os.rename", ".work/final"), "prompt": ("open", "scores.json"),
             "convert": ("open", "tokenizer.json"), "merge": ("open", "tokenizer.json"),
-            "backtranslate": ("os.rename", "out.tsv")}
+            "compress": ("open", "measured.json"), "backtranslate": ("os.rename", "out.tsv")}
 """One moment of each verb, before the last such event: between the last checkpoint and the pointer to the best one, the
 model and its scores, a search's last round and its best, a comparison's last run and its scores, two files of a corpus
-that are moved to their place, the answers and the scores, the weights and the tokenizer, twice; before the table is in
-its place."""
+that are moved to their place, the answers and the scores, the weights and the tokenizer, twice; the last step of a
+chain and its figures; before the table is in its place."""
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -19,8 +19,8 @@ from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import LowRank, add_pairs
 from saucier.adaptation.prefix import add_prefix, add_prompt
 from saucier.adaptation.quantization.aware import add_rounding, remove_rounding
-from saucier.adaptation.quantization.config import QuantizationAware
 from saucier.adaptation.quantization.maps import held_bytes, is_quantized, list_matrices
+from saucier.adaptation.quantization.schemes import QuantizationAware
 from saucier.adaptation.target_modules import select_parameters, swap_modules
 from saucier.adaptation.tuning import Tuning
 from saucier.errors import InputError

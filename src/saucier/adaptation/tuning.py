@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from saucier.adaptation.quantization.config import NormalFloat, QuantizationAware
+from saucier.adaptation.quantization.schemes import NormalFloat, QuantizationAware
 from saucier.config.base import Config
 from saucier.config.blocks import MAX_LAYERS
 

@@ -1,4 +1,4 @@
-"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`."""
+"""Public functions that train: `cook`, `train`, `rerun`, `finetune`, `fit`, `compare`, `compress`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -32,10 +32,13 @@ from saucier.api.requests import (
     refuse_missing_runs,
     row_files,
 )
-from saucier.arguments import Changes, Files, Help, Place, Rows, not_imported, public, with_arguments_of
+from saucier.arguments import Changes, Files, Help, Place, Rows, is_override, not_imported, public, with_arguments_of
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.jobs.comparison.outcome import Outcome
+    from saucier.jobs.compression.outcome import Compressed
+    from saucier.jobs.compression.settings import ChainList
     from saucier.jobs.finetuning.finished import Finetuned
     from saucier.jobs.fit import Fitted
     from saucier.jobs.run.passport import RerunComparison
@@ -250,4 +253,61 @@ def compare(
 
         write_comparison_page(found, Path(page))
     Console(silent=quiet).show(found.view())
+    return found
+
+
+@public
+def compress(
+    chain: Annotated[Place | None, Help("A ready chain, a file of one, or the folder of a compression to go on with; "
+                                        "without it: the list of the ready chains.", metavar="CHAIN")] = None,
+    set: Annotated[Changes, Help("Changes to the chain, such as keep=0.95 or steps.0.training.epochs=2.",
+                                 metavar="key.sub=value")] = (),
+    *,
+    model: Annotated[Place | None, Help("The model to make smaller: a fine-tuning, or a model that was published for a "
+                                        "task.", metavar="MODEL", check=refuse_missing_model)] = None,
+    data: Annotated[Rows | None, Help("Labelled rows that the steps learn from; those of the fine-tuning without.",
+                                      metavar="FILE...")] = None,
+    held_out: Annotated[Rows | None, Help("To measure every step with; as the fine-tuning held them out without.",
+                                          metavar="FILE")] = None,
+    test: Annotated[Rows | None, Help("To measure with too; the bound does not look at it.", metavar="FILE")] = None,
+    bound: Annotated[str | None, Help("keep=0.97: the share of the model's first score that must be kept.",
+                                      metavar="keep=SHARE")] = None,
+    search: Annotated[bool, Help("Try a grid of chains, and show which models are small, fast and good.")] = False,
+    budget: Annotated[float | None, Help("Seconds after which no further model is begun.", metavar="SECONDS",
+                                         minimum=0)] = None,
+    out: Out = None,
+    quiet: Quiet = False,
+) -> "Compressed | ChainList":
+    """Make a model smaller by declared steps, measure each, and stop where less is kept than the chain says.
+
+    Steps: distil (fewer layers, or another model), prune, quantize. Each leaves a folder STEP/model for `predict`. A
+    chain that was stopped goes on at the step where it was. Exit code 1 when not one step keeps enough.
+
+    From Python: returns the models with what they keep and cost; the list of chains where none is given. Raises
+    `InputError` for what cannot be done, before anything is trained; `WorkError` as `finetune`.
+    """
+    from saucier.jobs.compression.settings import SEARCH, bound_words, list_chains, read_chain_words
+    from saucier.jobs.run.console import Console
+
+    console = Console(silent=quiet)
+    words = [*format_changes(set), *bound_words(bound), *([] if budget is None else [f"budget={budget}"])]
+    if search and (chain is None or is_override(str(chain))):  # the grid of ours, and a first change to it
+        words, chain = [*([] if chain is None else [str(chain)]), *words], SEARCH
+    if chain is None:
+        ready = list_chains()
+        console.show(ready.view())
+        return ready
+    files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
+                                                                 ("test", test))}
+    settings, folder, said = read_chain_words(str(chain), words, None if model is None else str(model), files)
+    if search and not settings.grid:
+        raise InputError("has steps, and a search tries a grid", where=str(chain),
+                         remedy="leave the chain or --search out")
+    from saucier.jobs.compression.compress import COMPRESSION
+    from saucier.jobs.compression.compress import compress as work
+    from saucier.jobs.run.folder import default_folder
+
+    found = work(settings, optional_path(out) or folder or default_folder(settings, COMPRESSION), quiet=quiet,
+                 said=[said] if said else [])
+    console.show(found.view())
     return found

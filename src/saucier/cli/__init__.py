@@ -87,6 +87,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "attention": derive_verb(inspection.attention, "attention"),
     "attention-map": derive_verb(inspection.attention_map, "attention-map"),
     "compare": derive_verb(training.compare, "compare"),
+    "compress": derive_verb(training.compress, "compress"),
     "scaling": derive_verb(inspection.scaling, "scaling"),
     "score": derive_verb(measuring.score, "score"),
     "convert": derive_verb(models.convert, "convert"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from saucier.adaptation.quantization.config import (
+from saucier.adaptation.quantization.schemes import (
     Integers,
     LearnedBasis,
     NormalFloat,

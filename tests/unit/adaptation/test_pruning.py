@@ -13,7 +13,7 @@ from tests.unit.text.test_extension import trained
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.pruning import config as p
+from saucier.adaptation.pruning import methods as p
 from saucier.adaptation.pruning.choice import Ranks, choose_kept, every_nth, ideal_layer_drop, layers_by_place
 from saucier.adaptation.pruning.prune import prune, prune_model
 from saucier.adaptation.pruning.relevance import constant_ratios

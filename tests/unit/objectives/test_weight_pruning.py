@@ -11,7 +11,7 @@ from tests.unit.training.test_loop import Listener, Presser, equal
 from tests.unit.training.toy import IDS, LENGTH, Counting, gpt, recipe
 from torch import Tensor
 
-from saucier.adaptation.pruning.config import MagnitudePruning
+from saucier.adaptation.pruning.methods import MagnitudePruning
 from saucier.adaptation.pruning.prune import prune_model
 from saucier.adaptation.pruning.sparsity import find_zeros, keep_least, list_meant
 from saucier.errors import InputError, WorkError

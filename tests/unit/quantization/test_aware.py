@@ -14,8 +14,8 @@ from saucier import InputError
 from saucier import config as c
 from saucier.adaptation.own_adapter import fill_learned, write_own_adapter
 from saucier.adaptation.quantization.aware import AwareLinear, InputRange, fix_rounding, round_rows
-from saucier.adaptation.quantization.config import Integers, QuantizationAware
 from saucier.adaptation.quantization.maps import QuantizedLanguageHead, QuantizedLinear, is_quantized
+from saucier.adaptation.quantization.schemes import Integers, QuantizationAware
 from saucier.adaptation.rewrite import rewrite, unrewrite
 from saucier.folders.load import load
 from saucier.model import Transformer, build

@@ -8,18 +8,6 @@ import pytest
 import torch
 
 from saucier import InputError
-from saucier.adaptation.quantization.config import (
-    Activations,
-    DynamicInt8,
-    Integers,
-    LearnedBasis,
-    NormalFloat,
-    NumberFormat,
-    ScaleFormat,
-    StaticInt8,
-    Symmetric,
-    ZeroPoint,
-)
 from saucier.adaptation.quantization.formats import (
     CODECS,
     count_bytes,
@@ -32,6 +20,18 @@ from saucier.adaptation.quantization.formats import (
 from saucier.adaptation.quantization.learned_basis import multiply_bits, sign_table
 from saucier.adaptation.quantization.maps import QuantizedLinear, QuantizedTable
 from saucier.adaptation.quantization.packing import pack, row_bytes, unpack
+from saucier.adaptation.quantization.schemes import (
+    Activations,
+    DynamicInt8,
+    Integers,
+    LearnedBasis,
+    NormalFloat,
+    NumberFormat,
+    ScaleFormat,
+    StaticInt8,
+    Symmetric,
+    ZeroPoint,
+)
 from saucier.parts.linear import Linear, PartlyBiased, Table
 
 SHAPES = [(3, 5), (1, 1), (7, 64), (9, 130)]

@@ -10,18 +10,6 @@ from tests.tolerances import PART, assert_close
 from saucier import InputError
 from saucier.adaptation.quantization.awq import Read, find_feeds, find_scales, fold_scales, round_narrowed
 from saucier.adaptation.quantization.calibration import cut_rows
-from saucier.adaptation.quantization.config import (
-    Awq,
-    Gptq,
-    Integers,
-    LearnedBasis,
-    Method,
-    NormalFloat,
-    Override,
-    Quantization,
-    StaticInt8,
-    ZeroPoint,
-)
 from saucier.adaptation.quantization.formats import (
     Grid,
     decode,
@@ -33,6 +21,18 @@ from saucier.adaptation.quantization.formats import (
 from saucier.adaptation.quantization.gptq import compensate, output_error
 from saucier.adaptation.quantization.maps import QuantizedLinear
 from saucier.adaptation.quantization.quantize import quantize_and_report, quantize_model
+from saucier.adaptation.quantization.schemes import (
+    Awq,
+    Gptq,
+    Integers,
+    LearnedBasis,
+    Method,
+    NormalFloat,
+    Override,
+    Quantization,
+    StaticInt8,
+    ZeroPoint,
+)
 from saucier.model import Transformer, build
 
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 3, 2, 4, 1]])

@@ -16,15 +16,6 @@ from saucier import InputError
 from saucier import config as c
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import merge
-from saucier.adaptation.quantization.config import (
-    DynamicInt8,
-    Integers,
-    LearnedBasis,
-    NormalFloat,
-    Quantization,
-    StaticInt8,
-    ZeroPoint,
-)
 from saucier.adaptation.quantization.formats import count_bytes
 from saucier.adaptation.quantization.maps import (
     QuantizedLanguageHead,
@@ -35,6 +26,15 @@ from saucier.adaptation.quantization.maps import (
     list_matrices,
 )
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import (
+    DynamicInt8,
+    Integers,
+    LearnedBasis,
+    NormalFloat,
+    Quantization,
+    StaticInt8,
+    ZeroPoint,
+)
 from saucier.adaptation.quantization.storage import check_matrices, dequantize_model
 from saucier.adaptation.rewrite import rewrite, share
 from saucier.adaptation.surgery.operate import operate
@@ -299,3 +299,17 @@ def test_generation_writes_the_same_with_and_without_a_cache() -> None:
     assert torch.equal(written, ids)
     with pytest.raises(InputError, match="few bits, which are not compiled"):
         saucier.generate(model, IDS, max_new_tokens=2, compile=True)
+
+
+def test_show_says_what_is_stored(tmp_path: Path) -> None:
+    """Every byte of the file but for its header, in the format that each matrix has; nothing for a float model."""
+    by = Quantization(format=Integers(bits=4, group=8), activations=StaticInt8())
+    made("bert", by).save(tmp_path / "model")
+    found = saucier.show(str(tmp_path / "model")).stored
+    stored = load_file(tmp_path / "model/model.safetensors")
+    assert sum(one.bytes for one in found) == sum(one.nbytes for one in stored.values())
+    assert sum(one.values for one in found) == c.parameters(build(family("bert")).config)
+    down = next(one for one in found if one.name.endswith("0.feed_forward.inner.down"))
+    assert down.format == "int4, groups of 8, float32 scales, static int8 inputs" and down.method == "nearest"
+    build(family("bert"), seed=3).save(tmp_path / "float", layout="own")
+    assert saucier.show(str(tmp_path / "float")).stored == ()

@@ -9,9 +9,9 @@ from tests.laws.zoo import family
 
 from saucier import InputError
 from saucier.adaptation.quantization.calibration import Batch
-from saucier.adaptation.quantization.config import Integers, Quantization
 from saucier.adaptation.quantization.maps import QuantizedLinear
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.adaptation.quantization.sensitivity import (
     Sensitivity,
     assign_bits,

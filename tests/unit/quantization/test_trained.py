@@ -11,9 +11,9 @@ from tests.unit.training.toy import gpt, recipe, study
 import saucier
 from saucier import InputError
 from saucier.adaptation import tuning as a
-from saucier.adaptation.quantization.config import Integers, Quantization, QuantizationAware
 from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Integers, Quantization, QuantizationAware
 from saucier.adaptation.rewrite import list_trainable, rewrite
 from saucier.model import Transformer
 from saucier.training.loop import train

@@ -10,7 +10,7 @@ from tests.laws.zoo import family, tokens
 from tests.unit.training.test_loop import Listener, Presser, equal
 from tests.unit.training.toy import gpt, recipe, small, study
 
-from saucier.adaptation.pruning.config import EveryNth, LayerPruning
+from saucier.adaptation.pruning.methods import EveryNth, LayerPruning
 from saucier.adaptation.pruning.prune import prune_model
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.pruning import config as p
+from saucier.adaptation.pruning import methods as p
 from saucier.adaptation.pruning.scores import Evidence, Scores, mask_units
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from saucier import config as c
-from saucier.adaptation.pruning import config as p
+from saucier.adaptation.pruning import methods as p
 from saucier.adaptation.pruning.choice import Ranks, choose_kept, choose_layers
 from saucier.adaptation.pruning.scores import SCORES, Evidence, LossOfBatch, Places, count_units
 from saucier.adaptation.pruning.sparsity import Sparsity, find_smallest, measure_sparsity, zero_weights

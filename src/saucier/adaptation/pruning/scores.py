@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.pruning import config as p
+from saucier.adaptation.pruning import methods as p
 from saucier.adaptation.pruning.relevance import constant_ratios
 from saucier.adaptation.surgery.units import Attention, Place, list_places
 from saucier.errors import InputError

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.pruning import config as p
+from saucier.adaptation.pruning import methods as p
 from saucier.adaptation.target_modules import select_parameters
 from saucier.plain import format_bytes
 

@@ -5,7 +5,6 @@ Letters: O outputs, I inputs, D width.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import Integers, QuantizationAware, StaticInt8, StoredMatrix
 from saucier.adaptation.quantization.formats import find_grid
 from saucier.adaptation.quantization.maps import (
     LARGEST_CODE,
@@ -22,6 +20,7 @@ from saucier.adaptation.quantization.maps import (
     multiply_whole,
     round_inputs,
 )
+from saucier.adaptation.quantization.schemes import Integers, QuantizationAware, StaticInt8, StoredMatrix
 from saucier.adaptation.quantization.storage import put_matrix, replace_modules
 from saucier.adaptation.target_modules import swap_modules
 from saucier.errors import InputError
@@ -33,6 +32,8 @@ from saucier.parts.positions import LearnedPositions, check_positions
 LARGEST, PENDING, STEPS = range(3)
 """Places in `InputRange.state`."""
 NONE_PENDING = -1.0
+METHOD = "quantization_aware"
+"""How the codes were found, as a folder says it."""
 
 
 class StraightThrough(torch.autograd.Function):
@@ -226,18 +227,14 @@ def remove_rounding(model: nn.Module) -> None:
             del model._forward_pre_hooks[number]
 
 
-def list_aware(model: nn.Module) -> Iterator[tuple[str, Aware]]:
-    """Yield what rounds, by name."""
-    yield from ((name, module) for name, module in model.named_modules() if isinstance(module, Aware))
-
-
 def fix_rounding(model: Transformer) -> Transformer:
     """Make the model that rounds the quantized one that it has learned to be, in place: the same numbers.
 
     Inputs keep their ranges for good; those of a map that no training step has reached are not rounded.
     """
     settle_ranges(model, None)
-    found, ranges = dict(list_aware(model)), dict[str, Tensor]()
+    found = {name: module for name, module in model.named_modules() if isinstance(module, Aware)}
+    ranges: dict[str, Tensor] = {}
     for name, module in found.items():
         if isinstance(module, AwareLinear) and module.inputs.known:
             ranges[name] = module.inputs.state[LARGEST].detach().clone() / LARGEST_CODE
@@ -267,6 +264,3 @@ def fix_rounding(model: Transformer) -> Transformer:
     kept = tuple(one for one in model.provenance.rewrites if not isinstance(one.by, QuantizationAware))
     model.provenance = replace(model.provenance, rewrites=kept)
     return model
-
-
-METHOD = "quantization_aware"

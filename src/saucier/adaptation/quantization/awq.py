@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.adaptation.quantization.calibration import Batch, find_order, run_batch, watch_inputs
-from saucier.adaptation.quantization.config import Awq, Integers
 from saucier.adaptation.quantization.formats import Parts, find_grid, split_groups, store_codes
+from saucier.adaptation.quantization.schemes import Awq, Integers
 from saucier.model import Transformer
 from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.block import Parallel, PreNorm, SandwichNorm

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import StaticInt8
 from saucier.adaptation.quantization.maps import LARGEST_CODE, QuantizedLinear
+from saucier.adaptation.quantization.schemes import StaticInt8
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.text.tokenizer.tokenizer import Tokenizer

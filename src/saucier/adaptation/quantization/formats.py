@@ -23,9 +23,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.adaptation.quantization import learned_basis
-from saucier.adaptation.quantization.config import Integers, LearnedBasis, NormalFloat, NumberFormat, Symmetric
 from saucier.adaptation.quantization.normal_float import PackedWeight, dequantize, quantize
 from saucier.adaptation.quantization.packing import pack, row_bytes, unpack
+from saucier.adaptation.quantization.schemes import Integers, LearnedBasis, NormalFloat, NumberFormat, Symmetric
 
 Parts = dict[str, Tensor]
 """The tensors of a matrix, by name."""

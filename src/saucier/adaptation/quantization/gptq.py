@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from saucier.adaptation.quantization.calibration import Batch, EnoughRead, find_order, run_batch, watch_inputs
-from saucier.adaptation.quantization.config import Gptq, Integers
 from saucier.adaptation.quantization.formats import Grid, Parts, find_grid, group_size, split_groups, store_codes
+from saucier.adaptation.quantization.schemes import Gptq, Integers
 from saucier.model import Transformer
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from saucier.adaptation.quantization.config import LearnedBasis
 from saucier.adaptation.quantization.packing import pack, row_bytes, unpack
+from saucier.adaptation.quantization.schemes import LearnedBasis
 
 
 def sign_table(bits: int, device: torch.device) -> Tensor:

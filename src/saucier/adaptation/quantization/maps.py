@@ -13,14 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import (
-    Activations,
-    DynamicInt8,
-    Integers,
-    NumberFormat,
-    StoredMatrix,
-    StoredPart,
-)
 from saucier.adaptation.quantization.formats import (
     CODECS,
     INTEGER_VIEWS,
@@ -28,6 +20,14 @@ from saucier.adaptation.quantization.formats import (
     encode,
     read_codes,
     split_groups,
+)
+from saucier.adaptation.quantization.schemes import (
+    Activations,
+    DynamicInt8,
+    Integers,
+    NumberFormat,
+    StoredMatrix,
+    StoredPart,
 )
 from saucier.adaptation.target_modules import select_targets, swap_modules
 from saucier.errors import InputError

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import NormalFloat
+from saucier.adaptation.quantization.schemes import NormalFloat
 
 LARGEST_FLOAT8 = torch.finfo(torch.float8_e4m3fn).max
 

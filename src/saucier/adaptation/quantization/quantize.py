@@ -11,7 +11,14 @@ from torch import Tensor, nn
 
 from saucier.adaptation.quantization.awq import round_scaled
 from saucier.adaptation.quantization.calibration import Batch, check_batches, measure_ranges
-from saucier.adaptation.quantization.config import (
+from saucier.adaptation.quantization.gptq import round_compensated
+from saucier.adaptation.quantization.maps import (
+    held_bytes,
+    is_quantized,
+    list_maps,
+    list_tables,
+)
+from saucier.adaptation.quantization.schemes import (
     Awq,
     Gptq,
     Integers,
@@ -21,13 +28,6 @@ from saucier.adaptation.quantization.config import (
     StaticInt8,
     StoredMatrix,
     StoredPart,
-)
-from saucier.adaptation.quantization.gptq import round_compensated
-from saucier.adaptation.quantization.maps import (
-    held_bytes,
-    is_quantized,
-    list_maps,
-    list_tables,
 )
 from saucier.adaptation.quantization.storage import put_matrix, replace_modules
 from saucier.errors import InputError

@@ -17,8 +17,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from saucier.adaptation.quantization.calibration import Batch
-from saucier.adaptation.quantization.config import Integers, Override
 from saucier.adaptation.quantization.maps import list_maps, refuse_quantized
+from saucier.adaptation.quantization.schemes import Integers, Override
 from saucier.errors import InputError
 from saucier.model import Transformer
 

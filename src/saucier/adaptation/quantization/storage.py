@@ -10,7 +10,6 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from saucier.adaptation.quantization.config import Integers, StoredMatrix, StoredQuantization
 from saucier.adaptation.quantization.formats import CODECS, Parts
 from saucier.adaptation.quantization.maps import (
     OutputTable,
@@ -21,6 +20,7 @@ from saucier.adaptation.quantization.maps import (
     QuantizedTable,
     list_matrices,
 )
+from saucier.adaptation.quantization.schemes import Integers, StoredMatrix, StoredQuantization
 from saucier.adaptation.target_modules import swap_modules
 from saucier.errors import InputError
 from saucier.model import Transformer

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.jobs.finetuning.test_finetune import files, settings  # noqa: F401  # a fixture
 
 import saucier
-from saucier.adaptation.pruning.config import MagnitudePruning
+from saucier.adaptation.pruning.methods import MagnitudePruning
 from saucier.adaptation.pruning.prune import prune_model
 from saucier.adaptation.pruning.sparsity import find_zeros
 from saucier.config.counting.model import parameters

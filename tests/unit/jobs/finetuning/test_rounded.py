@@ -10,9 +10,9 @@ from tests.unit.jobs.finetuning.test_finetune import files, scores, settings  # 
 
 import saucier
 from saucier import InputError
-from saucier.adaptation.quantization.config import Quantization
 from saucier.adaptation.quantization.maps import list_matrices
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Quantization
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 

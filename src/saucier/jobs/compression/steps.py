@@ -1,0 +1,293 @@
+"""What each kind of step makes of a model: a student that learns, parts that go, numbers of few bits.
+
+A step's folder has `start` while it trains (what training begins with), `training` (a fine-tuning with its report), and
+`model`, which comes last. After a kill it goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.adaptation.pruning.methods import Pruning, VocabularyPruning
+from saucier.adaptation.pruning.prune import Pruned, prune
+from saucier.adaptation.quantization.calibration import cut_rows
+from saucier.adaptation.quantization.maps import is_quantized
+from saucier.adaptation.quantization.quantize import quantize_model, select_maps
+from saucier.adaptation.quantization.schemes import Nearest, StaticInt8
+from saucier.adaptation.surgery.operate import operate
+from saucier.adaptation.surgery.operations import Layers
+from saucier.errors import InputError
+from saucier.files import is_folder, remove_path, replace_path, write_atomically, write_json
+from saucier.folders.kinds import find_model_folder
+from saucier.folders.save import choose_layout, save_bare
+from saucier.jobs.compression.measurement import draw_rows, make_encoding
+from saucier.jobs.compression.settings import (
+    Compression,
+    CompressionStep,
+    Distil,
+    KeptLayers,
+    Node,
+    Prune,
+    Quantize,
+    TaskVocabulary,
+    plan_models,
+)
+from saucier.jobs.convert import write_converted_card
+from saucier.jobs.finetuning.data import Splits
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.predict import open_task
+from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_model
+from saucier.jobs.finetuning.start import name_labels, open_start, training_texts
+from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.model import Transformer
+from saucier.objectives.base import Batch
+from saucier.objectives.distillation import build_distilled
+from saucier.objectives.labels import TARGETS
+from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.text.reading.documents import read_documents
+from saucier.text.tokenizer.tokenizer import Tokenizer
+
+REHEARSED = 8
+"""Training rows on which a pruning is rehearsed."""
+NOTES = "notes.json"
+"""Next to a model: what a reader must know of how it was made."""
+MANY_STEPS = 10_000
+"""Steps of a training that is rehearsed: as many as any schedule needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What all steps of a chain share."""
+
+    settings: Compression
+    splits: Splits
+    """The rows; its task knows the teacher's labels."""
+    length: int
+    """Most tokens in a row, as the teacher reads them."""
+    begun: float = field(default_factory=time.perf_counter)
+    """When the time began."""
+
+
+def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> Path:
+    """Make the model of a step from the folder of the one before, unless it is there; return its folder."""
+    model = folder / "model"
+    if not is_folder(model):
+        match step:
+            case Distil():
+                learn(work, step, step.training, partial(make_student, work, step, before), folder)
+            case Prune():
+                if step.training is None:
+                    make_pruned(work, step, before, model)
+                else:
+                    learn(work, step, step.training, partial(make_pruned, work, step, before), folder)
+            case Quantize():
+                opened = open_task(before)
+                made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))
+                write_model(work, made, opened, model)
+    remove_path(folder / "start")
+    return model
+
+
+def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
+    """Return the name of the model that a student begins with; one of some of the layers is written first."""
+    if step.model is not None:
+        return step.model
+    opened = open_task(before)
+    write_model(work, operate(opened.model, by=student_layers(step, opened.model.config))[0], opened, target)
+    return str(target.absolute())
+
+
+def make_pruned(work: Work, step: Prune, before: Path, target: Path) -> str:
+    """Write a model without what it can do without, and return its folder."""
+    opened = open_task(before)
+    found = prune_opened(work, step.by, opened, labelled_batches(work, step.rows, opened))
+    write_model(work, found.model, opened, target, found.tokenizer, [found.lines()[-1]])
+    return str(target.absolute())
+
+
+def prune_opened(work: Work, by: Pruning | TaskVocabulary, opened: OpenModel, batches: Sequence[Batch]) -> Pruned:
+    """Prune a model by the loss of the task, its vocabulary by the texts of the training rows."""
+    objective = work.splits.task.objective
+
+    def loss(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
+        found = objective(model, dict(batch))
+        return found.over({name: part.weight for name, part in found.parts.items()})
+
+    if not isinstance(by, TaskVocabulary):
+        objective.bind(opened.model)
+        return prune(opened.model, by, batches=batches, loss=loss, tokenizer=opened.tokenizer)
+    with TemporaryDirectory() as folder:
+        texts = Path(folder) / "texts.jsonl"
+        texts.write_text("".join(json.dumps({"text": one}) + "\n" for one in
+                                 training_texts(work.splits, opened.model.config)), encoding="utf-8")
+        return prune(opened.model, VocabularyPruning(texts=(str(texts),)), tokenizer=opened.tokenizer)
+
+
+def labelled_batches(work: Work, rows: int, opened: OpenModel) -> list[Batch]:
+    """Return training rows as batches with their targets, without padding: rows of a batch are equally long."""
+    encoded = work.splits.task.encode(draw_rows(work.splits.train, rows), make_encoding(opened))
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, lengths in enumerate(encoded.lengths.tolist()):
+        groups.setdefault(tuple(lengths), []).append(number)
+    return [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
+
+
+def learn(work: Work, step: Distil | Prune, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
+    """Fine-tune what a step begins with, and put the result into its place."""
+    start, done = folder / "start", TaskFolder(folder / "training")
+    name = str(start.absolute()) if is_folder(start) else begin(start)
+    finetune(training_settings(work, step, training, name), done.path, quiet=True, splits=work.splits)
+    replace_path(done.model, folder / "model")
+
+
+def training_settings(work: Work, step: Distil | Prune, training: FineTraining, model: str) -> Finetuning:
+    """Return the settings of the training of a step."""
+    taught = step.distillation
+    if taught is not None:
+        taught = taught.model_copy(update={"teacher": taught.teacher or work.settings.model}).located()
+    return Finetuning(name=step.kind, model=model, task=work.splits.task.config, data=work.settings.data,
+                      distillation=taught,
+                      training=training.model_copy(update={"length": training.length or work.length}))
+
+
+def calibration_batches(work: Work, step: Quantize, opened: OpenModel) -> list[dict[str, Tensor]]:
+    """Return inputs of the model on calibration text, without padding: rows of one batch are equally long.
+
+    Raises `InputError` for a text that is empty or shorter than a row.
+    """
+    length = min(step.length, room(opened.model.config, work.length))
+    if step.text:
+        texts = (one.text for one in read_documents(step.text))
+        return cut_rows(texts, opened.tokenizer, rows=step.rows, length=length)
+    return [{name: value for name, value in batch.items() if name not in TARGETS}
+            for batch in labelled_batches(work, step.rows, opened)]
+
+
+def student_layers(step: Distil, config: c.Transformer) -> list[Layers]:
+    """Return the layers that a student keeps. Raises `InputError` for layers that there are not."""
+    stacks = [len(stack.blocks()) for stack in config.stacks]
+    if step.decoder_layers is not None and len(stacks) < 2:
+        raise InputError("the model has one stack", where="decoder_layers", remedy="use layers")
+    given = (("layers", step.layers, stacks[0]), ("decoder_layers", step.decoder_layers, stacks[-1]))
+    return [Layers(order=choose_layers(kept, there, name), decoder=name == "decoder_layers")
+            for name, kept, there in given if kept is not None]
+
+
+def choose_layers(kept: KeptLayers, there: int, where: str) -> tuple[int, ...]:
+    """Return the numbers of layers, from 0, of so many. Raises `InputError` for those that there are not."""
+    match kept:
+        case float():
+            return spread_layers(max(1, round(kept * there)), there)
+        case int() if kept > there:
+            raise InputError(f"the student is to have {kept} layers, and the model has {there}", where=where,
+                             remedy=f"give at most {there}")
+        case int():
+            return spread_layers(kept, there)
+    if wrong := [one for one in kept if one >= there]:
+        raise InputError(f"there is no layer {wrong[0]}: they are numbered from 0 to {there - 1}", where=where,
+                         remedy="give numbers of those")
+    return kept
+
+
+def spread_layers(count: int, layers: int) -> tuple[int, ...]:
+    """Return evenly spaced layers, from 0, the last one among them: layer m of the student is m·L/K of the model.
+
+    Source: Jiao et al. 2020, §3.1, arXiv:1909.10351, the uniform layer map.
+    """
+    return tuple(number * layers // count - 1 for number in range(1, count + 1))
+
+
+def write_model(work: Work, model: Transformer, opened: OpenModel, target: Path,
+                tokenizer: Tokenizer | None = None, notes: Sequence[str] = ()) -> None:
+    """Write what a step made of a model, with tokenizer, task and card, and before it what a reader must know of it.
+
+    `tokenizer`: another one than that of the model. Raises `InputError` for a layout that cannot hold it.
+    """
+    source = find_model_folder(opened.path)
+    name_labels(model, source)
+    known = tokenizer or opened.tokenizer
+
+    def write(place: Path) -> None:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            save_bare(model, place, layout=work.settings.layout)
+        write_json(target.with_name(NOTES), {"notes": [*notes, *dict.fromkeys(str(one.message) for one in said)]})
+        known.save(place)
+        write_task(place, work.splits.task.config, room(model.config, work.length))
+        write_converted_card(place, model, opened.path, source, reshaped=True)
+
+    write_atomically(target, write)
+
+
+def check_steps(work: Work, teacher: OpenModel) -> None:
+    """Raise `InputError` for a step that the model cannot take, and for a layout that cannot hold what it makes.
+
+    Shapes are changed as the steps will change them, by scores of a few rows; nothing is trained.
+    """
+    def check(nodes: Sequence[Node], before: OpenModel) -> None:
+        """Look at models that are made of another one."""
+        for node in nodes:
+            try:
+                made = rehearse(work, node.step, before, teacher)
+                if made is not None:
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore")
+                        choose_layout(made.model, work.settings.layout)
+            except InputError as error:
+                inside = "" if error.where is None else f": {error.where.lstrip('-')}"
+                raise InputError(error.what, where=node.where + inside, remedy=error.remedy) from error
+            if made is not None:  # else nobody knows yet what a recipe's tokenizer makes of its model
+                check(node.children, made)
+
+    check(plan_models(work.settings), teacher)
+
+
+def rehearse(work: Work, step: CompressionStep, now: OpenModel, teacher: OpenModel) -> OpenModel | None:
+    """Return a model of the shape that a step gives; None where only training can tell. `now`: the one before it."""
+    if is_quantized(now.model):
+        raise InputError("the model is quantized by the step before, and does not change any more",
+                         remedy="put quantize last")
+    match step:
+        case Distil(model=None):
+            made = replace(now, model=operate(now.model, by=student_layers(step, now.model.config))[0])
+            check_losses(work, step, made, teacher)
+            return made
+        case Distil(model=name):
+            assert name is not None, "a student is one or the other"
+            settings = training_settings(work, step, step.training, name)
+            check_model(settings)
+            if not is_folder(name):
+                return None
+            tokenizer = load_model_tokenizer(name)
+            return replace(now, model=open_start(settings).model(tokenizer), tokenizer=tokenizer)
+        case Prune():
+            found = prune_opened(work, step.by, now, labelled_batches(work, REHEARSED, now))
+            made = replace(now, model=found.model, tokenizer=found.tokenizer or now.tokenizer)
+            if step.training is not None:
+                check_losses(work, step, made, teacher)
+            return made
+        case Quantize():
+            if not isinstance(step.by.method, Nearest) or isinstance(step.by.activations, StaticInt8):
+                calibration_batches(work, step, now)
+            select_maps(now.model, step.by)
+            nearest = step.by.model_copy(update={"method": Nearest(), "activations": None})
+            return replace(now, model=quantize_model(deepcopy(now.model), nearest))
+
+
+def check_losses(work: Work, step: Distil | Prune, student: OpenModel, teacher: OpenModel) -> None:
+    """Raise `InputError` for a loss that a student and the teacher of the chain cannot have."""
+    if step.distillation is not None and step.distillation.teacher is None:
+        build_distilled(work.splits.task.objective, step.distillation, teacher.model, body=student.model.config,
+                        aligned=student.tokenizer is teacher.tokenizer, steps=MANY_STEPS)

@@ -12,10 +12,10 @@ from tests.laws.zoo import decoder, family, scrambled, tokens
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.pruning.config import HeadPruning, Magnitude
+from saucier.adaptation.pruning.methods import HeadPruning, Magnitude
 from saucier.adaptation.pruning.prune import prune_model
-from saucier.adaptation.quantization.config import Quantization
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Quantization
 from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.surgery.factors import list_whole_maps
 from saucier.adaptation.surgery.operate import operate

@@ -12,8 +12,8 @@ from tests.unit.training.test_loop import Presser, equal
 from tests.unit.training.toy import IDS, LENGTH, Counting, gpt, recipe
 from torch import Tensor
 
-from saucier.adaptation.quantization.config import Quantization
 from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Quantization
 from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.surgery.units import list_places
 from saucier.adaptation.tuning import Lora

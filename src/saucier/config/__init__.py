@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from saucier.config.attention_slots import AttentionKernel as AttentionKernel
+from saucier.config.attention_slots import AttentionRanks as AttentionRanks
 from saucier.config.attention_slots import NoPositions as NoPositions
 from saucier.config.attention_slots import PositionsInAttention as PositionsInAttention
 from saucier.config.attention_slots import Projection as Projection
@@ -77,6 +78,7 @@ from saucier.config.layers import CrossAttention as CrossAttention
 from saucier.config.layers import CustomSublayer as CustomSublayer
 from saucier.config.layers import Experts as Experts
 from saucier.config.layers import FeedForward as FeedForward
+from saucier.config.layers import FeedForwardRanks as FeedForwardRanks
 from saucier.config.layers import FourierMixing as FourierMixing
 from saucier.config.layers import FromNorm as FromNorm
 from saucier.config.layers import GatedFeedForward as GatedFeedForward

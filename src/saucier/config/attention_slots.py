@@ -6,7 +6,7 @@ Letters: D dim, E head width.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -14,6 +14,25 @@ from saucier.config.base import Config
 from saucier.config.counting import Node, linear
 from saucier.config.visibility import Full, Visibility, visible_keys
 from saucier.errors import InputError
+
+Rank = Annotated[int, Field(gt=0)] | None
+"""Inner width of a map that is a product of two matrices; None: it is one matrix."""
+
+
+class AttentionRanks(Config):
+    """Which maps of an attention are products of two matrices, second · first, and how wide they are between these.
+
+    Source: Wang et al. 2020 (FLOP), §3.1, arXiv:1910.04732 (C eq 50).
+    """
+
+    qkv: Rank = None
+    """Of the one map to queries, keys and values of a self-attention."""
+    q: Rank = None
+    """Of the map to the queries of a cross-attention."""
+    kv: Rank = None
+    """Of the map to its keys and values."""
+    out: Rank = None
+    """Of the output map."""
 
 
 class Projection(Config):
@@ -36,6 +55,8 @@ class Projection(Config):
     """Bias on the output map."""
     scale: float | None = Field(default=None, gt=0)
     """Factor on the scores; None: one over the square root of the head's width (T5 uses 1)."""
+    ranks: AttentionRanks = AttentionRanks()
+    """Maps that are products of two matrices."""
 
     def widths(self, dim: int) -> tuple[int, int, int]:
         """Return (query width, key width, head width) for a model of this `dim`."""
@@ -170,7 +191,8 @@ class AttentionKernel(Config):
     def map_nodes(self, attention: AttentionParts, dim: int) -> list[Node]:
         """Return the maps to queries, keys and values."""
         query, key, _ = attention.projection.widths(dim)
-        maps, biased = linear("qkv", dim, query + 2 * key, bias=attention.projection.bias), attention.projection.bias
+        biased = attention.projection.bias
+        maps = linear("qkv", dim, query + 2 * key, bias=biased, rank=attention.projection.ranks.qkv)
         if biased and not attention.projection.key_bias:
             maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
         if biased and not attention.positions.query_bias:

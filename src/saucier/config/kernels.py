@@ -14,6 +14,7 @@ from pydantic import Field
 from saucier.config.attention_slots import (
     AttentionKernel,
     AttentionParts,
+    AttentionRanks,
     check_reads_whole_texts,
     check_taken_positions,
 )
@@ -173,6 +174,9 @@ class Hashing(AttentionKernel):
         if attention.projection.scale is not None:
             raise InputError("keys of length 1 have no other scale", where=f"{path}.projection.scale",
                              remedy="remove it")
+        if attention.projection.ranks != AttentionRanks():
+            raise InputError("the maps of an attention that hashes are one matrix each",
+                             where=f"{path}.projection.ranks", remedy="leave them out")
 
     def map_nodes(self, attention: AttentionParts, dim: int) -> list[Node]:
         """Queries and keys are one map."""

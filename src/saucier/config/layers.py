@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from saucier.config.attention_slots import NoPositions, Projection
+from saucier.config.attention_slots import NoPositions, Projection, Rank
 from saucier.config.base import Config
 from saucier.config.counting import Node
 from saucier.config.kernels import Kernel, Softmax
@@ -68,6 +68,18 @@ class CrossAttention(Config):
     """How scores become weights."""
 
 
+class FeedForwardRanks(Config):
+    """Which maps of a feed-forward are products of two matrices, second · first, and how wide they are between these.
+
+    Source: Wang et al. 2020 (FLOP), §3.1, arXiv:1910.04732 (C eq 50).
+    """
+
+    up: Rank = None
+    """Of the first map, of a gated one both halves together."""
+    down: Rank = None
+    """Of the second map."""
+
+
 class FeedForward(Config):
     """Two linear maps with an activation between. Source: Vaswani et al. 2017, §3.3."""
 
@@ -80,6 +92,8 @@ class FeedForward(Config):
     """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the hidden activations."""
+    ranks: FeedForwardRanks = FeedForwardRanks()
+    """Maps that are products of two matrices."""
 
 
 class GatedFeedForward(Config):
@@ -94,6 +108,8 @@ class GatedFeedForward(Config):
     """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the gated activations."""
+    ranks: FeedForwardRanks = FeedForwardRanks()
+    """Maps that are products of two matrices."""
 
 
 class TopOfSoftmax(Config):

@@ -58,6 +58,9 @@ def block_activations(block: Block, wide: int) -> int:
     total = 0 if block.bottleneck is None else 2 * wide + 2 * dim
     for residual in block.sublayers:
         total += 2 * dim  # the norm's input, and its output which the next map reads
+        for one in (residual.inner, getattr(residual.inner, "projection", None)):
+            if (ranks := getattr(one, "ranks", None)) is not None:  # what is between two matrices of a map
+                total += sum(rank or 0 for _, rank in ranks)
         match residual.inner:
             case SelfAttention(projection=projection) | CrossAttention(projection=projection):
                 query, key, _ = projection.widths(dim)

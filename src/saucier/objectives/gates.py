@@ -1,6 +1,6 @@
-"""An objective around another one that puts gates before heads and neurons, and takes out what is closed at the end.
+"""An objective around another one that puts gates before heads, neurons and ranks, and takes out what is closed.
 
-Letters: B rows, L length, H gates of a sublayer, E values behind one.
+Letters: B rows, L length, H gates of a sublayer or map, E values behind one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from torch import Tensor, nn
 
 from saucier.adaptation.pruning.prune import heads_together
 from saucier.adaptation.pruning.scores import count_units, find_width
+from saucier.adaptation.quantization.maps import refuse_quantized
+from saucier.adaptation.surgery.factors import factorize_in_place, find_ranks, list_maps
 from saucier.adaptation.surgery.operate import operate
-from saucier.adaptation.surgery.operations import Heads, Neurons
+from saucier.adaptation.surgery.operations import Heads, Neurons, Operation, Ranks
 from saucier.adaptation.surgery.tables import ModelState
-from saucier.adaptation.surgery.units import Attention, Feeding, Place, find_places, list_places
+from saucier.adaptation.surgery.units import Attention, Feeding, find_places, list_places
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObjective
 from saucier.objectives.config import pruning as c
+from saucier.parts.linear import reading_weight
 
 SHARPNESS, LOW, HIGH = 2 / 3, -0.1, 1.1
 """β, γ and ζ of the hard concrete distribution. Source: Louizos et al. 2018, §4, arXiv:1712.01312."""
@@ -33,20 +36,22 @@ MODULE, PART = "gates", "gates"
 
 @dataclass(frozen=True, slots=True)
 class GatedPlace:
-    """A sublayer whose heads or neurons are behind gates."""
+    """A sublayer whose heads or neurons, or a map whose ranks, are behind gates."""
 
     path: str
-    place: Place
+    kind: str
+    """`heads`, `neurons` or `ranks`."""
+    last: str
+    """The name of the map that reads what the gates let through."""
     gates: int
     units: int
-    """Heads or neurons behind one gate."""
+    """Heads, neurons or ranks behind one gate."""
+    width: int
+    """Values of the last map's input behind one gate."""
     cost: float
     """Parameters behind one gate."""
-
-    @property
-    def last(self) -> str:
-        """The name of the map that reads what the gates let through."""
-        return f"{self.path}.inner.{'out' if isinstance(self.place.inner, Attention) else 'down'}"
+    whole: float
+    """Parameters of what is gated before anything is taken out: of a map, those of one matrix."""
 
 
 class GateState(nn.Module):
@@ -90,13 +95,24 @@ class GateState(nn.Module):
         return found
 
     def size(self) -> Tensor:
-        """Return the expected share of the parameters behind gates that is there. Shapes: -> []."""
-        sums = [self.probability(number).sum() * one.cost for number, one in enumerate(self.places)]
-        return torch.stack(sums).sum() / sum(one.gates * one.cost for one in self.places)
+        """Return the expected share of the parameters behind gates that is there. Shapes: -> [].
+
+        A map has at most those of one matrix; its ranks are drawn to a target all the same (straight through).
+        """
+        sums = []
+        for number, one in enumerate(self.places):
+            open_ones = self.probability(number).sum() * one.cost
+            sums.append(open_ones + (open_ones.clamp(max=one.whole) - open_ones).detach())
+        return torch.stack(sums).sum() / sum(one.whole for one in self.places)
 
 
 def find_gated(model: Transformer, by: c.UnitGates) -> list[GatedPlace]:
-    """Return the sublayers that get gates. Raises `InputError` where there are none, or layers share weights."""
+    """Return what gets gates. Raises `InputError` where there is nothing, or layers share weights."""
+    if "ranks" in by.units:
+        if len(by.units) > 1:
+            raise InputError("the ranks of maps that lose heads or neurons too have no size of their own",
+                             where="pruning.units", remedy="use [ranks] alone, and prune heads or neurons before it")
+        return find_gated_ranks(model)
     found = []
     kinds: Mapping[str, Any] = {"heads": Attention, "neurons": Feeding}
     for what in by.units:
@@ -109,7 +125,23 @@ def find_gated(model: Transformer, by: c.UnitGates) -> list[GatedPlace]:
                 0 if maps[0].bias is None else maps[0].bias.numel())
             units = heads_together(place.inner)
             gates = count_units(place) // units
-            found.append(GatedPlace(path, place, gates, units, values / gates))
+            last = f"{path}.inner.{'out' if isinstance(place.inner, Attention) else 'down'}"
+            found.append(GatedPlace(path, what, last, gates, units, find_width(place) * units, values / gates, values))
+    return found
+
+
+def find_gated_ranks(model: Transformer) -> list[GatedPlace]:
+    """Make every map of the stacks a product, and return them all. Raises `InputError` where one cannot be."""
+    factorize_in_place(model)
+    found = []
+    for path, place in list_places(model.config).items():
+        sizes = list_maps(place)
+        for name, rank in find_ranks(place.inner).items():
+            inputs, outputs = sizes[name]
+            one = f"{path}.inner.{name}"
+            found.append(GatedPlace(one, "ranks", f"{one}.second", rank, 1, 1, inputs + outputs, inputs * outputs))
+    if not found:
+        raise InputError("the model has no attention and no feed-forward", where="pruning.units", remedy="leave it out")
     return found
 
 
@@ -147,15 +179,15 @@ class GatedObjective(WrappedObjective):
         return found
 
     def bind(self, model: nn.Module) -> None:
-        """Put gates before heads and neurons. Raises `InputError` for a model whose layers share weights."""
+        """Put gates before heads, neurons or ranks. Raises `InputError` for a model whose layers share weights."""
         WrappedObjective.bind(self, model)
         assert isinstance(model, Transformer), "a model that learns"
         refuse_adapter(model)
         state = GateState(find_gated(model, self.by), self.by.faster, model.embed.tokens.weight)
         self.own[MODULE] = state
         for number, one in enumerate(state.places):
-            width = find_width(one.place) * one.units
-            self.hooks.append(model.get_submodule(one.last).register_forward_pre_hook(gate_hook(state, number, width)))
+            hook = gate_hook(state, number, one.width)
+            self.hooks.append(model.get_submodule(one.last).register_forward_pre_hook(hook))
 
     def at(self, step: int) -> Objective:
         """Return what is learned at a step: the target is that of the step."""
@@ -195,28 +227,31 @@ class GatedObjective(WrappedObjective):
     def finished(self, model: Transformer) -> Transformer:
         """Return the model without what is closed, and without gates: the same numbers as in evaluation.
 
-        A gate that is neither 0 nor 1 is multiplied into the map behind it. One head or neuron of a sublayer stays.
+        A gate that is neither 0 nor 1 is multiplied into the map behind it. One head or neuron of a sublayer, or rank
+        of a map, stays.
         """
         model = self.inner.finished(model)
         while self.hooks:
             self.hooks.pop().remove()
-        heads: dict[str, tuple[int, ...]] = {}
-        neurons: dict[str, tuple[int, ...]] = {}
+        kept: dict[str, dict[str, tuple[int, ...]]] = {}
         with torch.no_grad():
             for number, one in enumerate(self.state.places):
                 gates = self.state.settled(number)
-                width = find_width(one.place) * one.units
-                model.get_submodule(one.last).get_parameter("weight").mul_(gates.repeat_interleave(width))
+                reading_weight(model.get_submodule(one.last)).mul_(gates.repeat_interleave(one.width))
                 stay = gates.nonzero().flatten().tolist() or [int(self.state.log_alpha(number).argmax())]
-                kept = tuple(gate * one.units + unit for gate in stay for unit in range(one.units))
-                (heads if isinstance(one.place.inner, Attention) else neurons)[one.path] = kept
-        made, _ = operate(model, by=[*([Heads(kept=heads)] if heads else []),
-                                     *([Neurons(kept=neurons)] if neurons else [])])
+                numbers = tuple(gate * one.units + unit for gate in stay for unit in range(one.units))
+                kept.setdefault(one.kind, {})[one.path] = numbers
+        made, _ = operate(model, by=[KEEPERS[kind](kept=numbers) for kind, numbers in kept.items()])
         return made
 
 
+KEEPERS: Mapping[str, Callable[..., Operation]] = {"heads": Heads, "neurons": Neurons, "ranks": Ranks}
+"""What is behind gates -> the operation that takes out the others."""
+
+
 def refuse_adapter(model: nn.Module) -> None:
-    """Raise `InputError` for a model that was rewritten: its own weights do not learn."""
+    """Raise `InputError` for a model in few bits, or that was rewritten: its own weights do not learn."""
+    refuse_quantized(model, "pruned")
     if isinstance(model, Transformer) and model.provenance.rewrites:
         raise InputError("weights beside an adapter do not learn, and are not pruned", where="pruning",
                          remedy="leave the tuning out, or prune the merged model")

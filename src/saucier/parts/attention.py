@@ -29,7 +29,14 @@ from saucier.parts.kernels import (
     merge_mask_and_bias,
     repeat_heads,
 )
-from saucier.parts.linear import Linear, PartlyBiased, first_outputs, last_outputs
+from saucier.parts.linear import (
+    Linear,
+    LowRankLinear,
+    PartlyBiased,
+    build_map,
+    first_outputs,
+    last_outputs,
+)
 from saucier.parts.masks import Draw, Mask, Ragged
 from saucier.parts.norms import dropout
 from saucier.parts.positions import alibi_bias, build_rotation, rotate
@@ -88,7 +95,7 @@ class SelfAttention(nn.Module):
         self.widths = config.projection.widths(dim)
         query, key, self.head_dim = self.widths
         self.qkv = build_qkv(config, dim)
-        self.out = Linear(query, dim, bias=config.projection.output_bias)
+        self.out = build_map(query, dim, bias=config.projection.output_bias, rank=config.projection.ranks.out)
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_positions(config, dim)
         self.mixer = find_mixer(config.kernel)
@@ -210,13 +217,14 @@ class SelfAttention(nn.Module):
         return self.config.kernel.rate if self.training else 0.0
 
 
-def build_qkv(config: c.SelfAttention, dim: int) -> Linear:
+def build_qkv(config: c.SelfAttention, dim: int) -> Linear | LowRankLinear:
     """Return the one map to queries, keys and values, in this order of rows."""
     projection, biased = config.projection, (config.positions.query_bias, config.projection.key_bias, True)
-    query, key, _ = projection.widths(dim)
-    if projection.bias and not all(biased):
-        return PartlyBiased(dim, (query, key, key), biased=biased)
-    return Linear(dim, query + 2 * key, bias=projection.bias)
+    (query, key, _), rank = projection.widths(dim), projection.ranks.qkv
+    if not projection.bias or all(biased):
+        return build_map(dim, query + 2 * key, bias=projection.bias, rank=rank)
+    last = PartlyBiased(rank or dim, (query, key, key), biased=biased)
+    return last if rank is None else LowRankLinear(dim, rank, last)
 
 
 class CrossAttention(nn.Module):
@@ -227,9 +235,10 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.config = config
         query, key, self.head_dim = config.projection.widths(dim)
-        self.q = Linear(dim, query, bias=config.projection.bias)
-        self.kv = Linear(dim, 2 * key, bias=config.projection.bias)
-        self.out = Linear(query, dim, bias=config.projection.output_bias)
+        ranks = config.projection.ranks
+        self.q = build_map(dim, query, bias=config.projection.bias, rank=ranks.q)
+        self.kv = build_map(dim, 2 * key, bias=config.projection.bias, rank=ranks.kv)
+        self.out = build_map(query, dim, bias=config.projection.output_bias, rank=ranks.out)
         self.scale = config.projection.scale or self.head_dim**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.parts.context import Context
-from saucier.parts.linear import ACTIVATIONS, Linear, linear_activation
+from saucier.parts.linear import ACTIVATIONS, build_map, linear_activation
 from saucier.parts.norms import Dropout
 
 
@@ -28,8 +28,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: c.FeedForward | c.GatedFeedForward, dim: int) -> None:
         """Build both maps for a residual of width `dim`."""
         super().__init__()
-        self.up = Linear(dim, self.parts * config.hidden, bias=config.bias)
-        self.down = Linear(config.hidden, dim, bias=config.bias)
+        self.up = build_map(dim, self.parts * config.hidden, bias=config.bias, rank=config.ranks.up)
+        self.down = build_map(config.hidden, dim, bias=config.bias, rank=config.ranks.down)
         self.activation: c.Activation = config.activation
         self.dropout = Dropout(config.dropout)
 

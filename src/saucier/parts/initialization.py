@@ -12,6 +12,7 @@ from saucier.parts.attention import CrossAttention, SelfAttention
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.feed_forward import Experts, FeedForward
 from saucier.parts.hashing import HashedAttention
+from saucier.parts.linear import writing_weight
 from saucier.parts.norms import NoNorm
 from saucier.parts.pooling import LayerMix
 from saucier.parts.recurrent_cells import Cell
@@ -72,16 +73,17 @@ def fold_scale(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, SelfAttention) and id(module.qkv) not in done:
             done.add(id(module.qkv))  # a decoder may use the encoder's
-            module.qkv.weight[:module.widths[0]] *= module.head_dim**-0.5 / module.scale
+            writing_weight(module.qkv)[:module.widths[0]] *= module.head_dim**-0.5 / module.scale
         elif isinstance(module, CrossAttention):
-            module.q.weight *= module.head_dim**-0.5 / module.scale
+            writing_weight(module.q).mul_(module.head_dim**-0.5 / module.scale)
 
 
 def find_residual_writers(model: nn.Module) -> set[int]:
     """Return the ids of the matrices that write to the residual stream."""
     modules = list(model.modules())
     attentions = (one.out for one in modules if isinstance(one, SelfAttention | CrossAttention | HashedAttention))
-    return {id(one.weight) for one in (*attentions, *(one.down for one in modules if isinstance(one, FeedForward)))}
+    feeds = (one.down for one in modules if isinstance(one, FeedForward))
+    return {id(writing_weight(one)) for one in (*attentions, *feeds)}
 
 
 def fill_matrix(parameter: Tensor, config: c.Transformer, generator: torch.Generator, *, table: bool,

@@ -237,6 +237,53 @@ def spread_bias(bias: Tensor, rows: tuple[int, ...], biased: tuple[bool, ...]) -
     return torch.cat([next(given) if has else bias.new_zeros(n) for n, has in zip(rows, biased, strict=True)])
 
 
+class LowRankLinear(nn.Module):
+    """A map that is the product of two: `second(first(x))`, with the bias of the second.
+
+    Source: Wang et al. 2020 (FLOP), §3.1, arXiv:1910.04732 (C eq 50), W = P·Q. In a model that is built anew both
+    begin as any other matrix.
+    """
+
+    def __init__(self, inputs: int, rank: int, second: Linear) -> None:
+        """Build the first map in front of a second one, which reads `rank` values."""
+        super().__init__()
+        self.in_features, self.out_features = inputs, second.out_features
+        self.first, self.second = Linear(inputs, rank, bias=False), second
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias of the whole map."""
+        return self.second.bias
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
+        """Shapes: [..., I] -> [..., O]."""
+        return self.second(self.first(input))  # type: ignore[no-any-return]
+
+
+def build_map(inputs: int, outputs: int, *, bias: bool, rank: int | None) -> Linear | LowRankLinear:
+    """Return a map of one matrix, or of a rank the product of two."""
+    if rank is None:
+        return Linear(inputs, outputs, bias=bias)
+    return LowRankLinear(inputs, rank, Linear(rank, outputs, bias=bias))
+
+
+def reading_weight(layer: Any) -> Tensor:
+    """Return the matrix whose columns are the inputs of a map. Shapes: -> [O, I], or of a product [R, I]."""
+    return cast(Tensor, layer.first.weight if isinstance(layer, LowRankLinear) else layer.weight)
+
+
+def writing_weight(layer: Any) -> Tensor:
+    """Return the matrix whose rows are the outputs of a map. Shapes: -> [O, I], or of a product [O, R]."""
+    return cast(Tensor, layer.second.weight if isinstance(layer, LowRankLinear) else layer.weight)
+
+
+def whole_weight(layer: Any) -> Tensor:
+    """Return the matrix of a map, of a product multiplied out, in float64. Shapes: -> [O, I]."""
+    if not isinstance(layer, LowRankLinear):
+        return cast(Tensor, layer.weight.double())
+    return layer.second.weight.double() @ layer.first.weight.double()
+
+
 class Product(torch.autograd.Function):
     """`linear` with its gradients, all three by `multiply`."""
 

@@ -12,11 +12,14 @@ from tests.unit.training.test_loop import Presser, equal
 from tests.unit.training.toy import IDS, LENGTH, Counting, gpt, recipe
 from torch import Tensor
 
+from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Quantization
 from saucier.adaptation.rewrite import rewrite
 from saucier.adaptation.surgery.units import list_places
 from saucier.adaptation.tuning import Lora
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError, WorkError
+from saucier.folders.load import load
 from saucier.model import Transformer, build
 from saucier.objectives import config as o
 from saucier.objectives.base import ObjectiveInputs
@@ -24,6 +27,7 @@ from saucier.objectives.build import build_objective
 from saucier.objectives.config.pruning import KeptZeros, OpenPenalty, TargetSize, UnitGates
 from saucier.objectives.gates import GatedObjective
 from saucier.objectives.pruning import keep_pruned
+from saucier.parts.linear import LowRankLinear
 from saucier.training.loop import train
 from saucier.training.update import TrainingData
 
@@ -87,6 +91,36 @@ def test_the_model_that_is_left_gives_the_numbers_of_the_gated_one(name: str) ->
     assert all(getattr(one, "hidden", 1) > 0 for one in counts)
 
 
+@pytest.mark.parametrize("name", ["bert", "bart", "llama", "t5", "deberta"])
+def test_a_model_without_ranks_gives_the_numbers_of_the_gated_one(name: str) -> None:
+    """FLOP: with open gates before = after factorizing; at the end the closed ranks are gone, and one matrix is whole.
+    """
+    model = scrambled(family(name)).double().eval()
+    plain, before = run(model), parameters(model.config)
+    objective = gated(model, UnitGates(aim=OpenPenalty(weight=1.0), units=("ranks",)))
+    behind = sum(one.whole for one in objective.state.places)
+    assert float(objective.state.size().detach()) == 1.0
+    for raw in objective.state.raw:
+        raw.data.fill_(9.0 / objective.by.faster)
+    assert torch.allclose(run(model), plain, rtol=1e-8, atol=1e-10)
+    set_gates(objective)
+    with torch.no_grad():
+        objective.state.raw[0].fill_(9.0 / objective.by.faster)  # all open
+        objective.state.raw[1].sub_(6.0 / objective.by.faster)
+    expected, places = run(model), objective.state.places
+    settled = [objective.state.settled(number) for number in range(len(places))]
+    made = objective.finished(model)
+    assert torch.allclose(run(made), expected, rtol=1e-8, atol=1e-10)
+    stays = [max(1, int((gates > 0).sum())) * one.cost for gates, one in zip(settled, places, strict=True)]
+    left = sum(min(one.whole, size) for one, size in zip(places, stays, strict=True))
+    assert before - parameters(made.config) == behind - left > 0
+    assert sum(one.numel() for one in made.parameters()) == parameters(made.config)
+    inner: Any = [made.get_submodule(one.path) for one in places]
+    assert [type(one) is LowRankLinear for one in inner] == [
+        size < one.whole for one, size in zip(places, stays, strict=True)]
+    assert type(inner[0]) is not LowRankLinear and type(inner[1]) is LowRankLinear
+
+
 def test_what_is_added_to_the_loss() -> None:
     model = gpt()
     objective = gated(model, UnitGates(aim=OpenPenalty(weight=0.5)), 10)
@@ -112,15 +146,33 @@ def test_a_target_is_reached(tmp_path: Path) -> None:
     model, share, steps = gpt(dropout=0.0), 0.6, 300
     before = parameters(model.config)
     objective = gated(model, UnitGates(aim=TargetSize(share=share), units=("neurons",), faster=30.0), steps)
-    behind = sum(one.gates * one.cost for one in objective.state.places)
+    behind = sum(one.whole for one in objective.state.places)
     train(model, study(objective), recipe(steps, evaluate_every=1000, save_every=1000), run_folder=tmp_path,
           reporters=[])
     made = objective.finished(model)
     assert (before - parameters(made.config)) / behind == pytest.approx(share, abs=0.01)
 
 
-def test_resumed_it_is_bit_equal(tmp_path: Path) -> None:
-    by = UnitGates(aim=TargetSize(share=0.5), units=BOTH, faster=30.0)
+def test_a_target_of_ranks_is_reached(tmp_path: Path) -> None:
+    """FLOP: of the parameters that the maps have as one matrix each, within 1 %; the result is saved and loaded."""
+    model, share, steps = gpt(dropout=0.0), 0.6, 300
+    before = parameters(model.config)
+    objective = gated(model, UnitGates(aim=TargetSize(share=share), units=("ranks",), faster=30.0), steps)
+    behind = sum(one.whole for one in objective.state.places)
+    train(model, study(objective), recipe(steps, evaluate_every=1000, save_every=1000), run_folder=tmp_path / "run",
+          reporters=[])
+    ids = torch.arange(4, 20)[None]
+    expected = model.eval()(ids).logits
+    made = objective.finished(model)
+    assert (before - parameters(made.config)) / behind == pytest.approx(share, abs=0.01)
+    assert torch.allclose(made(ids).logits, expected, atol=1e-4)
+    assert made.save(tmp_path / "m") == "saucier"
+    assert torch.equal(load(tmp_path / "m")(ids).logits, made(ids).logits)
+
+
+@pytest.mark.parametrize("units", [BOTH, ("ranks",)])
+def test_resumed_it_is_bit_equal(units: Any, tmp_path: Path) -> None:
+    by = UnitGates(aim=TargetSize(share=0.5), units=units, faster=30.0)
     models = [gpt(), gpt(), gpt()]
     objectives = [gated(model, by, 8) for model in models]
     train(models[0], study(objectives[0]), recipe(8), run_folder=tmp_path / "whole", reporters=[])
@@ -138,6 +190,17 @@ def test_what_cannot_be_gated_is_refused() -> None:
         gated(build(family("albert")), by)
     with pytest.raises(InputError, match="no sublayers with heads"):
         gated(build(family("fnet")), by)
+    ranks: Any = by.model_copy(update={"units": ("ranks",)})
+    for name, message in (("albert", "share their weights"), ("switch_transformers", "experts"),
+                          ("mobilebert", "in a bottleneck"), ("reformer", "hashes")):
+        with pytest.raises(InputError, match=message):
+            gated(build(family(name)), ranks)
+    with pytest.raises(InputError, match="alone"):
+        gated(gpt(), by.model_copy(update={"units": ("ranks", "heads")}))
+    with pytest.raises(InputError, match="quantized model"):
+        gated(quantize_model(gpt(), Quantization()), ranks)
+    with pytest.raises(InputError, match="beside an adapter"):
+        gated(rewrite(gpt(), by=Lora()), ranks)
     tuned = rewrite(gpt(), by=Lora())
     with pytest.raises(InputError, match="beside an adapter"):
         gated(tuned, by)

@@ -19,6 +19,7 @@ from saucier.adaptation.pruning.relevance import constant_ratios
 from saucier.adaptation.surgery.units import Attention, Place, list_places
 from saucier.errors import InputError
 from saucier.model import Transformer
+from saucier.parts.linear import whole_weight
 from saucier.parts.output import Output
 
 LossOfBatch = Callable[[Transformer, Mapping[str, Tensor]], Tensor]
@@ -236,9 +237,9 @@ def score_magnitude(model: Transformer, places: Places, by: p.Magnitude, evidenc
         inner: Any = model.get_submodule(f"{path}.inner")
         last = inner.out if isinstance(place.inner, Attention) else inner.down
         units = count_units(place)
-        squares = last.weight.detach().double().square().sum(0).unflatten(0, (units, -1)).sum(1)
+        squares = whole_weight(last).detach().square().sum(0).unflatten(0, (units, -1)).sum(1)
         if not isinstance(place.inner, Attention):
-            squares = squares + inner.up.weight.detach().double().square().sum(1).unflatten(0, (-1, units)).sum(0)
+            squares = squares + whole_weight(inner.up).detach().square().sum(1).unflatten(0, (-1, units)).sum(0)
         found[path] = squares.sqrt().cpu()
     return found
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from saucier.adaptation.quantization.maps import refuse_quantized
 from saucier.adaptation.starting_weights import rebuild_model
+from saucier.adaptation.surgery.factors import factorize, find_ranks, keep_ranks
 from saucier.adaptation.surgery.operations import (
     AttentionOperation,
     Blocks,
+    Factorize,
     GroupedHeads,
     Hashes,
     Heads,
@@ -20,6 +22,7 @@ from saucier.adaptation.surgery.operations import (
     Operation,
     Positions,
     RandomFeatures,
+    Ranks,
     Tokens,
     Windows,
 )
@@ -33,7 +36,7 @@ from saucier.adaptation.surgery.stacks import (
     use_windows,
 )
 from saucier.adaptation.surgery.tables import ModelState, add_tokens, extend_positions, keep_tokens, renumber_defaults
-from saucier.adaptation.surgery.units import keep_heads, keep_neurons
+from saucier.adaptation.surgery.units import Attention, keep_heads, keep_neurons, list_places
 from saucier.errors import InputError
 from saucier.model import Transformer
 
@@ -52,6 +55,8 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
         has_attention = any(stack.attentions() for stack in state.stacks().values())
         if isinstance(operation, AttentionOperation) and not has_attention:
             raise InputError("the model has no attention", where="--attention", remedy="leave it out")
+        if isinstance(operation, AttentionOperation | GroupedHeads):
+            refuse_products(state)
         state = CHANGES[type(operation)](state, operation)
     made = rebuild_model(model, state.config, state.weights)
     for tokens in (operation for operation in by if isinstance(operation, Tokens)):
@@ -59,8 +64,17 @@ def operate(model: Transformer, *, by: Sequence[Operation], pad: int = 0) -> tup
     return made, state.same
 
 
+def refuse_products(state: ModelState) -> None:
+    """Raise `InputError` for maps that are products of two matrices, of which no other attention can be made."""
+    for path, place in list_places(state.config).items():
+        if isinstance(place.inner, Attention) and find_ranks(place.inner):
+            raise InputError("the attention has maps that are products of two matrices", where=path,
+                             remedy="change the attention before the maps are factorized")
+
+
 CHANGES: Mapping[type, Callable[[ModelState, Any], ModelState]] = {
     Windows: use_windows, Blocks: use_blocks, RandomFeatures: use_random_features, MixedKeys: use_mixed_keys,
     Hashes: change_hashes, Positions: extend_positions, GroupedHeads: group_heads, Heads: keep_heads,
-    Neurons: keep_neurons, Layers: reorder_layers, Tokens: keep_tokens, NewTokens: add_tokens}
+    Neurons: keep_neurons, Factorize: factorize, Ranks: keep_ranks, Layers: reorder_layers,
+    Tokens: keep_tokens, NewTokens: add_tokens}
 """Kind of operation -> what does it."""

@@ -105,7 +105,7 @@ class Layers(Config):
 
 
 KeptUnits = Mapping[str, tuple[Annotated[int, Field(ge=0)], ...]]
-"""Sublayer by its place in the model (`encoder.blocks.3.attention`) -> the numbers that stay, from 0."""
+"""Sublayer, or map, by its place in the model (`encoder.blocks.3.attention`) -> the numbers that stay, from 0."""
 
 
 class Heads(Config):
@@ -128,6 +128,26 @@ class Neurons(Config):
 
     kept: KeptUnits = Field(min_length=1)
     """The activations that stay; a feed-forward that is not named keeps all: `encoder.blocks.0.feed_forward`."""
+
+
+class Factorize(Config):
+    """Some maps become products of two matrices, P·Q, by their singular values; the full rank is exact up to rounding.
+
+    Source: Wang et al. 2020 (FLOP), §3.1, arXiv:1910.04732 (C eq 50).
+    """
+
+    ranks: Mapping[str, Annotated[int, Field(gt=0)]] = Field(min_length=1)
+    """Map by its place in the model (`encoder.blocks.3.feed_forward.inner.up`) -> width between the two matrices."""
+
+
+class Ranks(Config):
+    """Fewer ranks of maps that are products; where these are no smaller than one matrix, they are multiplied out.
+
+    The numbers are those of the model with the other ranks' values set to zero.
+    """
+
+    kept: KeptUnits = Field(min_length=1)
+    """Map by its place in the model -> the ranks that stay; a map that is not named keeps all."""
 
 
 class Tokens(Config):
@@ -155,7 +175,8 @@ class NewTokens(Config):
 
 AttentionOperation = Windows | Blocks | RandomFeatures | MixedKeys | Hashes
 """What a token sees, and how it is weighed."""
-Operation = AttentionOperation | Positions | GroupedHeads | Heads | Neurons | Layers | Tokens | NewTokens
+Operation = (AttentionOperation | Positions | GroupedHeads | Heads | Neurons | Factorize | Ranks | Layers | Tokens
+             | NewTokens)
 
 ATTENTION_EXAMPLES = {"window": "window:512 (neighbours)", "blocks": "blocks:64:3 (positions, drawn blocks)",
                       "features": "features:256", "mixtures": "mixtures:128",

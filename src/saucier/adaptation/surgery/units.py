@@ -52,21 +52,22 @@ def list_places(config: c.Transformer) -> dict[str, Place]:
     return found
 
 
-def find_places(state: ModelState, kept: KeptUnits, kinds: UnionType, what: str) -> dict[str, Place]:
+def find_places(state: ModelState, kept: KeptUnits, kinds: UnionType, what: str,
+                field: str = "kept") -> dict[str, Place]:
     """Return the sublayers that are named. Raises `InputError` for one that there is not, or of another kind.
 
     Also refused are layers that share weights, among themselves or with the other stack: what one loses, all lose.
     """
     known = {path: place for path, place in list_places(state.config).items() if isinstance(place.inner, kinds)}
     if not known:
-        raise InputError(f"the model has no sublayers with {what}", where="kept", remedy="leave it out")
+        raise InputError(f"the model has no sublayers with {what}", where=field, remedy="leave it out")
     for path in kept:
         if path not in known:
-            raise InputError(f"there is no sublayer with {what} at {path}", where=f"kept.{path}",
+            raise InputError(f"there is no sublayer with {what} at {path}", where=f"{field}.{path}",
                              remedy=suggest_name(path, [*known]))
         stack = state.stacks()[known[path].stack]
         if not stack.layers.separate or (state.config.decoder is not None and state.config.decoder.tied):
-            raise InputError("the layers share their weights", where=f"kept.{path}",
+            raise InputError("the layers share their weights", where=f"{field}.{path}",
                              remedy="prune whole layers, or a model whose layers have weights of their own")
     return {path: known[path] for path in kept}
 
@@ -113,10 +114,15 @@ def keep_neurons(state: ModelState, by: Neurons) -> ModelState:
 
 
 def select(weights: dict[str, Tensor], name: str, dim: int, index: Sequence[int]) -> None:
-    """Keep some rows of a weight, in place of it, where there is such a weight."""
-    if name in weights:
-        found = weights[name]
-        weights[name] = found.index_select(dim, torch.tensor(index, device=found.device))
+    """Keep some rows of a weight, in place of it, where there is such a weight.
+
+    A map that is a product of two matrices has its inputs in the first one and its outputs in the second.
+    """
+    module, _, end = name.rpartition(".")
+    for one in (name, f"{module}.{'first' if dim else 'second'}.{end}"):
+        if one in weights:
+            found = weights[one]
+            weights[one] = found.index_select(dim, torch.tensor(index, device=found.device))
 
 
 def keep_heads(state: ModelState, by: Heads) -> ModelState:

@@ -86,6 +86,7 @@ def check_sublayer(path: str, stack: str, inner: Sublayer, dim: int, config: Tra
     match inner:
         case SelfAttention() as attention:
             check_attention(path, stack, attention, dim)
+            check_ranks(path, attention.projection, "q", "kv")
         case Experts(count=count, router=router) if router.top > count:
             raise InputError(f"{router.top} experts for each token, and there are {count}", where=f"{path}.router",
                              remedy="lower router.top, or raise count")
@@ -93,6 +94,7 @@ def check_sublayer(path: str, stack: str, inner: Sublayer, dim: int, config: Tra
             check_recurrent(path, stack, part, dim, config.encoder if stack == "decoder" else None)
         case CrossAttention(projection=projection):
             check_projection(path, projection, dim)
+            check_ranks(path, projection, "qkv")
             if stack == "encoder":
                 raise InputError("cross-attention has no encoder output to read here", where=path,
                                  remedy="use it in a decoder beside an encoder")
@@ -121,6 +123,14 @@ def check_projection(path: str, projection: Projection, dim: int) -> None:
     if projection.heads % (projection.kv_heads or projection.heads):
         raise InputError(f"{projection.heads} heads do not divide into {projection.kv_heads} key-value heads",
                          where=f"{path}.projection.kv_heads", remedy="use a divisor of heads")
+
+
+def check_ranks(path: str, projection: Projection, *foreign: str) -> None:
+    """Maps that this attention does not have, `foreign`, have no rank."""
+    for name in foreign:
+        if getattr(projection.ranks, name) is not None:
+            raise InputError(f"this attention has no map {name}", where=f"{path}.projection.ranks.{name}",
+                             remedy="leave it out")
 
 
 def check_visibility(path: str, attention: SelfAttention) -> None:
@@ -241,6 +251,9 @@ def check_bottleneck_attention(where: str, attention: SelfAttention, residual: s
     if attention.global_maps or not attention.projection.key_bias or shared:
         raise InputError("an attention in a bottleneck has plain maps of its own", where=where,
                          remedy="leave out global_maps, key_bias and shared maps")
+    if attention.projection.ranks.qkv is not None:
+        raise InputError("an attention in a bottleneck has maps of one matrix to queries, keys and values",
+                         where=where, remedy="leave out ranks.qkv")
     if not attention.kernel.exact:
         raise InputError(f"no {attention.kernel.kind} kernel in a bottleneck", where=where, remedy="use kind: softmax")
 

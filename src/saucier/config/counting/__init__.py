@@ -51,15 +51,16 @@ def mark_as_shared(node: Node) -> Node:
                    children=tuple(map(mark_as_shared, node.children)))
 
 
-def linear(name: str, inputs: int, outputs: int, *, bias: bool) -> Node:
-    """A linear map; with or without bias."""
+def linear(name: str, inputs: int, outputs: int, *, bias: bool, rank: int | None = None) -> Node:
+    """A linear map; with or without bias, one matrix or the product of two."""
+    weights = inputs * outputs if rank is None else rank * (inputs + outputs)
     return Node(
         name,
         "linear",
         "with bias" if bias else "",
-        f"{inputs} → {outputs}",
-        inputs * outputs + bias * outputs,
-        2.0 * inputs * outputs,
+        f"{inputs} → {outputs}" if rank is None else f"{inputs} → {rank} → {outputs}",
+        weights + bias * outputs,
+        2.0 * weights,
     )
 
 

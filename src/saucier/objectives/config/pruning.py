@@ -94,7 +94,7 @@ class TargetSize(Config):
 
 
 class UnitGates(Config):
-    """Heads and neurons behind gates that learn to be 0 or 1; those that are closed at the end are taken out.
+    """Heads, neurons or ranks of maps behind gates that learn to be 0 or 1; what is closed at the end is taken out.
 
     A gate is drawn from a hard concrete distribution in each pass of training, and is a number that does not change in
     evaluation: Louizos et al. 2018, §2.2, eq 11-13, arXiv:1712.01312 (C eq 49, 51, 52); as many are 0 there as are
@@ -104,12 +104,17 @@ class UnitGates(Config):
     kind: Literal["gates"] = "gates"
     aim: Annotated[OpenPenalty | TargetSize, Field(discriminator="kind")]
     """What closes gates."""
-    units: tuple[Literal["heads", "neurons"], ...] = Field(default=("heads",), min_length=1)
-    """What stands behind gates: a head, or all that read the same keys and values; a neuron."""
+    units: tuple[Literal["heads", "neurons", "ranks"], ...] = Field(default=("heads",), min_length=1)
+    """What stands behind gates: a head, or all that read the same keys and values; a neuron; a rank (FLOP).
+
+    With ranks all maps of attentions and feed-forwards become P·diag(z)·Q, z the gates, and are learned so; sizes are
+    shares of what the maps have as one matrix each, and a map whose product is no smaller is one matrix at the end.
+    Ranks stand alone. Source: Wang et al. 2020, §3.1, arXiv:1910.04732 (C eq 50).
+    """
     faster: float = Field(default=1000.0, gt=0)
     """How many times the learning rate of the weights that of gates and multipliers is."""
 
 
 TrainedPruning = Annotated[KeptZeros | GradualMagnitude | MovementPruning | UnitGates, Field(discriminator="kind")]
-"""What a model loses while it is trained: single weights, with which nothing gets faster, or heads and neurons."""
+"""What a model loses while it is trained: single weights, with which nothing gets faster, or heads, neurons, ranks."""
 WeightPruning = KeptZeros | GradualMagnitude | MovementPruning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.unit.jobs.finetuning.test_finetune import files, settings  # noqa: F401  # a fixture
 
 import saucier
@@ -18,10 +19,11 @@ from saucier.text.tokenizer.folder import copy_tokenizer
 LITTLE = "training.epochs=1"
 
 
-def test_closed_gates_are_taken_out_of_a_classifier(tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
-                                                    tmp_path: Path) -> None:
-    words = [LITTLE, "training.layer_drop=0.1", "pruning.kind=gates", "pruning.units=[neurons]", "pruning.faster=200",
-             "pruning.aim.kind=target", "pruning.aim.share=0.5"]
+@pytest.mark.parametrize(("units", "share"), [("neurons", 0.5), ("ranks", 0.9)])
+def test_closed_gates_are_taken_out_of_a_classifier(units: str, share: float, tiny_bert: Path,
+                                                    files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
+    words = [LITTLE, "training.layer_drop=0.1", "pruning.kind=gates", f"pruning.units=[{units}]", "pruning.faster=200",
+             "pruning.aim.kind=target", f"pruning.aim.share={share}"]
     run = finetune(settings(tiny_bert, *files, *words), tmp_path / "run", quiet=True)
     before, after = saucier.load(tiny_bert), saucier.load(run.model)
     assert parameters(after.config) < parameters(before.config)

@@ -19,7 +19,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
-from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
+from saucier.checkpoints.layout import QUANTIZATION, Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import stored_weights, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import check_shape, widest_dtype, write_tensors
@@ -45,6 +45,8 @@ class PublishedFolder:
     path: Path
     layout: Layout
     document: Mapping[str, Any]
+    quantization: Any = None
+    """What the config says of matrices in few bits, which is not in `document`; None: there are none."""
 
     def name_weights(self, model: Transformer) -> PublishedNames:
         """Return the published names of the weights of a model that was built from this folder."""
@@ -61,6 +63,9 @@ def build_published(folder: PublishedFolder, source: Source, *, published: str |
     bits into the model while it has shapes alone; these need nothing of the source any more.
     """
     document, where = folder.document, str(folder.path / "config.json")
+    if folder.quantization is not None and install is None:
+        raise InputError(f"the weights are in few bits ({QUANTIZATION}), and here they must be in float", where=where,
+                         remedy="use the folder in float")
     name = (saved_class(document, folder.layout, where) if published is None
             else class_of(folder.layout, document, published, where))
     layout = folder.layout.choose_layout(folder.layout, document)

@@ -17,7 +17,6 @@ from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
 from saucier.adaptation.quantization.aware import fix_rounding
-from saucier.adaptation.quantization.published_config import KEY
 from saucier.adaptation.quantization.published_weights import QuantizedWeights, install_published
 from saucier.adaptation.quantization.storage import check_matrices, install_matrices
 from saucier.checkpoints.adapter_folder import (
@@ -172,9 +171,9 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             model = read_own_model(kind.path, dtype=dtype, device=device, install=install_matrices)
             check_matrices(model, str(kind.path / SAFE))
             return keep_head(model, head)
-        case PublishedFolder() if KEY in kind.document:
-            source = QuantizedWeights(Weights(kind.path), kind.document)
-            return build_published(drop_quantization(kind), source, published=published, dtype=dtype, device=device,
+        case PublishedFolder() if kind.quantization is not None:
+            source = QuantizedWeights(Weights(kind.path), kind.quantization)
+            return build_published(kind, source, published=published, dtype=dtype, device=device,
                                    install=partial(install_published, source))
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
@@ -190,11 +189,6 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
-
-
-def drop_quantization(folder: PublishedFolder) -> PublishedFolder:
-    """Return a folder whose config no longer says that its matrices are in few bits, for who reads them otherwise."""
-    return replace(folder, document={name: value for name, value in folder.document.items() if name != KEY})
 
 
 def keep_head(model: Transformer, head: str) -> Transformer:

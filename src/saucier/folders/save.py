@@ -22,10 +22,9 @@ from saucier.adaptation.own_adapter import learned_values, write_own_adapter
 from saucier.adaptation.peft_writing import make_peft_files
 from saucier.adaptation.prefix import drop_prefix_network
 from saucier.adaptation.quantization.maps import is_quantized, list_matrices
-from saucier.adaptation.quantization.published_config import KEY
 from saucier.adaptation.quantization.published_weights import express_packed
 from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
-from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.own_folder import write_model
 from saucier.checkpoints.published_folder import PublishedNames, express_model, write_published
 from saucier.checkpoints.sentence_modules import is_sentence_folder, read_max_length
@@ -152,7 +151,7 @@ def make_writer(model: Transformer, names: PublishedNames, document: dict[str, A
     def write(folder: Path, weights: Mapping[str, Tensor]) -> None:
         held = tuple(f"{name}.{part}" for name, one in list_matrices(model).items() for part in one.parts())
         plain = {name: tensor for name, tensor in weights.items() if name not in held}
-        write_published(model, names, {**document, KEY: said}, folder, plain, packed)
+        write_published(model, names, {**document, QUANTIZATION: said}, folder, plain, packed)
 
     return write
 
@@ -323,7 +322,8 @@ def write_adapter(model: Transformer, target: Path, base: str | None, layout: st
 def find_published_names(model: Transformer) -> PublishedNames:
     """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
     layout = LAYOUTS.get(model.provenance.model_type)
-    if layout is None:
-        raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
+    if layout is None or is_quantized(model):
+        what = "in our own layout" if layout is None else "in few bits"
+        raise InputError(f"the base model is {what}, on which adapters of PEFT are not opened here", where="model",
                          remedy="save the adapter in our own form (own)")
     return express_model(model, layout)[0]

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from saucier.adaptation.quantization.published_codes import Grouping
+from saucier.checkpoints.layout import QUANTIZATION
 from saucier.errors import InputError, suggest_name
 
-KEY = "quantization_config"
-"""Key of the config of a published folder."""
 BITS = {"gptq": (2, 3, 4, 8), "awq": (4,), "pack-quantized": (2, 4, 8), "int-quantized": (8,)}
 """Layout -> bits that can be read; pack-quantized packed others in two ways, which its folders do not tell apart."""
 FIRST, SECOND = "gptq", "gptq_v2"
@@ -35,7 +34,7 @@ class Scheme:
 
 def read_scheme(said: Any, where: str) -> Scheme:
     """Read the config's key. Raises `InputError` for what cannot be read, by its name."""
-    where = f"{where}: {KEY}"
+    where = f"{where}: {QUANTIZATION}"
     if not isinstance(said, Mapping):
         raise InputError("is no table", where=where, remedy="copy the config again")
     method = said.get("quant_method")

@@ -7,7 +7,7 @@ Nothing is rounded again. Letters: O outputs, I inputs, G groups of a row.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -30,7 +30,7 @@ from saucier.adaptation.quantization.published_codes import (
     unpack_words,
     write_packed,
 )
-from saucier.adaptation.quantization.published_config import FIRST, KEY, SECOND, read_scheme
+from saucier.adaptation.quantization.published_config import FIRST, SECOND, read_scheme
 from saucier.adaptation.quantization.storage import check_matrices, put_matrix, replace_modules
 from saucier.checkpoints.published_folder import BASE, PublishedNames, find_stored_names
 from saucier.checkpoints.weight_files import Weights, check_shape
@@ -59,10 +59,13 @@ class QuantizedWeights:
     A matrix that was taken into the model is no longer among the names.
     """
 
-    def __init__(self, base: Weights, document: Mapping[str, Any]) -> None:
-        """Find the matrices. Raises `InputError` for a config that cannot be read, and for no matrix."""
+    def __init__(self, base: Weights, said: Any) -> None:
+        """Find the matrices; `said` is what the config says of them.
+
+        Raises `InputError` for a config that cannot be read, and where there is no matrix.
+        """
         self.base, self.where = base, str(base.folder)
-        self.scheme = read_scheme(document.get(KEY), f"{base.folder / 'config.json'}")
+        self.scheme = read_scheme(said, f"{base.folder / 'config.json'}")
         ends = ENDS[self.scheme.layout]
         self.modules = {name.removesuffix(f".{ends[0]}"): None for name in base if name.endswith(f".{ends[0]}")}
         owned = {f"{module}.{end}" for module in self.modules for end in ends}

@@ -37,11 +37,11 @@ def read_scheme(said: Any, where: str) -> Scheme:
     where = f"{where}: {QUANTIZATION}"
     if not isinstance(said, Mapping):
         raise InputError("is no table", where=where, remedy="copy the config again")
-    method = said.get("quant_method")
+    method = str(said.get("quant_method"))[:40]
     readers = {"gptq": read_gptq_scheme, "awq": read_awq_scheme, "compressed-tensors": read_compressed_scheme}
     if method not in readers:
-        raise InputError(f"quant_method {str(method)[:40]!r} cannot be read", where=where,
-                         remedy=suggest_name(str(method)[:40], [*readers]) + "; or use the folder in float")
+        raise InputError(f"quant_method {method!r} cannot be read", where=where,
+                         remedy=suggest_name(method, [*readers]) + "; or use the folder in float")
     return readers[method](said, where)
 
 

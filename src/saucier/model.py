@@ -353,7 +353,8 @@ class Transformer(nn.Module):
         Numbers that did not change since loading are written as they were stored, in their format; `dtype` writes all
         in another one. `layout` "auto" is a published one where one can express the model, and our own otherwise; the
         `model_type` of the layout is returned, with what was stored. `replace` lets it take the place of an earlier
-        save. Raises `InputError` for a folder that holds something else.
+        save. A quantized model is written in our own layout, or, where a published one is asked for, as a folder of
+        compressed-tensors. Raises `InputError` for a folder that holds something else.
         """
         saved: Saved = HANDED_IN["save"](self, folder, layout=layout, dtype=dtype, replace=replace)
         return saved

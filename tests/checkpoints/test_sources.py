@@ -129,7 +129,7 @@ def test_quantized_weights_are_refused(bert: Path) -> None:
     tensors = load_file(bert / "model.safetensors")
     name = next(name for name in tensors if name.endswith("query.weight"))
     save_file({**tensors, name: tensors[name].to(torch.int8)}, bert / "model.safetensors")
-    with pytest.raises(InputError, match="is int8; quantized checkpoints cannot be read"):
+    with pytest.raises(InputError, match=r"is int8; config\.json has no quantization_config"):
         saucier.load(bert)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -319,5 +319,21 @@ class MergedWeights:
         return {"id2label": {str(number): f"LABEL_{number}" for number in range(len(maps[0]))}}
 
 
-Source = Weights | MergedWeights
-"""Tensors by their published names."""
+class Source(Protocol):
+    """Tensors by their published names: those of files (`Weights`), or what something makes of them."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that the tensors take, at the least."""
+
+    def __contains__(self, name: object) -> bool:
+        """Say whether there is a tensor of this name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the tensors."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return a tensor. Raises `KeyError` for an unknown name."""
+
+    def write(self, name: str, target: Tensor) -> None:
+        """Write a tensor into memory of its shape. Raises as `[]`, and `ValueError` for another shape."""

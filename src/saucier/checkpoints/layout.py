@@ -31,6 +31,9 @@ from saucier.errors import InputError, suggest_name
 MODEL_TYPE = "saucier"
 """Of our own layout."""
 
+QUANTIZATION = "quantization_config"
+"""Key of a published config that says which matrices are in few bits, and how; it changes no shape."""
+
 Keep = Callable[[c.Transformer, Document], c.Transformer]
 """What a published class makes of a family's tree, given its config."""
 
@@ -267,6 +270,7 @@ def published_tree(layout: Layout, document: Mapping[str, Any], published: str, 
     Raises `InputError` for a config that makes none. Other errors are faults of a family's tables: they keep their
     traceback.
     """
+    document = {name: value for name, value in document.items() if name != QUANTIZATION}
     check_lists(document, where)
     tree = layout.tree(document, published, where)
     try:

@@ -7,7 +7,7 @@ head that was not requested; all faults come in one error.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
-from saucier.checkpoints.layout import Layout, class_of, published_tree, saved_class
+from saucier.checkpoints.layout import QUANTIZATION, Layout, class_of, published_tree, saved_class
 from saucier.checkpoints.own_folder import stored_weights, weights_error
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import check_shape, widest_dtype, write_tensors
@@ -27,7 +27,8 @@ from saucier.checkpoints.weight_names import Concat, Operation, Rule, Rules, Sam
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.files import read_json
-from saucier.model import Transformer, allocate_model
+from saucier.model import Transformer, allocate_model, build_on_meta, retie_head
+from saucier.parts.initialization import allocate_weights
 from saucier.parts.positions import SinusoidalPositions
 from saucier.parts.provenance import Provenance
 
@@ -44,6 +45,8 @@ class PublishedFolder:
     path: Path
     layout: Layout
     document: Mapping[str, Any]
+    quantization: Any = None
+    """What the config says of matrices in few bits, which is not in `document`; None: there are none."""
 
     def name_weights(self, model: Transformer) -> PublishedNames:
         """Return the published names of the weights of a model that was built from this folder."""
@@ -52,20 +55,31 @@ class PublishedFolder:
 
 
 def build_published(folder: PublishedFolder, source: Source, *, published: str | None, dtype: torch.dtype | None,
-                    device: torch.device) -> Transformer:
+                    device: torch.device,
+                    install: Callable[[Transformer, PublishedNames], None] | None = None) -> Transformer:
     """Build the model of a published folder as one of its classes (None: the one that was saved).
 
-    `source`: the folder's weights, which an adapter may have changed.
+    `source`: the folder's weights, which an adapter may have changed. `install` puts modules that hold matrices in few
+    bits into the model while it has shapes alone; these need nothing of the source any more.
     """
     document, where = folder.document, str(folder.path / "config.json")
+    if folder.quantization is not None and install is None:
+        raise InputError(f"the weights are in few bits ({QUANTIZATION}), and here they must be in float", where=where,
+                         remedy="use the folder in float")
     name = (saved_class(document, folder.layout, where) if published is None
             else class_of(folder.layout, document, published, where))
     layout = folder.layout.choose_layout(folder.layout, document)
     tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
     tree = untie_as_stored(PublishedNames(layout, tree, name), source)
     check_size(tree, source, where)
-    model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
     names = PublishedNames(layout, tree, name)
+    if install is None:
+        model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
+    else:
+        model = build_on_meta(tree)
+        install(model, names)
+        allocate_weights(model, dtype=dtype or torch.float32, device=device)
+        retie_head(model)
     copy_weights(model, names, source, str(folder.path))
     model.provenance = Provenance(document={**document, "architectures": [name]},
                                   generation=read_generation_defaults(folder.path, document),
@@ -259,10 +273,11 @@ def list_published_tensors(weights: Mapping[str, Tensor], names: PublishedNames,
 
 
 def write_published(model: Transformer, names: PublishedNames, document: dict[str, Any], folder: Path,
-                    weights: Mapping[str, Tensor] | None = None) -> None:
+                    weights: Mapping[str, Tensor] | None = None, more: Mapping[str, Tensor] | None = None) -> None:
     """Write a model's files in a published layout, for callers who make the folder atomic themselves.
 
-    `names` and `document` are those of `express_model`. `weights` replaces the model's own, under our names.
+    `names` and `document` are those of `express_model`. `weights` replaces the model's own, under our names; `more` are
+    further tensors, under published names.
     """
     came_from, weights = model.provenance, stored_weights(model) if weights is None else weights
     said = names.layout.fields(names.published) & document.keys()
@@ -274,7 +289,7 @@ def write_published(model: Transformer, names: PublishedNames, document: dict[st
     if came_from.generation:
         generation = {**came_from.generation, **unlimited_top_k(came_from.generation)}
         (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
-    write_tensors({**list_published_tensors(weights, names, model.config),
+    write_tensors({**list_published_tensors(weights, names, model.config), **(more or {}),
                    **{name: tensor for name, tensor in came_from.unread.items() if name in names.rules.carried}},
                   folder / "model.safetensors")
     if is_sentence_head(model.config.head):

@@ -201,6 +201,11 @@ class Weights:
         shard, stored = self.places[name]
         return check_floating(shard.get(stored), name, shard)
 
+    def read_any(self, name: str) -> Tensor:
+        """Return a tensor in whatever number format it has. Raises `KeyError` for an unknown name."""
+        shard, stored = self.places[name]
+        return shard.get(stored)
+
     def write(self, name: str, target: Tensor) -> None:
         """Write a tensor into memory of its shape, with little of its file in memory. Raises as `[]`, and `ValueError`.
         """
@@ -213,7 +218,8 @@ def check_floating(tensor: Tensor, name: str, shard: Shard) -> Tensor:
     """Return a tensor that holds weights. Raises `InputError` for any other."""
     if not tensor.is_floating_point() or tensor.element_size() < 2:
         raise InputError(f"{name} is {str(tensor.dtype).removeprefix('torch.')}", where=str(shard.path),
-                         remedy="quantized checkpoints cannot be read; use the one in float")
+                         remedy="config.json has no quantization_config that says how to read it; copy it again, or "
+                                "use the folder in float")
     return tensor
 
 

@@ -22,7 +22,7 @@ from saucier.checkpoints.adapter_folder import (
     read_settings,
 )
 from saucier.checkpoints.hub import resolve_folder
-from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.published_folder import PublishedFolder
 from saucier.checkpoints.sentence_modules import is_sentence_folder, read_modules
 from saucier.checkpoints.steps import usable_checkpoint
@@ -130,7 +130,8 @@ def identify_adapter(folder: Path, base: str | None = None) -> AdapterFolder:
 def read_published_config(folder: Path) -> PublishedFolder:
     """Read the config of a model in a published layout. Raises `InputError` for a `model_type` that no family has."""
     document = read_json(folder / "config.json")
-    return PublishedFolder(folder, find_layout(document, folder / "config.json"), document)
+    plain = {name: value for name, value in document.items() if name != QUANTIZATION}
+    return PublishedFolder(folder, find_layout(document, folder / "config.json"), plain, document.get(QUANTIZATION))
 
 
 def find_model_folder(folder: Path) -> Path:

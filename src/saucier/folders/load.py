@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -16,6 +17,7 @@ from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
 from saucier.adaptation.quantization.aware import fix_rounding
+from saucier.adaptation.quantization.published_weights import QuantizedWeights, install_published
 from saucier.adaptation.quantization.storage import check_matrices, install_matrices
 from saucier.checkpoints.adapter_folder import (
     LEARNED_INPUTS,
@@ -169,6 +171,10 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             model = read_own_model(kind.path, dtype=dtype, device=device, install=install_matrices)
             check_matrices(model, str(kind.path / SAFE))
             return keep_head(model, head)
+        case PublishedFolder() if kind.quantization is not None:
+            source = QuantizedWeights(Weights(kind.path), kind.quantization)
+            return build_published(kind, source, published=published, dtype=dtype, device=device,
+                                   install=partial(install_published, source))
         case PublishedFolder():
             return build_published(kind, Weights(kind.path), published=published, dtype=dtype, device=device)
         case SentenceFolder(body=body):

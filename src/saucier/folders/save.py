@@ -13,6 +13,7 @@ from functools import partial
 from math import prod
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,8 +22,9 @@ from saucier.adaptation.own_adapter import learned_values, write_own_adapter
 from saucier.adaptation.peft_writing import make_peft_files
 from saucier.adaptation.prefix import drop_prefix_network
 from saucier.adaptation.quantization.maps import is_quantized, list_matrices
+from saucier.adaptation.quantization.published_weights import express_packed
 from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
-from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.own_folder import write_model
 from saucier.checkpoints.published_folder import PublishedNames, express_model, write_published
 from saucier.checkpoints.sentence_modules import is_sentence_folder, read_max_length
@@ -75,7 +77,8 @@ def save_bare(model: Transformer, folder: str | Path, *, layout: str = "auto",
     model had come from a published folder; "published" and "own" insist; a `model_type` insists on that one.
     `dtype` "stored": numbers that did not change since loading are written as they are stored, in their format; what
     was learned from them in the wider of both formats. Any other writes all in that format.
-    A quantized model is always in our own layout, and `dtype` is for what of it is not in few bits.
+    A quantized model is in our own layout, or, where asked for a published one, a folder of compressed-tensors; `dtype`
+    is for what of it is not in few bits.
     Of a rewritten model what it has in addition to its base is written, an adapter; the layout is then "peft" or "own".
     Raises `InputError` for a layout that cannot express the model, for a folder that holds something else, and where
     loading rounded the numbers and the folder that has the exact ones was changed or removed.
@@ -111,10 +114,7 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     if layout not in (*LAYOUT_NAMES, *LAYOUTS):
         raise InputError(f"unknown layout {layout!r}", where="layout",
                          remedy=suggest_name(layout, [*LAYOUT_NAMES, *LAYOUTS]))
-    if is_quantized(model):
-        if layout not in ("auto", "own"):
-            raise InputError("a quantized model has no place in a published layout", where="layout",
-                             remedy="save it in our own layout (own), or call dequantize_model(model) first")
+    if is_quantized(model) and layout in ("auto", "own"):
         return partial(write_model, model), MODEL_TYPE
     came_from = model.provenance.model_type
     refusals: dict[str, InputError] = {}
@@ -122,11 +122,13 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     for candidate in () if layout == "own" else sorted(candidates, key=lambda one: one.model_type != came_from):
         try:
             names, document = express_model(model, candidate)
-            return partial(write_published, model, names, document), candidate.model_type
         except InputError as error:
             refusals[candidate.model_type] = error
+            continue
+        return make_writer(model, names, document), candidate.model_type
     said = model.provenance.document
-    if layout != "own" and (head := modules_head(model, said, find_text_length(model))) is not None:
+    whole = layout == "own" or is_quantized(model)
+    if not whole and (head := modules_head(model, said, find_text_length(model))) is not None:
         return partial(write_as_modules, model, head), str(said["model_type"])
     if layout not in ("auto", "own"):
         raise refusals.get(layout) or InputError(
@@ -135,6 +137,23 @@ def choose_layout(model: Transformer, layout: str) -> tuple[Callable[..., None],
     if layout == "auto" and came_from in refusals:
         warnings.warn(f"written in our own layout: {refusals[came_from].what}", stacklevel=4)
     return partial(write_model, model), MODEL_TYPE
+
+
+def make_writer(model: Transformer, names: PublishedNames, document: dict[str, Any]) -> Callable[..., None]:
+    """Return what writes a model in a published layout; one in few bits as a folder of compressed-tensors.
+
+    Raises `InputError` for a matrix in few bits that such a folder cannot hold.
+    """
+    if not is_quantized(model):
+        return partial(write_published, model, names, document)
+    packed, said = express_packed(model, names)
+
+    def write(folder: Path, weights: Mapping[str, Tensor]) -> None:
+        held = tuple(f"{name}.{part}" for name, one in list_matrices(model).items() for part in one.parts())
+        plain = {name: tensor for name, tensor in weights.items() if name not in held}
+        write_published(model, names, {**document, QUANTIZATION: said}, folder, plain, packed)
+
+    return write
 
 
 def find_text_length(model: Transformer) -> int | None:
@@ -303,7 +322,8 @@ def write_adapter(model: Transformer, target: Path, base: str | None, layout: st
 def find_published_names(model: Transformer) -> PublishedNames:
     """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
     layout = LAYOUTS.get(model.provenance.model_type)
-    if layout is None:
-        raise InputError("the base model is in our own layout, which PEFT does not read", where="model",
+    if layout is None or is_quantized(model):
+        what = "in our own layout" if layout is None else "in few bits"
+        raise InputError(f"the base model is {what}, on which adapters of PEFT are not opened here", where="model",
                          remedy="save the adapter in our own form (own)")
     return express_model(model, layout)[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from saucier.adaptation.quantization.published_weights import QuantizedWeights
 from saucier.checkpoints.adapter_folder import Source
 from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
@@ -39,6 +40,8 @@ def open_stored(stored: StoredWeights) -> Read:
             shard = SafeShard(kind.path / SAFE)
             known = set(shard.names())
             return lambda name: shard.get(name) if name in known else None
+        case PublishedFolder() if kind.quantization is not None:
+            return read_published(kind, QuantizedWeights(Weights(kind.path), kind.quantization), stored)
         case PublishedFolder():
             return read_published(kind, Weights(kind.path), stored)
         case SentenceFolder(body=body, maps=folders):

@@ -27,7 +27,10 @@ class OwnStart(Protocol):
 
 
 def allocate_weights(model: nn.Module, *, dtype: torch.dtype, device: torch.device | str) -> None:
-    """Give a model of shapes alone weights that hold nothing yet; what holds matrices in few bits keeps its formats."""
+    """Give a model of shapes alone weights that hold nothing yet.
+
+    What holds matrices in few bits keeps its formats; those of them that hold numbers already go to the device.
+    """
     def allocate(like: Tensor, form: torch.dtype) -> Tensor:
         return torch.empty(tuple(like.shape), dtype=form, device=device)
 
@@ -36,7 +39,8 @@ def allocate_weights(model: nn.Module, *, dtype: torch.dtype, device: torch.devi
             if parameter is not None:
                 module._parameters[name] = nn.Parameter(allocate(parameter, dtype))
         for name, buffer in module._buffers.items():
-            module._buffers[name] = None if buffer is None else allocate(buffer, buffer.dtype)
+            if buffer is not None:
+                module._buffers[name] = allocate(buffer, buffer.dtype) if buffer.is_meta else buffer.to(device)
         if "like" in vars(module):
             module.like = torch.empty(0, dtype=dtype, device=device)
 

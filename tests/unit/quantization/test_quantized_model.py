@@ -141,12 +141,11 @@ def test_sizes_are_counted_exactly(tmp_path: Path) -> None:
     assert share(model)[1] == share(exact)[1]
 
 
-@pytest.mark.parametrize(("layout", "what"), [("bert", "no place in a published layout"),
-                                              ("published", "no place in a published layout")])
-def test_other_layouts(layout: str, what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("layout", ["bert", "published"])
+def test_other_layouts(layout: str, tmp_path: Path) -> None:
     build(family("bert"), seed=3).save(tmp_path / "float", layout="bert")
     model = quantize_model(saucier.load(tmp_path / "float", dtype="float32"), Quantization())
-    with pytest.raises(InputError, match=what):
+    with pytest.raises(InputError, match=r"is a table in few bits, which a published layout .* cannot hold"):
         model.save(tmp_path / "published", layout=layout)
     assert str(model.save(tmp_path / "own")) == "saucier"
     plain = dequantize_model(saucier.load(tmp_path / "own", dtype="float32"))

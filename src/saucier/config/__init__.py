@@ -12,6 +12,7 @@ from saucier.config.attention_slots import AttentionRanks as AttentionRanks
 from saucier.config.attention_slots import NoPositions as NoPositions
 from saucier.config.attention_slots import PositionsInAttention as PositionsInAttention
 from saucier.config.attention_slots import Projection as Projection
+from saucier.config.attention_slots import map_rank as map_rank
 from saucier.config.base import Config as Config
 from saucier.config.blocks import Block as Block
 from saucier.config.blocks import Bottleneck as Bottleneck

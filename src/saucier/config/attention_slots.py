@@ -35,6 +35,11 @@ class AttentionRanks(Config):
     """Of the output map."""
 
 
+def map_rank(ranks: Config | None, name: str) -> int | None:
+    """Return how wide a map is between its two matrices; None: it is one matrix. `ranks`: those of a sublayer."""
+    return getattr(ranks, name, None)
+
+
 class Projection(Config):
     """The linear maps of an attention: heads for queries, and as many or fewer for keys and values.
 
@@ -55,8 +60,8 @@ class Projection(Config):
     """Bias on the output map."""
     scale: float | None = Field(default=None, gt=0)
     """Factor on the scores; None: one over the square root of the head's width (T5 uses 1)."""
-    ranks: AttentionRanks = AttentionRanks()
-    """Maps that are products of two matrices."""
+    ranks: AttentionRanks | None = None
+    """Maps that are products of two matrices; None: none is."""
 
     def widths(self, dim: int) -> tuple[int, int, int]:
         """Return (query width, key width, head width) for a model of this `dim`."""
@@ -192,7 +197,7 @@ class AttentionKernel(Config):
         """Return the maps to queries, keys and values."""
         query, key, _ = attention.projection.widths(dim)
         biased = attention.projection.bias
-        maps = linear("qkv", dim, query + 2 * key, bias=biased, rank=attention.projection.ranks.qkv)
+        maps = linear("qkv", dim, query + 2 * key, bias=biased, rank=map_rank(attention.projection.ranks, "qkv"))
         if biased and not attention.projection.key_bias:
             maps = replace(maps, detail="keys without bias", parameters=maps.parameters - key)
         if biased and not attention.positions.query_bias:

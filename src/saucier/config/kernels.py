@@ -14,7 +14,6 @@ from pydantic import Field
 from saucier.config.attention_slots import (
     AttentionKernel,
     AttentionParts,
-    AttentionRanks,
     check_reads_whole_texts,
     check_taken_positions,
 )
@@ -174,7 +173,7 @@ class Hashing(AttentionKernel):
         if attention.projection.scale is not None:
             raise InputError("keys of length 1 have no other scale", where=f"{path}.projection.scale",
                              remedy="remove it")
-        if attention.projection.ranks != AttentionRanks():
+        if attention.projection.ranks is not None:
             raise InputError("the maps of an attention that hashes are one matrix each",
                              where=f"{path}.projection.ranks", remedy="leave them out")
 

@@ -92,8 +92,8 @@ class FeedForward(Config):
     """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the hidden activations."""
-    ranks: FeedForwardRanks = FeedForwardRanks()
-    """Maps that are products of two matrices."""
+    ranks: FeedForwardRanks | None = None
+    """Maps that are products of two matrices; None: none is."""
 
 
 class GatedFeedForward(Config):
@@ -108,8 +108,8 @@ class GatedFeedForward(Config):
     """Bias on both maps."""
     dropout: Probability = 0.0
     """Dropout on the gated activations."""
-    ranks: FeedForwardRanks = FeedForwardRanks()
-    """Maps that are products of two matrices."""
+    ranks: FeedForwardRanks | None = None
+    """Maps that are products of two matrices; None: none is."""
 
 
 class TopOfSoftmax(Config):

@@ -95,7 +95,8 @@ class SelfAttention(nn.Module):
         self.widths = config.projection.widths(dim)
         query, key, self.head_dim = self.widths
         self.qkv = build_qkv(config, dim)
-        self.out = build_map(query, dim, bias=config.projection.output_bias, rank=config.projection.ranks.out)
+        self.out = build_map(query, dim, bias=config.projection.output_bias,
+                             rank=c.map_rank(config.projection.ranks, "out"))
         self.global_qkv = Linear(dim, query + 2 * key, bias=config.global_maps.bias) if config.global_maps else None
         self.positions = build_positions(config, dim)
         self.mixer = find_mixer(config.kernel)
@@ -220,7 +221,7 @@ class SelfAttention(nn.Module):
 def build_qkv(config: c.SelfAttention, dim: int) -> Linear | LowRankLinear:
     """Return the one map to queries, keys and values, in this order of rows."""
     projection, biased = config.projection, (config.positions.query_bias, config.projection.key_bias, True)
-    (query, key, _), rank = projection.widths(dim), projection.ranks.qkv
+    (query, key, _), rank = projection.widths(dim), c.map_rank(projection.ranks, "qkv")
     if not projection.bias or all(biased):
         return build_map(dim, query + 2 * key, bias=projection.bias, rank=rank)
     last = PartlyBiased(rank or dim, (query, key, key), biased=biased)
@@ -236,9 +237,9 @@ class CrossAttention(nn.Module):
         self.config = config
         query, key, self.head_dim = config.projection.widths(dim)
         ranks = config.projection.ranks
-        self.q = build_map(dim, query, bias=config.projection.bias, rank=ranks.q)
-        self.kv = build_map(dim, 2 * key, bias=config.projection.bias, rank=ranks.kv)
-        self.out = build_map(query, dim, bias=config.projection.output_bias, rank=ranks.out)
+        self.q = build_map(dim, query, bias=config.projection.bias, rank=c.map_rank(ranks, "q"))
+        self.kv = build_map(dim, 2 * key, bias=config.projection.bias, rank=c.map_rank(ranks, "kv"))
+        self.out = build_map(query, dim, bias=config.projection.output_bias, rank=c.map_rank(ranks, "out"))
         self.scale = config.projection.scale or self.head_dim**-0.5
 
     def forward(self, x: Tensor, context: Context) -> Tensor:

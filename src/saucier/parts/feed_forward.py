@@ -28,8 +28,8 @@ class FeedForward(nn.Module):
     def __init__(self, config: c.FeedForward | c.GatedFeedForward, dim: int) -> None:
         """Build both maps for a residual of width `dim`."""
         super().__init__()
-        self.up = build_map(dim, self.parts * config.hidden, bias=config.bias, rank=config.ranks.up)
-        self.down = build_map(config.hidden, dim, bias=config.bias, rank=config.ranks.down)
+        self.up = build_map(dim, self.parts * config.hidden, bias=config.bias, rank=c.map_rank(config.ranks, "up"))
+        self.down = build_map(config.hidden, dim, bias=config.bias, rank=c.map_rank(config.ranks, "down"))
         self.activation: c.Activation = config.activation
         self.dropout = Dropout(config.dropout)
 

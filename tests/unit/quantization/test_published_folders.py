@@ -30,7 +30,10 @@ from tests.unit.quantization.packed_folders import (
 import saucier
 from saucier import InputError
 from saucier.adaptation import tuning as a
-from saucier.adaptation.quantization.config import (
+from saucier.adaptation.quantization.formats import read_codes
+from saucier.adaptation.quantization.maps import QuantizedLanguageHead, QuantizedLinear, held_bytes, list_matrices
+from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import (
     DynamicInt8,
     Integers,
     NormalFloat,
@@ -38,9 +41,6 @@ from saucier.adaptation.quantization.config import (
     Symmetric,
     ZeroPoint,
 )
-from saucier.adaptation.quantization.formats import read_codes
-from saucier.adaptation.quantization.maps import QuantizedLanguageHead, QuantizedLinear, held_bytes, list_matrices
-from saucier.adaptation.quantization.quantize import quantize_model
 from saucier.adaptation.quantization.storage import dequantize_model
 from saucier.adaptation.rewrite import rewrite
 from saucier.families.gpt2 import gpt2

@@ -22,9 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.adaptation.quantization.config import Integers, ScaleFormat, Symmetric, ZeroPoint
 from saucier.adaptation.quantization.formats import DTYPES, Parts, code_offset, read_codes
 from saucier.adaptation.quantization.packing import pack, unpack
+from saucier.adaptation.quantization.schemes import Integers, ScaleFormat, Symmetric, ZeroPoint
 from saucier.errors import InputError
 
 AWQ_PLACES = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])

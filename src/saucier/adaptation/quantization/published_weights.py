@@ -14,7 +14,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.quantization.config import Integers, StoredMatrix
 from saucier.adaptation.quantization.maps import QuantizedLinear, QuantizedMatrix, list_matrices
 from saucier.adaptation.quantization.published_codes import (
     DAMAGED,
@@ -31,6 +30,7 @@ from saucier.adaptation.quantization.published_codes import (
     write_packed,
 )
 from saucier.adaptation.quantization.published_config import FIRST, SECOND, read_scheme
+from saucier.adaptation.quantization.schemes import Integers, StoredMatrix
 from saucier.adaptation.quantization.storage import check_matrices, put_matrix, replace_modules
 from saucier.checkpoints.published_folder import BASE, PublishedNames, find_stored_names
 from saucier.checkpoints.weight_files import Weights, check_shape

@@ -53,17 +53,17 @@ def list_maps(place: Place) -> dict[str, tuple[int, int]]:
 def find_ranks(inner: c.Config) -> Mapping[str, int]:
     """Return the ranks of those maps of a sublayer that are products, by the names of the maps."""
     given = inner.projection.ranks if isinstance(inner, Attention) else getattr(inner, "ranks", ())
-    return {name: rank for name, rank in given if rank is not None}
+    return {name: rank for name, rank in given or () if rank is not None}
 
 
 def put_ranks(inner: c.Config, ranks: Mapping[str, int | None]) -> c.Config:
     """Return a sublayer's config with other ranks of some maps."""
+    kind = c.AttentionRanks if isinstance(inner, Attention) else c.FeedForwardRanks
+    every = {name: rank for name, rank in {**find_ranks(inner), **ranks}.items() if rank is not None}
+    changed = {"ranks": kind(**every) if every else None}
     if isinstance(inner, Attention):
-        projection = inner.projection
-        changed = projection.model_copy(update={"ranks": projection.ranks.model_copy(update=ranks)})
-        return inner.model_copy(update={"projection": changed})
-    assert isinstance(inner, Feeding), "no other sublayer has ranks"
-    return inner.model_copy(update={"ranks": inner.ranks.model_copy(update=ranks)})
+        return inner.model_copy(update={"projection": inner.projection.model_copy(update=changed)})
+    return inner.model_copy(update=changed)
 
 
 def list_whole_maps(config: c.Transformer) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from saucier.config.attention_slots import NoPositions, Projection
+from saucier.config.attention_slots import NoPositions, Projection, map_rank
 from saucier.config.blocks import Block
 from saucier.config.disentangled import Disentangled, SharedMaps
 from saucier.config.layers import (
@@ -128,7 +128,7 @@ def check_projection(path: str, projection: Projection, dim: int) -> None:
 def check_ranks(path: str, projection: Projection, *foreign: str) -> None:
     """Maps that this attention does not have, `foreign`, have no rank."""
     for name in foreign:
-        if getattr(projection.ranks, name) is not None:
+        if map_rank(projection.ranks, name) is not None:
             raise InputError(f"this attention has no map {name}", where=f"{path}.projection.ranks.{name}",
                              remedy="leave it out")
 
@@ -251,7 +251,7 @@ def check_bottleneck_attention(where: str, attention: SelfAttention, residual: s
     if attention.global_maps or not attention.projection.key_bias or shared:
         raise InputError("an attention in a bottleneck has plain maps of its own", where=where,
                          remedy="leave out global_maps, key_bias and shared maps")
-    if attention.projection.ranks.qkv is not None:
+    if map_rank(attention.projection.ranks, "qkv") is not None:
         raise InputError("an attention in a bottleneck has maps of one matrix to queries, keys and values",
                          where=where, remedy="leave out ranks.qkv")
     if not attention.kernel.exact:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from saucier.config.attention_slots import Projection
+from saucier.config.attention_slots import Projection, map_rank
 from saucier.config.blocks import Block, Bottleneck
 from saucier.config.counting import Node, group_nodes, linear, mark_as_shared, norm_node
 from saucier.config.counting.heads import head_node
@@ -100,7 +100,7 @@ def attention_nodes(part: SelfAttention, dim: int, length: int) -> list[Node]:
         maps = linear("global_qkv", dim, query + 2 * key, bias=part.global_maps.bias)
         nodes.append(replace(maps, flops=4.0 * dim * key))
     return [*nodes, *part.kernel.nodes(part, dim, length),
-            linear("out", query, dim, bias=part.projection.output_bias, rank=part.projection.ranks.out)]
+            linear("out", query, dim, bias=part.projection.output_bias, rank=map_rank(part.projection.ranks, "out"))]
 
 
 def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
@@ -110,17 +110,18 @@ def sublayer_nodes(part: Sublayer, dim: int, length: int) -> list[Node]:
             return attention_nodes(part, dim, length)
         case CrossAttention(projection=projection):
             (query, key, _), ranks = projection.widths(dim), projection.ranks
-            return [linear("q", dim, query, bias=projection.bias, rank=ranks.q),
-                    linear("kv", dim, 2 * key, bias=projection.bias, rank=ranks.kv),
+            return [linear("q", dim, query, bias=projection.bias, rank=map_rank(ranks, "q")),
+                    linear("kv", dim, 2 * key, bias=projection.bias, rank=map_rank(ranks, "kv")),
                     Node("scores", part.kernel.kind, f"{length} keys a query", flops=4.0 * length * query),
-                    linear("out", query, dim, bias=projection.output_bias, rank=ranks.out)]
+                    linear("out", query, dim, bias=projection.output_bias, rank=map_rank(ranks, "out"))]
         case FeedForward(hidden=hidden, bias=bias, ranks=ranks):
-            return [linear("up", dim, hidden, bias=bias, rank=ranks.up), Node("activation", part.activation),
-                    linear("down", hidden, dim, bias=bias, rank=ranks.down)]
+            return [linear("up", dim, hidden, bias=bias, rank=map_rank(ranks, "up")),
+                    Node("activation", part.activation),
+                    linear("down", hidden, dim, bias=bias, rank=map_rank(ranks, "down"))]
         case GatedFeedForward(hidden=hidden, bias=bias, ranks=ranks):
-            return [linear("up", dim, 2 * hidden, bias=bias, rank=ranks.up),
+            return [linear("up", dim, 2 * hidden, bias=bias, rank=map_rank(ranks, "up")),
                     Node("activation", f"gated {part.activation}"),
-                    linear("down", hidden, dim, bias=bias, rank=ranks.down)]
+                    linear("down", hidden, dim, bias=bias, rank=map_rank(ranks, "down"))]
         case Experts(router=router, count=count):
             share = router.top / count  # each expert sees so much of the tokens
             inner = [replace(node, flops=node.flops * share) for node in sublayer_nodes(part.inner, dim, length)]

@@ -23,6 +23,7 @@ from saucier.adaptation.peft_writing import make_peft_files
 from saucier.adaptation.prefix import drop_prefix_network
 from saucier.adaptation.quantization.maps import is_quantized, list_matrices
 from saucier.adaptation.quantization.published_weights import express_packed
+from saucier.adaptation.quantization.schemes import NormalFloat
 from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
 from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.own_folder import write_model
@@ -322,7 +323,8 @@ def write_adapter(model: Transformer, target: Path, base: str | None, layout: st
 def find_published_names(model: Transformer) -> PublishedNames:
     """Return the published names of a model's weights. Raises `InputError` where no layout can express it."""
     layout = LAYOUTS.get(model.provenance.model_type)
-    if layout is None or is_quantized(model):
+    # QLoRA's own four bits are NF4, which no published folder has: its base is in float
+    if layout is None or any(not isinstance(one.store, NormalFloat) for one in list_matrices(model).values()):
         what = "in our own layout" if layout is None else "in few bits"
         raise InputError(f"the base model is {what}, on which adapters of PEFT are not opened here", where="model",
                          remedy="save the adapter in our own form (own)")

@@ -69,8 +69,9 @@ class Extension:
             if (phase.path / name).is_file():
                 write_atomically(folder.path / name, partial(shutil.copyfile, phase.path / name))
         first, second = read_passport(folder.path), read_passport(phase.path)
-        if first.ended != second.ended:
-            end = EarlierEnd(steps=self.before.training.epochs, ended=first.ended)
+        done = self.before.training.epochs
+        if done not in [one.steps for one in first.earlier]:  # times of two quick trainings may be equal
+            end = EarlierEnd(steps=done, ended=first.ended)
             seconds = {name: first.seconds.get(name, 0.0) + second.seconds.get(name, 0.0)
                        for name in {**first.seconds, **second.seconds}}
             first.model_copy(update={"earlier": (*first.earlier, end), "ended": second.ended, "seconds": seconds,

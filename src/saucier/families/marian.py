@@ -80,7 +80,7 @@ PEGASUS_LAYOUT = Layout(
 M2M_100_LAYOUT = Layout(
     "m2m_100", from_fields(m2m_100),
     keys=(*replace_defaults(KEYS, vocab_size=128112, activation_function="relu", attention_dropout=0.1,
-                            scale_embedding=True),
+                            scale_embedding=True, encoder_layerdrop=0.05, decoder_layerdrop=0.05),
           Key("pad_token_id", join_paths(("embed", "decoder_embed"), "positions.places.padding"), default=1)),
     weights=weights,
     classes={"M2M100ForConditionalGeneration": Published(WHOLE.keep, HEAD[:1]), "M2M100Model": BARE},

@@ -7,7 +7,8 @@ knows no optimizer and no device. Letters: B batch, L length.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -241,6 +242,19 @@ class WrappedObjective(Objective):
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of targets of the inner one."""
         return self.inner.count(batch)
+
+
+@contextmanager
+def frozen(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+    """Keep gradients from parameters for the passes inside; those that learned go on to learn afterwards."""
+    still = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in still:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in still:
+            parameter.requires_grad_(True)
 
 
 def to_int_tensor(values: NDArray[np.generic]) -> Tensor:

@@ -9,7 +9,6 @@ Letters: B batch, L length, N targets, D width, M layers of the student.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
@@ -21,7 +20,7 @@ from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.answer_losses import make_soft, make_vectors
-from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObjective
+from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObjective, frozen
 from saucier.objectives.config import distillation as c
 from saucier.objectives.labels import run_model
 from saucier.objectives.layer_losses import make_attentions, make_relations, make_states
@@ -134,7 +133,7 @@ class Distilled(WrappedObjective):
         """Let both read; return the inner objective's loss, and each distance without its weight."""
         own, wanted = take_own_rows(batch), (self.want("student"), self.want("teacher"))
         observed = ObservedModel(model, wanted[0])
-        with frozen(model, self.frozen_below):
+        with frozen(list_below(model, self.frozen_below)):
             given = self.inner(cast(nn.Module, observed), own)
         student = find_only_pass(observed.passes, type(self.inner).__name__)
         with torch.no_grad():
@@ -217,19 +216,13 @@ def choose_teacher_inputs(config: architecture.Transformer, read: Mapping[str, A
             if name != "token_type_ids" or config.embed.segments is not None}
 
 
-@contextmanager
-def frozen(model: nn.Module, below: int) -> Iterator[None]:
-    """Let nothing below a layer of a single stack get a gradient from the pass inside; 0: everything does."""
-    stack = getattr(model, "encoder", None) or getattr(model, "decoder", None)
-    still = [] if not below else [parameter for part in (model.embed, *stack.blocks[:below - 1])  # type: ignore
-                                  for parameter in part.parameters() if parameter.requires_grad]
-    for parameter in still:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in still:
-            parameter.requires_grad_(True)
+def list_below(model: nn.Module, layer: int) -> Iterator[nn.Parameter]:
+    """Yield the parameters below a layer of a model of one stack, the embedding's among them; 0: none."""
+    assert isinstance(model, Transformer), "build_distilled is given its config"
+    stack = model.encoder or model.decoder
+    assert stack is not None, "check_schedule wants one stack"
+    return chain.from_iterable(part.parameters() for part in (model.embed, *list(stack.blocks)[:layer - 1])
+                               if layer)
 
 
 def count_transfer_steps(share: float, steps: int) -> int:

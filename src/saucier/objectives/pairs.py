@@ -7,8 +7,7 @@ Letters: B batch, S source, T target.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -28,6 +27,7 @@ from saucier.objectives.base import (
     ObjectiveInputs,
     RowCorruption,
     WrappedObjective,
+    frozen,
     require_token,
     to_int_tensor,
 )
@@ -136,27 +136,14 @@ class TwoStageObjective(WrappedObjective):
         """Return the loss, whose gradient reaches what learns now."""
         if not self.first:
             return self.inner(model, batch)
-        with freeze_others(model, self.stage.learns):
+        with frozen(parameter for name, parameter in model.named_parameters()
+                    if not any(is_inside(name, module) for module in self.stage.learns)):
             return self.inner(model, batch)
 
 
 def is_inside(name: str, module: str) -> bool:
     """Say whether a parameter has this name, or is inside the module of this name."""
     return name == module or name.startswith(f"{module}.")
-
-
-@contextmanager
-def freeze_others(model: nn.Module, learns: tuple[str, ...]) -> Iterator[None]:
-    """Keep gradients from all parameters but some, for one pass."""
-    still = [parameter for name, parameter in model.named_parameters()
-             if parameter.requires_grad and not any(is_inside(name, module) for module in learns)]
-    for parameter in still:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in still:
-            parameter.requires_grad_(True)
 
 
 HIDING = 11

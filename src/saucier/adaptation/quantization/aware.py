@@ -67,7 +67,7 @@ def round_rows(weight: Tensor, form: Integers) -> Tensor:
 class InputRange(nn.Module):
     """The largest input of a map as a running mean over the steps of training.
 
-    It changes between passes alone (`settle_ranges`), so that what is computed again for a gradient is computed with
+    It changes between passes alone (`update_ranges`), so that what is computed again for a gradient is computed with
     the same range. Each process of a distributed run has the range of its own rows; that of the first one is saved.
     Source: Zafrir et al. 2019, §2.1 (exponential moving average).
     """
@@ -103,7 +103,7 @@ class InputRange(nn.Module):
             known = self.state[STEPS] > 0
             return torch.where(known, self.state[LARGEST], largest) / LARGEST_CODE
 
-    def settle(self) -> None:
+    def update(self) -> None:
         """Take the largest input since the last step into the mean, until ranges are frozen."""
         largest, pending, steps = self.state.tolist()
         if pending < 0 or (self.freeze is not None and steps >= self.freeze):
@@ -112,11 +112,11 @@ class InputRange(nn.Module):
         self.state.data = self.state.new_tensor([mean, NONE_PENDING, steps + 1])
 
 
-def settle_ranges(model: nn.Module, given: object) -> None:
+def update_ranges(model: nn.Module, given: object) -> None:
     """Before a pass, take what the last one in training read into the ranges."""
     for module in model.modules():
         if isinstance(module, InputRange):
-            module.settle()
+            module.update()
 
 
 class AwareLinear(Linear):
@@ -216,14 +216,14 @@ def add_rounding(model: Transformer, by: QuantizationAware, generator: torch.Gen
     made |= {id(one): AwarePositions(one) if isinstance(one, LearnedPositions) else AwareTable(cast(nn.Embedding, one))
              for one in tables}
     swap_modules(model, made)
-    model.register_forward_pre_hook(settle_ranges)
+    model.register_forward_pre_hook(update_ranges)
 
 
 def remove_rounding(model: nn.Module) -> None:
     """Put maps and tables back as they were, with what they have learned."""
     swap_modules(model, {id(module): module.original[0] for module in model.modules() if isinstance(module, Aware)})
     for number, hook in list(model._forward_pre_hooks.items()):
-        if hook is settle_ranges:
+        if hook is update_ranges:
             del model._forward_pre_hooks[number]
 
 
@@ -232,7 +232,7 @@ def fix_rounding(model: Transformer) -> Transformer:
 
     Inputs keep their ranges for good; those of a map that no training step has reached are not rounded.
     """
-    settle_ranges(model, None)
+    update_ranges(model, None)
     found = {name: module for name, module in model.named_modules() if isinstance(module, Aware)}
     ranges: dict[str, Tensor] = {}
     for name, module in found.items():

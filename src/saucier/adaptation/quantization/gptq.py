@@ -78,7 +78,7 @@ def compensate(weight: Tensor, hessian: Tensor, by: Gptq, form: Integers) -> Par
         for column in range(start, end):
             group = int(order[column]) // size
             if by.order == "inputs" and column % size == 0:
-                settle_group(grid, group, weight[:, column:column + size], weight, lost, upper, (start, end, column),
+                scale_group(grid, group, weight[:, column:column + size], weight, lost, upper, (start, end, column),
                              form)
             one = Grid(grid.scales[:, group], grid.zeros[:, group], grid.lowest, grid.highest)
             codes[:, column] = one.round(weight[:, column])
@@ -89,8 +89,8 @@ def compensate(weight: Tensor, hessian: Tensor, by: Gptq, form: Integers) -> Par
     return store_codes(codes[:, order.argsort()], grid, form)
 
 
-def settle_group(grid: Grid, group: int, columns: Tensor, weight: Tensor, lost: Tensor, upper: Tensor,
-                 place: tuple[int, int, int], form: Integers) -> None:
+def scale_group(grid: Grid, group: int, columns: Tensor, weight: Tensor, lost: Tensor, upper: Tensor,
+                place: tuple[int, int, int], form: Integers) -> None:
     """Find the scale of a group from its columns as they are now, with the updates that were put off.
 
     Shapes: columns [O, group], lost [O, block], upper [I, I].

@@ -110,8 +110,12 @@ class Compressed(Result):
 
     @property
     def fastest(self) -> Path | None:
-        """The folder of the model that answers one row in the least time of those that keep what they must."""
-        best = min(self.kept, key=AXES["time"], default=None)
+        """The folder of the model that answers one row in the least time of those that keep what they must.
+
+        None where none of them is faster than the model that the chain began with.
+        """
+        faster = (one for one in self.kept if AXES["time"](one) < 1)
+        best = min(faster, key=AXES["time"], default=None)
         return None if best is None else self.folder / "steps" / best.name / "model"
 
     @property
@@ -163,7 +167,7 @@ class Compressed(Result):
 
     @property
     def speed_advice(self) -> str:
-        """How the fastest model is used; empty where none keeps enough."""
+        """How the fastest model is used; empty where none is faster."""
         return "" if self.fastest is None else f"the fastest that keeps enough: saucier predict {self.fastest} FILE"
 
 

@@ -253,6 +253,9 @@ def make_evaluate(measure: Measure | None, objective: FunctionObjective) -> Eval
         return None
     if not callable(measure):
         expect(measure, (list, tuple), "evaluate", "give a list of batches, or a function of the model")
+        if not measure:
+            raise InputError("is empty", where="evaluate",
+                             remedy="give a list of batches, or leave it out: then nothing is measured")
     batches = None if callable(measure) else [read_batch(one, f"evaluate, batch {number}")
                                               for number, one in enumerate(measure)]
 

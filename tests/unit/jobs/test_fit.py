@@ -104,6 +104,7 @@ def test_a_loss_with_weights_learns_and_batches_may_be_named(tmp_path: Path) -> 
 @pytest.mark.parametrize(("changed", "words"), [
     ({"batches": iter(make_batches())}, "batches: is list_iterator; give a list of batches, or a function"),
     ({"batches": []}, "batches: is empty"),
+    ({"evaluate": []}, "evaluate: is empty; give a list of batches, or leave it out"),
     ({"batches": [("a", "b")]}, "batch 0: 0 is str; give tensors"),
     ({"batches": [(torch.ones(2, 3), torch.ones(3))]}, "batch 0: rows: 0 2, 1 3; give every tensor the same number"),
     ({"training": {"stps": 3}}, "training: stps: unknown key; did you mean 'steps'?"),

@@ -66,6 +66,10 @@ def test_what_is_wrong_is_said_before_anything_slow_is_done(words: str, tmp_path
     assert int(families) <= 1
     if words.startswith(("predict", "evaluate")):
         assert not {"saucier.config", "saucier.recipes", "numpy", "yaml"} & {*modules.split()}
+    if words.startswith("plan") or "task.text=" in words:
+        assert "numpy" not in modules.split(), "neither the cost of a plan nor rows are looked at"
+    if "task.text=" in words:
+        assert "saucier.recipes" not in modules.split()
 
 
 def test_a_family_is_made_when_it_is_named() -> None:

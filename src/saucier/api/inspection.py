@@ -122,13 +122,13 @@ def plan(
 
     From Python: raises `InputError` for a recipe that is wrong.
     """
-    from saucier.cost.planning import make_plan
-
     if isinstance(recipe, Place) and is_file(Path(recipe) / "config.json"):
         raise InputError("a saved model has no training to plan", where=str(recipe),
                          remedy=f"saucier show {recipe} says what it costs to run")
     files = TextFiles.of(data, held_out, None, delimiter=delimiter, encoding=encoding)
     found, _ = read_request(recipe, format_changes(set), files)
+    from saucier.cost.planning import make_plan  # reads numpy: after what the words may be wrong in
+
     return make_plan(found, seconds=seconds if calibrate else None)
 
 

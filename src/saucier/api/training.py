@@ -171,13 +171,15 @@ def finetune(
     runs/rows. Returns the folder, the scores, and whether simple methods are beaten; raises `InputError` for settings,
     files or rows that are wrong, `WorkError` when training fails or is interrupted (after saving).
     """
-    from saucier.jobs.finetuning.entry import run_finetuning
-    from saucier.jobs.finetuning.settings import row_changes
+    from saucier.jobs.finetuning.labelled_files import refuse_missing_columns, row_changes
 
     files = {name: row_files(rows, out, name) for name, rows in (("train", data), ("held_out", held_out),
                                                                  ("test", test))}
     changes = [*row_changes(str(task), column_names(columns), bad_rows=bad_rows, delimiter=delimiter,
                             encoding=encoding), *with_key(set, "training.epochs", epochs)]
+    refuse_missing_columns(str(task), changes, files)
+    from saucier.jobs.finetuning.entry import run_finetuning
+
     return run_finetuning(str(task), changes, model=None if model is None else str(model), files=files,
                           out=optional_path(out), quiet=quiet, search=search, find_rate=find_rate)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError, suggest_name
 from saucier.text.reading.sources import SourceFile
-from saucier.text.reading.tables import list_columns, make_missing_column_error, read_rows
+from saucier.text.reading.tables import list_columns, make_missing_column_error, read_rows, refuse_missing_column
 
 T = TypeVar("T")
 Made = TypeVar("Made")
@@ -89,10 +89,8 @@ def find_columns(source: SourceFile, expected: Sequence[Column], requested: Mapp
     missing: list[Column] = []
     for column in expected:
         name = requested.get(column.role)
-        if name is not None and name not in known:
-            error = make_missing_column_error(name, known, source.name)
-            raise InputError(error.what, where=error.where,
-                             remedy=f"{error.remedy}; --column {column.role}=NAME says which one to read")
+        if name is not None:
+            refuse_missing_column(name, known, source.name, column.role)
         free = [usual for usual in column.usual if usual in known and usual not in found.values()
                 and usual not in requested.values()]
         if name is not None or free:

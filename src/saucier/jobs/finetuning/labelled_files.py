@@ -4,13 +4,20 @@ looked at before either is imported.
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+import yaml
 from pydantic import Field
 
 from saucier.config.base import Config
+from saucier.errors import InputError, suggest_name
+from saucier.tasks.definitions import find_task_class
 from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import find_sources
+from saucier.text.reading.tables import USUAL_DELIMITERS, list_columns, refuse_missing_column
 
 
 class LabelledFiles(Config):
@@ -49,3 +56,51 @@ class LabelledFiles(Config):
 def column_roles(task: type[Config]) -> list[str]:
     """List what a task calls the columns that it reads."""
     return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]
+
+
+PARTS = {"held-out": "held_out_columns", "held_out": "held_out_columns", "test": "test_columns"}
+"""The settings of columns that other files than those of training have."""
+
+
+def row_changes(task: str, columns: Mapping[str, str], **data: str | None) -> list[str]:
+    """Return changes to settings that say how rows are read: columns by role, or PART.role, and fields of `data`.
+
+    `task`: a kind of task, which knows the role of a column that has none (""). Raises `InputError` where it does not.
+    """
+    found: dict[str, Any] = {f"data.{key}": value for key, value in data.items() if value is not None}
+    for role, name in columns.items():
+        part, _, own = role.rpartition(".")
+        if part and part not in PARTS:
+            raise InputError(f"there are no files {part!r}", where="--column", remedy=suggest_name(part, [*PARTS]))
+        if part:
+            found.setdefault(f"data.{PARTS[part]}", {})[own or first_role(task)] = name
+        else:
+            found[f"task.{own or first_role(task)}"] = name
+    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
+
+
+def first_role(task: str) -> str:
+    """Return what a kind of task calls the first column that it reads. Raises `InputError` for what is no kind."""
+    found = find_task_class(task)
+    roles = [] if found is None else column_roles(found)
+    if not roles:
+        raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
+    return roles[0]
+
+
+def refuse_missing_columns(task: str, words: Sequence[str], files: Mapping[str, Sequence[str]]) -> None:
+    """Raise `InputError` for a column that words name and that the header of a table to learn from lacks.
+
+    All that is wrong with rows is found when they are read. That takes numpy and the settings of a whole training, and
+    a slip should be told at once; `task`: a kind of task; `words`: `key.sub=value`.
+    """
+    kind = find_task_class(task)
+    roles, given = [] if kind is None else column_roles(kind), dict(word.split("=", 1) for word in words if "=" in word)
+    names = {role: yaml.safe_load(given[f"task.{role}"]) for role in roles if f"task.{role}" in given}
+    options = ReadOptions(*(yaml.safe_load(given.get(f"data.{key}", "null")) for key in ("delimiter", "encoding")))
+    for source in find_sources(files["train"], options) if any(isinstance(one, str) for one in names.values()) else ():
+        if source.format in USUAL_DELIMITERS:
+            known = list_columns(source)
+            for role, name in names.items():
+                if isinstance(name, str):
+                    refuse_missing_column(name, known, source.name, role)

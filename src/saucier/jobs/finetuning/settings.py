@@ -5,7 +5,6 @@ torch.
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,14 +23,14 @@ from saucier.config.stack import Activations
 from saucier.errors import InputError, suggest_name
 from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.defaults import choose_rate, choose_split, published_pick
-from saucier.jobs.finetuning.labelled_files import LabelledFiles, column_roles
+from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.objectives.config.distillation import Distillation
 from saucier.objectives.config.pruning import TrainedPruning
 from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, find_task_class, task_kinds
+from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -296,33 +295,3 @@ def check_model(settings: Finetuning) -> None:
     if settings.tuning is not None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where=name,
                          remedy="leave tuning out, or give a folder")
-
-
-PARTS = {"held-out": "held_out_columns", "held_out": "held_out_columns", "test": "test_columns"}
-"""The settings of columns that other files than those of training have."""
-
-
-def row_changes(task: str, columns: Mapping[str, str], **data: str | None) -> list[str]:
-    """Return changes to settings that say how rows are read: columns by role, or PART.role, and fields of `data`.
-
-    `task`: a kind of task, which knows the role of a column that has none (""). Raises `InputError` where it does not.
-    """
-    found: dict[str, Any] = {f"data.{key}": value for key, value in data.items() if value is not None}
-    for role, name in columns.items():
-        part, _, own = role.rpartition(".")
-        if part and part not in PARTS:
-            raise InputError(f"there are no files {part!r}", where="--column", remedy=suggest_name(part, [*PARTS]))
-        if part:
-            found.setdefault(f"data.{PARTS[part]}", {})[own or first_role(task)] = name
-        else:
-            found[f"task.{own or first_role(task)}"] = name
-    return [f"{key}={json.dumps(value)}" for key, value in found.items()]
-
-
-def first_role(task: str) -> str:
-    """Return what a kind of task calls the first column that it reads. Raises `InputError` for what is no kind."""
-    found = find_task_class(task)
-    roles = [] if found is None else column_roles(found)
-    if not roles:
-        raise InputError("which column is it?", where="--column", remedy="write ROLE=NAME, such as text=review")
-    return roles[0]

@@ -174,6 +174,14 @@ def make_missing_column_error(column: str, known: list[str], where: str) -> Inpu
     return InputError(f"no column {column!r}{listed}", where=where, remedy=close.replace("known", "columns"))
 
 
+def refuse_missing_column(column: str, known: list[str], where: str, role: str) -> None:
+    """Raise `InputError` for a column that is not there; `role`: what a task calls it."""
+    if column not in known:
+        error = make_missing_column_error(column, known, where)
+        raise InputError(error.what, where=where,
+                         remedy=f"{error.remedy}; --column {role}=NAME says which one to read")
+
+
 def read_column_blocks(source: SourceFile) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the runs of lines between empty ones (the sentences of CoNLL's files): line numbers, and columns."""
     for has_text, lines in groupby(read_lines(source), lambda line: bool(line[1].strip())):

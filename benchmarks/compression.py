@@ -54,6 +54,15 @@ CASES = (
     Case("CoNLL", "ner/conll2003/train.tsv", "ner/conll2003/dev.tsv", length=64, metric="entity F1", task="tagging"))
 STUDENTS = {"taught": "", "alone": ", distillation: null"}
 """The student that learns from the teacher, and the same one that learns from the labels alone."""
+FOUR_BITS = "kind: integer, bits: 4, group: 64, scales: float16"
+QUANTIZED = {"int8": "{}", "int4": f"{{format: {{{FOUR_BITS}}}}}",
+             "int4-gptq": f"{{format: {{{FOUR_BITS}}}, method: {{kind: gptq}}}}",
+             "int4-awq": f"{{format: {{{FOUR_BITS}}}, method: {{kind: awq}}}}", "nf4": "{format: {kind: nf4}}"}
+"""What the teacher's matrices are rounded to, without any training."""
+PRUNED = {"heads": "{kind: heads, share: 0.5}", "magnitude": "{kind: magnitude, share: 0.4}"}
+"""What is cut from the teacher; then it learns again for an epoch, from itself as it was."""
+LOST = {"int8": 0.01, "int4-gptq": 0.02, "int4-awq": 0.02, "heads": 0.01, "magnitude": 0.02}
+"""What is promised of the mean share of the score that is lost, over all tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ def measure(quick: bool) -> Section:
         for case in cases:
             work(case, seed, quick)
     rows = [row for case in cases for row in compare(case, seeds, quick)]
-    rows += [pooled(cases, seeds, quick), *chain_rows(cases[0], seeds, quick)]
+    rows += [pooled(cases, seeds, quick), *chain_rows(cases[0], seeds, quick), *changed_rows(cases, quick)]
     about = ("The published MiniLM weights (22.7 M parameters, 6 layers), fine-tuned on each task as the teacher; a "
              "student of every second of its layers, with soft targets of the teacher beside the labels, against the "
              "teacher and against the same student with the labels alone. Mean of the seeds; in brackets the 95 % "
@@ -115,10 +124,21 @@ def work(case: Case, seed: int, quick: bool) -> None:
         write_chain(folder_of(case, seed, quick, f"{name}.yaml"),
                     f"name: {name}\nkeep: 0.01\nsteps:\n  - {{kind: distil, layers: 3{more}, training: {training}}}\n")
         compress(case, seed, quick, folder_of(case, seed, quick, f"{name}.yaml"), name)
+    if seed == SEEDS[0]:
+        write_chain(folder_of(case, seed, quick, "changed.yaml"), grid_of_changes())
+        compress(case, seed, quick, folder_of(case, seed, quick, "changed.yaml"), "changed")
     if case is CASES[0]:
         seeded = ["keep=0.01", f"steps.0.training.seed={seed}", *(["steps.0.training.epochs=1"] if quick else [])]
         compress(case, seed, quick, "small", "small", seeded)
     print(f"  {case.name}, seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
+def grid_of_changes() -> str:
+    """Return a grid of one stage: the teacher in each number format, and cut in each way."""
+    steps = {name: f"{{kind: quantize, by: {by}}}" for name, by in QUANTIZED.items()}
+    steps |= {name: f"{{kind: prune, by: {by}, training: {{epochs: 1}}}}" for name, by in PRUNED.items()}
+    ways = "".join(f"    - {{name: {name}, step: {step}}}\n" for name, step in steps.items())
+    return f"name: changed\nkeep: 0.01\nmeasure: {{memory: false}}\ngrid:\n  -\n{ways}"
 
 
 def write_chain(path: Path, text: str) -> None:
@@ -241,3 +261,26 @@ def chain_rows(case: Case, seeds: Sequence[int], quick: bool) -> Iterator[Row]:
     yield at_least(f"chain `small` on {case.name}: bytes on disk, embeddings counted", f"{own / 1e6:.1f} MB",
                    f"{theirs / 1e6:.1f} MB", theirs / own, SMALLER)
     yield speed_row(f"chain `small` on {case.name}: one row", case, seeds, quick, "small", CHAIN_FASTER)
+
+
+def changed_rows(cases: Sequence[Case], quick: bool) -> Iterator[Row]:
+    """Lay out what the teachers of the first seed lose as other numbers, and without parts of them."""
+    from saucier.jobs.compression.outcome import read_compressed
+
+    shares: dict[str, list[Any]] = {name: [] for name in (*QUANTIZED, *PRUNED)}
+    speeds: dict[str, list[float]] = {name: [] for name in shares}
+    for case in cases:
+        found = read_answers(case, SEEDS[:1], quick, {"teacher": "teacher", **{
+            name: f"changed/steps/{name}" for name in shares}})
+        values, drawn = draw_scores(case, found)
+        for step in read_compressed(folder_of(case, SEEDS[0], quick, "changed")).steps:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                shares[step.name].append((values[step.name] / values["teacher"], drawn[step.name] / drawn["teacher"]))
+            speeds[step.name].append(step.speed(1).ratio)
+    for name, kept in shares.items():
+        mean, (low, high) = np.mean([one for one, _ in kept]), interval(np.mean([draws for _, draws in kept], axis=0))
+        promised = LOST.get(name)
+        yield Row(f"the teacher as {name}: what {len(cases)} tasks lose in the mean", f"{1 - mean:+.2%} "
+                  f"({1 - high:+.2%} … {1 - low:+.2%})", f"one row: {np.median(speeds[name]):.2f} × as fast",
+                  target=f"< {promised:.0%}" if promised else "",
+                  reached=bool(1 - mean < promised) if promised else None)

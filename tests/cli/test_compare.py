@@ -217,6 +217,11 @@ def test_bad_input_is_one_line(saucier: Saucier, tmp_path: Path, text_file: Path
     missing = tmp_path / "missing.txt"
     assert str(missing) in refused(saucier, *both, *enough, "--data", missing, "--out", tmp_path / "d")
     assert "is a file" in refused(saucier, *both, *enough, "--out", text_file)
+    table = tmp_path / "table.csv"
+    table.write_text("words;number\ngood, soup;1\n", encoding="utf-8")
+    assert "There are words, number; say which" in refused(saucier, *both, *enough, "--data", table, "--delimiter", "semicolon",
+                                               "--out", tmp_path / "e", *TINY)
+    assert "'klingon' is no encoding" in refused(saucier, *both, *enough, *text, "--encoding", "klingon")
 
 
 def test_labelled_texts_are_checked_before_training(saucier: Saucier, tmp_path: Path, text_file: Path,

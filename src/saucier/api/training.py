@@ -222,6 +222,8 @@ def compare(
     seeds: Annotated[int | None, Help("Runs of each recipe; 3 by default.", metavar="N")] = None,
     data: TextData = None,
     held_out: HeldOutText = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
     judge: Annotated[str | None, Help("loss; or accuracy after fine-tuning: classify:TRAIN.tsv,DEV.tsv of texts, "
                                       "tag:TRAIN.tsv,DEV.tsv of words.", metavar="JUDGE")] = None,
     own_tokenizers: Annotated[bool, Help("Each recipe trains its own tokenizer.")] = False,
@@ -243,8 +245,9 @@ def compare(
 
     options = {"budget": budget and read_budget(budget).model_dump(), "seeds": seeds,
                "judge": judge and read_judge(judge), "own_tokenizers": own_tokenizers or None}
-    experiment = read_experiment([*file_names(recipes), *format_changes(set)], options, row_files(data, out, "data"),
-                                 row_files(held_out, out, "held-out"))
+    read_as = TextFiles(delimiter=delimiter, encoding=encoding).changes()
+    experiment = read_experiment([*file_names(recipes), *read_as, *format_changes(set)], options,
+                                 row_files(data, out, "data"), row_files(held_out, out, "held-out"))
     from saucier.jobs.comparison.compare import compare as work
     from saucier.jobs.run.console import Console
 

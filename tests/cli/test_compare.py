@@ -219,8 +219,8 @@ def test_bad_input_is_one_line(saucier: Saucier, tmp_path: Path, text_file: Path
     assert "is a file" in refused(saucier, *both, *enough, "--out", text_file)
     table = tmp_path / "table.csv"
     table.write_text("words;number\ngood, soup;1\n", encoding="utf-8")
-    assert "There are words, number; say which" in refused(saucier, *both, *enough, "--data", table, "--delimiter", "semicolon",
-                                               "--out", tmp_path / "e", *TINY)
+    assert "There are words, number; say which" in refused(
+        saucier, *both, *enough, "--data", table, "--delimiter", "semicolon", "--out", tmp_path / "e", *TINY)
     assert "'klingon' is no encoding" in refused(saucier, *both, *enough, *text, "--encoding", "klingon")
 
 

@@ -49,7 +49,7 @@ from saucier.text.rows.batch import Batches
 from saucier.text.tokenizer.tokenizer import Tokenizer
 from saucier.training.hyperparameters import Training
 from saucier.training.loop import TrainingResult, train
-from saucier.training.progress import Reporter, shows_bar
+from saucier.training.progress import Reporter
 from saucier.training.resume import load_modules, load_weights_into
 from saucier.training.update import TrainingData
 
@@ -146,8 +146,7 @@ def store_outputs(job: FinetuningJob) -> None:
     objective = build_distilled(job.splits.task.objective, job.settings.distillation, job.teacher.teacher.model,
                                 body=job.model.config, aligned=job.teacher.aligned)
     with job.run.console.stage("teacher"):
-        line = job.stored.complete(objective, job.model.device, job.run.processes,
-                                   watch=job.run.processes.first and shows_bar())
+        line = job.stored.complete(objective, job.model.device, job.run.processes)
         job.teacher_lines.append(line)
         job.run.console.say(line)
 

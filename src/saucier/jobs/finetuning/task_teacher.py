@@ -11,8 +11,6 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from rich.console import Console as Screen
-from rich.progress import track
 from torch import nn
 
 from saucier.checkpoints.hub import resolve_folder
@@ -24,6 +22,7 @@ from saucier.folders.kinds import find_model_folder
 from saucier.jobs.finetuning.data import Splits
 from saucier.jobs.finetuning.start import labels_of_head
 from saucier.jobs.finetuning.task_folder import read_task_labels
+from saucier.jobs.run.console import show_progress
 from saucier.jobs.run.teacher import Teacher, open_teacher
 from saucier.objectives.config.distillation import Distillation, SoftTargets, TextVectors
 from saucier.objectives.distillation import TEACHER, Distilled
@@ -124,11 +123,10 @@ class StoredRows:
     bytes: int
     dtype: AutocastDtype
 
-    def complete(self, objective: Distilled, device: torch.device, processes: Processes, *,
-                 watch: bool) -> str:
-        """Compute what is missing, each process its share; return a line for a person. `watch`: show a bar."""
+    def complete(self, objective: Distilled, device: torch.device, processes: Processes) -> str:
+        """Compute what is missing, each process its share; return a line for a person."""
         begun, own = time.perf_counter(), self.missing[processes.rank::processes.world]
-        watched = track(own, "teacher", console=Screen(stderr=True)) if watch else own
+        watched = show_progress(own, "teacher") if processes.first else own
         with autocast(self.dtype, device):
             self.store.write(objective.passes_to_store(watched))
         processes.wait()

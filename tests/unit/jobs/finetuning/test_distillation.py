@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.unit.jobs.finetuning.conftest import labelled_rows, written_rows
+from tests.unit.jobs.finetuning.conftest import SAID, labelled_rows, written_rows
 from tests.unit.jobs.finetuning.test_multiple_choice import drawn, lines
 from tests.unit.jobs.finetuning.test_question_answering import paragraphs
 from tests.unit.jobs.finetuning.test_tagging import column_file
@@ -19,13 +19,15 @@ from tests.unit.jobs.finetuning.test_tagging import column_file
 import saucier
 from saucier.cli import main
 from saucier.families.bert import bert
+from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.passport import read_passport
 from saucier.model import build
 from saucier.objectives.distillation import Distilled
 from saucier.objectives.observed_pass import ObservedPass, Wanted
+from saucier.tasks.build import build_task
 from saucier.text.tokenizer.tokenizer import load_tokenizer
 from saucier.training.loop import Run
 
@@ -341,3 +343,28 @@ def test_every_kind_of_task_has_a_teacher(student: Path, tiny_bert: Path, tiny_t
     found = taught("text_to_text", written, (tiny_t5, tiny_t5), tmp_path / "writing",
                    "[{kind: soft_targets}, {kind: hard_targets}, {kind: hidden_states}]")
     assert {"soft_targets", "hidden_states_encoder", "hidden_states_decoder"} < set(found)
+
+
+def test_a_student_learns_what_the_beams_of_its_teacher_write(tiny_t5: Path, table: Table, tmp_path: Path) -> None:
+    """Sequence-level distillation as `docs/distillation.md` has it: two commands, and no teacher while it trains."""
+    train = table("train.tsv", "input,target", written_rows(64, 1))
+    dev = table("dev.tsv", "input,target", written_rows(12, 2))
+    beams = "task.writing.search={kind: beams, beams: 3}"
+    words = ["training.batch=16", "training.optimizer={kind: adamw, learning_rate: 0.005}", "training.dtype=float32"]
+    given = {"train": [str(train)], "held_out": [str(dev)]}
+    wanted = read_finetuning_words("text_to_text", [*words, beams, "training.epochs=12"], str(tiny_t5), given)[0]
+    teacher = finetune(wanted, tmp_path / "teacher", quiet=True).path
+    written = tmp_path / "written.jsonl"
+    assert main(["predict", str(teacher), str(train), "--out", str(written)]) == 0
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    assert len(rows) == 64 and all(row["target"] in SAID.values() for row in rows)
+    rows = [row for row in rows if row["prediction"]]
+    rows[0]["prediction"] = "cold cold cold soup"  # what no row of the data has: it is learned from, the target is not
+    written.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["finetune", "text_to_text", "--model", str(tiny_t5), "--data", str(written), "--held-out", str(dev),
+                 "--column", "target=prediction", "--column", "held-out.target=target", "--out",
+                 str(tmp_path / "student"), *words, "training.epochs=1"]) == 0
+    found = read_finetuning(tmp_path / "student" / "finetune.yaml")
+    splits = read_splits(build_task(found.task), found.data)
+    assert [splits.task.gold(one) for one in splits.train] == [row["prediction"] for row in rows]
+    assert [splits.task.gold(one) for one in splits.held_out] == [text for _, text in written_rows(12, 2)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from saucier.api.app import open as open  # noqa: A004  # its public name: saucier.open
+    from saucier.api.inference import augment as augment
     from saucier.api.inference import backtranslate as backtranslate
     from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
@@ -64,7 +65,7 @@ PUBLIC = {
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare", "compress"), "saucier.api.training"),
     **dict.fromkeys(("evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
-    **dict.fromkeys(("write", "predict", "prompt", "backtranslate"), "saucier.api.inference"),
+    **dict.fromkeys(("write", "predict", "prompt", "backtranslate", "augment"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),

@@ -38,6 +38,7 @@ FAMILY_OPTIONS: dict[str, dict[str, object]] = {
     "deberta": {"length": 6}, "deberta_v2": {"length": 9, "buckets": 4},
     "modernbert": {"window": 6, "hidden": 20}, "roformer": {"length": LENGTH, "embedding": 10},
     "fnet": {"length": LENGTH}, "mobilebert": {"length": LENGTH, "narrow": 12, "forwards": 2},
+    "ib_bert": {"length": LENGTH, "inside": 36},
     "longformer": {"length": LENGTH + 2, "window": (4, 8)},
     "roberta": {"length": LENGTH}, "xlm_roberta": {"length": LENGTH}, "camembert": {"length": LENGTH},
     "reformer": {"head_dim": 6, "hidden": 40, "positions": c.Axial(shape=(4, 16), widths=(8, 16)),

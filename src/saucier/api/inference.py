@@ -1,4 +1,4 @@
-"""Public functions that ask a model: `write`, `predict`, `prompt`, `backtranslate`."""
+"""Public functions that ask a model: `write`, `predict`, `prompt`, `backtranslate`, `augment`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -33,6 +33,7 @@ from saucier.errors import InputError
 if TYPE_CHECKING:
     from saucier.jobs.finetuning.predictions import Predictions
     from saucier.jobs.prompting.evaluation import PromptOutcome
+    from saucier.jobs.writing.augmentation import AugmentedRows
     from saucier.jobs.writing.batches import SyntheticPairs
     from saucier.jobs.writing.written import Written
 
@@ -213,3 +214,42 @@ def backtranslate(
     texts = list(job.source_texts(file_names(files), column, options))
     made = job.back_translate(job.make_batch_writer(opened, way), texts, decoding, limit=limit, batch=batch)
     return job.write_pairs_table(Path(out), made, (names[0], names[1]))
+
+
+@public
+def augment(
+    model: Annotated[Place, Help("A masked language model, such as BERT with its language head.", metavar="RUN",
+                                 check=refuse_missing_model)],
+    files: Annotated[Files, Help("Labelled rows: jsonl, csv, tsv, parquet.", metavar="FILE...",
+                                 check=refuse_missing_files)],
+    *,
+    out: Annotated[Place, Help("The new rows, as a new file of JSON lines.", metavar="FILE.jsonl", check=refuse_file)],
+    columns: Annotated[str, Help("The columns whose words are replaced.", metavar="NAME,NAME")] = "text",
+    rows: Annotated[int, Help("New rows for each; equal ones count once.", minimum=1)] = 20,
+    share: Annotated[float, Help("Probability that a word is replaced.", minimum=0, maximum=1)] = 0.4,
+    choices: Annotated[int, Help("Words that it is drawn from.", minimum=1)] = 15,
+    vectors: Annotated[Place | None, Help(
+        "Vectors of words, as GloVe's text files, for words of several tokens; the model's own table without it.",
+        metavar="FILE", check=refuse_missing_files)] = None,
+    seed: Annotated[int, Help("The same seed draws the same words.", minimum=0)] = 0,
+    batch: Annotated[int, Help("So many texts at a time.", minimum=1)] = 64,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+) -> "AugmentedRows":
+    """Make new labelled rows: words are replaced by others that a masked language model puts there (TinyBERT)."""
+    names = [name.strip() for name in columns.split(",")]
+    if not all(names) or len({*names}) < len(names):
+        raise InputError(f"{columns!r} is no list of columns", where="--columns", remedy="write text or text,pair")
+    if Path(out).suffix != ".jsonl":
+        raise InputError("rows are written as JSON lines", where=f"--out: {out}",
+                         remedy="give a name such as made.jsonl")
+    from saucier.jobs.writing import augmentation as job
+    from saucier.jobs.writing.batches import refuse_existing
+    from saucier.opened import open_model
+    from saucier.text.reading.guessing import ReadOptions
+
+    refuse_existing(Path(out))
+    table = job.ReadTable.read(file_names(files), names, ReadOptions(delimiter, encoding))
+    near = None if vectors is None else job.WordVectors.read(str(vectors))
+    how = job.Replacing(rows, share, choices, seed)
+    return job.augment_rows(open_model(Path(model)), table, how, Path(out), vectors=near, batch=batch)

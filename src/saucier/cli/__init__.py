@@ -76,6 +76,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": derive_verb(inference.predict, "predict"),
     "backtranslate": derive_verb(inference.backtranslate, "backtranslate"),
+    "augment": derive_verb(inference.augment, "augment"),
     "rerun": derive_verb(training.rerun, "rerun"),
     "recipes": derive_verb(inspection.list_recipes, "recipes"),
     "families": derive_verb(inspection.list_families, "families"),

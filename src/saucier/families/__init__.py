@@ -33,7 +33,7 @@ from saucier.families.llama import LLAMA_LAYOUT, llama
 from saucier.families.longformer import LONGFORMER_LAYOUT, longformer
 from saucier.families.marian import M2M_100_LAYOUT, MARIAN_LAYOUT, PEGASUS_LAYOUT, m2m_100, marian, pegasus
 from saucier.families.mistral import MISTRAL_LAYOUT, MIXTRAL_LAYOUT, mistral, mixtral
-from saucier.families.mobilebert import MOBILEBERT_LAYOUT, mobilebert
+from saucier.families.mobilebert import MOBILEBERT_LAYOUT, ib_bert, mobilebert
 from saucier.families.modernbert import MODERNBERT_LAYOUT, modernbert
 from saucier.families.mpnet import MPNET_LAYOUT, mpnet
 from saucier.families.nystromformer import NYSTROMFORMER_LAYOUT, nystromformer
@@ -69,7 +69,7 @@ FAMILIES: dict[str, Callable[..., Transformer]] = {
     "gpt_neox": gpt_neox, "gptj": gptj, "switch_transformers": switch_transformers, "mixtral": mixtral,
     "reformer": reformer,
     "t5_shared": t5_shared, "t5_decoder": t5_decoder, "bloom": bloom, "ctrl": ctrl, "deep_char": deep_char, "opt": opt,
-    "mobilebert": mobilebert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
+    "mobilebert": mobilebert, "ib_bert": ib_bert, "seq2seq": seq2seq, "elmo": elmo, "mask_predict": mask_predict,
     "sparse_transformer": sparse_transformer, "etc": etc, "nystromformer": nystromformer, "funnel": funnel,
 }
 """Family name -> function from hyper-parameters to a config."""

@@ -17,11 +17,25 @@ def mobilebert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int =
     """MobileBERT with both pretraining heads. Source: Sun et al. 2020, §3 and table 1, arXiv:2004.02984.
 
     `narrow` is the width inside a block and of the token table, a quarter of the feed-forwards'; `forwards` their
-    number in a block. Above `dim` the bottleneck is inverted, and the table a quarter of `dim` wide: the teacher that
-    the published models are distilled from, which is a matter of training, not of this tree.
+    number in a block. Above `dim` the bottleneck is inverted, and the table a quarter of `dim` wide, with plain norms
+    as the student has them; the teacher as published is `ib_bert`.
     """
     tree = from_fields(dim, embedding=narrow if narrow <= dim else dim // 4, width=narrow, heads=heads,
                        hidden=4 * narrow, forwards=forwards, dropout=dropout, **PUBLISHED)
+    return put(tree, {"embed.vocab": vocab, "embed.positions.length": length, "encoder.layers.times": layers})
+
+
+def ib_bert(dim: int = 512, layers: int = 24, *, heads: int = 4, vocab: int = 30522, length: int = 512,
+            inside: int = 1024, dropout: float = 0.1) -> c.Transformer:
+    """IB-BERT, MobileBERT's teacher: BERT-large whose blocks read and give maps of the student's width.
+
+    It keeps BERT's layer norms and GELU, which §3.3 replaces in the student alone, one feed-forward in a block, and
+    dropout; queries, keys and values are made of the wide map. `inside`: the width in a block.
+    Source: Sun et al. 2020, §3.2 and table 1; google-research/mobilebert, config/uncased_L-24_H-1024_B-512_A-4.json.
+    """
+    fields = PUBLISHED | {"activation": "gelu", "norm": "layer_norm", "shared": False}
+    tree = from_fields(dim, embedding=dim // 4, width=inside, heads=heads, hidden=4 * inside, forwards=1,
+                       dropout=dropout, **fields)
     return put(tree, {"embed.vocab": vocab, "embed.positions.length": length, "encoder.layers.times": layers})
 
 

@@ -18,6 +18,7 @@ from saucier import config as architecture
 from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Objective
 from saucier.objectives.config import distillation as c
+from saucier.objectives.config.stored_outputs import MostLikely
 from saucier.objectives.cross_entropy import count_chunk_rows
 from saucier.objectives.labels import ClassLabels, Groups, MultiLabels, NumberLabels, SpanLabels
 from saucier.objectives.observed_pass import ObservedPass
@@ -39,6 +40,11 @@ class SoftLoss(TeacherLoss):
     """The teacher's answers (C eq 36–37)."""
 
     config: c.SoftTargets
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The logits."""
+        return ("logits",)
 
     @property
     def factor(self) -> float:
@@ -103,6 +109,11 @@ class SoftNumbers(SoftLoss):
 class SoftSpans(SoftLoss):
     """Where an answer starts and ends, padding being no place; the mean of both."""
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The logits of both ends."""
+        return ("start_logits", "end_logits")
+
     def count(self, batch: Batch) -> float:
         """Number of rows."""
         return float(len(batch["input_ids"]))
@@ -111,7 +122,7 @@ class SoftSpans(SoftLoss):
                  project: nn.Module | None) -> Tensor:
         """Shapes: logits [B, L]."""
         mask, found = batch.get("attention_mask"), torch.zeros((), device=batch["input_ids"].device)
-        for name in ("start_logits", "end_logits"):
+        for name in self.reads:
             ours, theirs = (precise(getattr(one.output, name)) for one in (student, teacher))
             if mask is not None:
                 ours, theirs = (one.masked_fill(mask == 0, float("-inf")) for one in (ours, theirs))
@@ -125,6 +136,34 @@ class SoftTokens(SoftLoss):
 
     vocab: int = 0
     """Tokens that both tell apart."""
+    kept: MostLikely | None = None
+    """Which tokens a store keeps; None: what all of them are computed from."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What the head reads, or the most likely tokens and their log probabilities."""
+        if self.kept is None:
+            return ("last_hidden_state",)
+        name = f"largest.{self.kept.tokens}.{self.config.temperature:g}"
+        return (f"{name}.ids", f"{name}.logs")
+
+    def summarize(self, teacher: ObservedPass, head: nn.Module) -> None:
+        """Find the most likely tokens at every place. Shapes: ids [B, L, K], log probabilities [B, L, K + 1]."""
+        if self.kept is None:
+            return
+        features = teacher.output.last_hidden_state
+        assert features is not None, "every pass gives it"
+        found = list[tuple[Tensor, Tensor]]()
+        for rows in features.flatten(0, 1).split(count_chunk_rows(self.vocab, 4)):
+            logs = self.log_probabilities(give_token_logits(head, rows))
+            ids = logs.topk(self.kept.tokens, dim=-1).indices
+            found.append((ids.int(), gather_outcomes(logs, ids)))
+        ids, logs = (torch.cat(one).unflatten(0, features.shape[:2]) for one in zip(*found, strict=True))
+        teacher.largest |= dict(zip(self.reads, (ids, logs), strict=True))
+
+    def log_probabilities(self, logits: Tensor) -> Tensor:
+        """Return the logarithm of the softmax at temperature T. Shapes: [N, V] -> the same."""
+        return (precise(logits) / self.config.temperature).log_softmax(-1)
 
     def places(self, batch: Batch) -> Tensor:
         """Say where both are compared. Shapes: -> [B, L], boolean."""
@@ -140,21 +179,35 @@ class SoftTokens(SoftLoss):
     def __call__(self, student: ObservedPass, teacher: ObservedPass, batch: Batch, *, heads: Heads,
                  project: nn.Module | None) -> Tensor:
         """Apply both heads to some places after the other, and again for the backward pass."""
-        kept = self.places(batch).flatten().nonzero()[:, 0]
-        first, second = student.output.last_hidden_state, teacher.output.last_hidden_state
-        assert first is not None and second is not None, "every pass gives it"
-        ours, theirs = (one.flatten(0, 1).index_select(0, kept) for one in (first, second))
+        kept, stored = self.places(batch).flatten().nonzero()[:, 0], self.kept is not None and bool(teacher.largest)
+        first = student.output.last_hidden_state
+        theirs = [teacher.largest[name] for name in self.reads] if stored else [teacher.output.last_hidden_state]
+        assert first is not None and theirs[0] is not None, "every pass gives it"
         rows = count_chunk_rows(self.vocab, 4)
 
-        def compare(own: Tensor, other: Tensor) -> Tensor:
+        def compare(own: Tensor, *other: Tensor) -> Tensor:
+            made = give_token_logits(heads[0], own)
+            if stored:
+                ours = gather_outcomes(self.log_probabilities(made), other[0].long())
+                return self.factor * compute_divergence(ours, precise(other[1]), self.config.divergence)
             with torch.no_grad():
-                wanted = give_token_logits(heads[1], other)
-            return self.divergence(give_token_logits(heads[0], own), wanted)
+                wanted = give_token_logits(heads[1], other[0])
+            return self.divergence(made, wanted)
 
-        pieces = list(zip(ours.split(rows), theirs.split(rows), strict=True))
+        pieces = list(zip(*(one.flatten(0, 1).index_select(0, kept).split(rows) for one in (first, *theirs)),
+                          strict=True))
         if len(pieces) < 2 or not torch.is_grad_enabled():
             return torch.stack([compare(*piece) for piece in pieces]).sum()
         return torch.stack([checkpoint(compare, *piece, use_reentrant=False) for piece in pieces]).sum()
+
+
+def gather_outcomes(logs: Tensor, ids: Tensor) -> Tensor:
+    """Return log probabilities of some tokens, and of all others as one more outcome.
+
+    Shapes: logs [N, V], ids [N, K] -> [N, K + 1].
+    """
+    others = logs.scatter(-1, ids, float("-inf")).logsumexp(-1, keepdim=True)
+    return torch.cat([logs.gather(-1, ids), others], dim=-1)
 
 
 def give_token_logits(model: nn.Module, features: Tensor) -> Tensor:
@@ -174,6 +227,11 @@ class VectorLoss(TeacherLoss):
     """The vectors of whole texts."""
 
     config: c.TextVectors
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The vectors."""
+        return ("embeddings",)
 
     def count(self, batch: Batch) -> float:
         """Number of texts, or of pairs of texts of a group."""
@@ -207,7 +265,7 @@ TOKENWISE = (SoftSpans, SoftTokens)
 """Answers that are places or tokens, so that both must read the same tokens."""
 
 
-def make_soft(config: c.SoftTargets, name: str, bodies: Bodies, _: c.Distillation) -> Iterator[TeacherLoss]:
+def make_soft(config: c.SoftTargets, name: str, bodies: Bodies, whole: c.Distillation) -> Iterator[TeacherLoss]:
     """Yield the loss of the teacher's answers. Raises `InputError` for an objective without such answers."""
     inner = unwrap_objective(bodies.inner)
     form = FORMS.get(type(inner))
@@ -226,7 +284,14 @@ def make_soft(config: c.SoftTargets, name: str, bodies: Bodies, _: c.Distillatio
     if isinstance(config.places, c.EveryToken) and (form is not SoftTokens or len(bodies.student.stacks) > 1):
         raise InputError("every_token is for language models of a single stack", where=f"{LOSSES}.places",
                          remedy="use places: {kind: targets}")
-    more: dict[str, Any] = {"vocab": bodies.student.output_embed.vocab} if form is SoftTokens else {}
+    more: dict[str, Any] = {}
+    if form is SoftTokens:
+        tokens = None if whole.stored is None else whole.stored.tokens
+        kept = tokens if isinstance(tokens, MostLikely) else None
+        more = {"vocab": bodies.student.output_embed.vocab, "kept": kept}
+        if kept is not None and kept.tokens >= more["vocab"]:
+            raise InputError(f"{kept.tokens} tokens are to be kept, and the models tell {more['vocab']} apart",
+                             where="distillation.stored.tokens", remedy="keep fewer, or leave it out: all are kept")
     yield form(name=name, weight=config.weight, words="distance of the answers", config=config, **more)
 
 

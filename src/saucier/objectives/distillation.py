@@ -8,7 +8,7 @@ Letters: B batch, L length, N targets, D width, M layers of the student.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, cast
@@ -24,8 +24,17 @@ from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObj
 from saucier.objectives.config import distillation as c
 from saucier.objectives.labels import run_model
 from saucier.objectives.layer_losses import make_attentions, make_relations, make_states
-from saucier.objectives.observed_pass import SIDES, ObservedModel, ObservedPass, Wanted, find_only_pass
+from saucier.objectives.observed_pass import (
+    SIDES,
+    InputReader,
+    InputsKnown,
+    ObservedModel,
+    ObservedPass,
+    Wanted,
+    find_only_pass,
+)
 from saucier.objectives.prediction import Prediction
+from saucier.objectives.stored_outputs import OutputStore
 from saucier.objectives.teacher_losses import Bodies, TeacherLoss, unwrap_objective
 
 TEACHER = "teacher."
@@ -50,6 +59,8 @@ class Distilled(WrappedObjective):
     """Feeds the starting weights of the maps."""
     frozen_below: int = 0
     """The layer of the student below which nothing learns now; 0: everything learns."""
+    stored: OutputStore | None = field(default=None, compare=False)
+    """What the teacher gave for each row; None: it is asked."""
     own: dict[str, nn.Module] = field(default_factory=dict, compare=False)
     """The maps, from `bind` on."""
 
@@ -137,7 +148,7 @@ class Distilled(WrappedObjective):
             given = self.inner(cast(nn.Module, observed), own)
         student = find_only_pass(observed.passes, type(self.inner).__name__)
         with torch.no_grad():
-            teacher = self.ask(student, batch, wanted[1])
+            teacher = self.ask(choose_teacher_inputs(self.teacher.config, student.inputs, batch), wanted[1])
         maps = cast(Mapping[str, nn.Module], self.own.get(PROJECTIONS, {}))
         heads = (model, self.teacher)
         return given, {one.name: LossPart(one(student, teacher, own, heads=heads, project=maps[one.name]
@@ -151,17 +162,43 @@ class Distilled(WrappedObjective):
                                                 if one.reads_attention and getattr(one, whose) == side))
             for side in SIDES})
 
-    def ask(self, student: ObservedPass, batch: Batch, wanted: Wanted) -> ObservedPass:
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What all losses read of the teacher's pass, each once."""
+        return tuple(dict.fromkeys(name for one in self.losses for name in one.reads))
+
+    def read_inputs(self, model: nn.Module, batch: Batch) -> dict[str, Any]:
+        """Return what the teacher reads of a batch; the student is not run."""
+        try:
+            self.inner(cast(nn.Module, InputReader(model)), take_own_rows(batch))
+        except InputsKnown as known:
+            return choose_teacher_inputs(self.teacher.config, known.inputs, batch)
+        raise AssertionError("an objective runs its model")
+
+    def ask(self, inputs: dict[str, Any], wanted: Wanted) -> ObservedPass:
+        """Return what the teacher gives for inputs: as it is stored, or by a pass."""
+        return self.run_teacher(inputs, wanted) if self.stored is None else self.stored.read(self.reads, inputs)
+
+    def run_teacher(self, inputs: dict[str, Any], wanted: Wanted) -> ObservedPass:
         """Let the teacher read what the student read, or its own rows."""
         self.teacher.eval()
         observed = ObservedModel(self.teacher, wanted)
-        inputs = choose_teacher_inputs(self.teacher.config, student.inputs, batch)
         if isinstance(unwrap_objective(self.inner), Prediction):
             observed(**inputs)
         else:  # what a task reads is a whole text, by whatever head and prefix the teacher has
             run_model(cast(nn.Module, observed), {name: value for name, value in inputs.items()
                                                   if name not in ("prefix_length", "compute_logits")})
-        return find_only_pass(observed.passes, "a teacher")
+        return replace(find_only_pass(observed.passes, "a teacher"), inputs=inputs)
+
+    def passes_to_store(self, batches: Iterable[dict[str, Any]]) -> Iterator[ObservedPass]:
+        """Yield the teacher's pass over each of some inputs, with all that the losses read of it."""
+        wanted = self.want("teacher")
+        for inputs in batches:
+            with torch.no_grad():
+                found = self.run_teacher(inputs, wanted)
+                for one in self.losses:
+                    one.summarize(found, self.teacher)
+            yield found
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +279,12 @@ MAKERS: Mapping[type[c.DistillationLoss], Callable[[Any, str, Bodies, c.Distilla
 
 
 def build_distilled(inner: Objective, config: c.Distillation, teacher: Transformer, *,
-                    body: architecture.Transformer, aligned: bool = True, steps: int = 1, seed: int = 0) -> Distilled:
+                    body: architecture.Transformer, aligned: bool = True, steps: int = 1, seed: int = 0,
+                    stored: OutputStore | None = None) -> Distilled:
     """Put a distillation around an objective, for a student of this body.
 
-    `aligned`: whether both read the same tokens. Raises `InputError` for a loss that one of both cannot have, for a
-    layer map that does not fit, and for a schedule that has no stages.
+    `aligned`: whether both read the same tokens; `stored`: what the teacher gives for rows. Raises `InputError` for a
+    loss that one of both cannot have, for a layer map that does not fit, and for a schedule that has no stages.
     """
     bodies = Bodies(inner, body, teacher.config, aligned)
     losses = tuple(found for name, one in config.named() if not isinstance(one, c.HardTargets)
@@ -256,7 +294,7 @@ def build_distilled(inner: Objective, config: c.Distillation, teacher: Transform
         raise InputError("hard_targets stands twice", where="distillation.losses", remedy="give it once, with a weight")
     check_schedule(config, losses, hard, body, steps)
     teacher.requires_grad_(False).eval()
-    return Distilled(inner, config, teacher, losses, hard[0] if hard else None, steps, seed)
+    return Distilled(inner, config, teacher, losses, hard[0] if hard else None, steps, seed, stored=stored)
 
 
 def check_schedule(config: c.Distillation, losses: tuple[TeacherLoss, ...], hard: list[c.HardTargets],

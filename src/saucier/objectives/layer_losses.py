@@ -49,6 +49,11 @@ class StateLoss(InsideLoss):
     distance: c.MeanSquared | c.CosineDistance
     reads_states: ClassVar[bool] = True
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The vectors of the teacher's layers."""
+        return tuple(f"{self.teacher}.states.{other}" for _, other in self.pairs)
+
     def of_layer(self, layer: int, *, first: bool) -> TeacherLoss | None:
         """Return it with one layer alone; the embeddings, number 0, belong to the first one."""
         found = tuple(pair for pair in self.pairs if pair[0] == layer or (first and pair[0] == 0))
@@ -79,6 +84,11 @@ class AttentionLoss(InsideLoss):
 
     config: c.Attentions
     reads_attention: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The scores of the teacher's layers."""
+        return tuple(f"{self.teacher}.scores.{other}" for _, other in self.pairs)
 
     def count(self, batch: Batch) -> float:
         """Number of pairs of real tokens of a row; of a divergence that of real queries."""
@@ -136,6 +146,11 @@ class RelationLoss(InsideLoss):
     heads: int
     """Pieces that each of them is cut into, on both sides."""
     reads_attention: ClassVar[bool] = True
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """What relations are made of, in the teacher's layers."""
+        return tuple(f"{self.teacher}.{kind}.{other}" for _, other in self.pairs for kind in self.vectors)
 
     def __call__(self, student: ObservedPass, teacher: ObservedPass, batch: Batch, *, heads: Heads,
                  project: nn.Module | None) -> Tensor:

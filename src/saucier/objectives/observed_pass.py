@@ -59,6 +59,8 @@ class ObservedPass:
     output: Output
     attentions: dict[tuple[str, int], ObservedAttention]
     """By stack and layer, from 1."""
+    largest: dict[str, Tensor] = field(default_factory=dict)
+    """The most likely tokens of each place, as losses of answers keep them in a store."""
 
     def states(self, stack: str) -> tuple[Tensor, ...]:
         """Return what each layer of a stack gave, what the first one reads being number 0. Shapes: [B, L, D] each."""
@@ -139,6 +141,50 @@ def recording(model: nn.Module, wanted: Wanted) -> Iterator[Recorder]:
             hook.remove()
 
 
+def read_pass(passed: ObservedPass, name: str) -> Tensor:
+    """Return a value of a pass: `STACK.states.LAYER`, `STACK.scores.LAYER`, `STACK.queries.LAYER` (keys, values), a
+    name of its most likely tokens, or of a field of the output.
+    """
+    stack, _, rest = name.partition(".")
+    if stack not in SIDES:
+        found = passed.largest[name] if name in passed.largest else getattr(passed.output, name)
+    else:
+        kind, _, layer = rest.partition(".")
+        if kind == "states":
+            return passed.states(stack)[int(layer)]
+        attention = passed.attentions[stack, int(layer)]
+        found = attention.scores if kind == "scores" else attention.vectors[kind]
+    assert isinstance(found, Tensor), "a loss reads what it was checked for"
+    return found
+
+
+def restore_pass(inputs: dict[str, Any], values: Mapping[str, Tensor]) -> ObservedPass:
+    """Return a pass that has these values, by the names of `read_pass`, and nothing else."""
+    found = ObservedPass(inputs, Output(), {})
+    states: dict[str, dict[int, Tensor]] = {}
+    for name, value in values.items():
+        stack, _, rest = name.partition(".")
+        kind, _, layer = rest.partition(".")
+        if stack not in SIDES:
+            if rest:
+                found.largest[name] = value
+            else:
+                setattr(found.output, name, value)
+        elif kind == "states":
+            states.setdefault(stack, {})[int(layer)] = value
+        else:
+            # what is visible is asked of the student alone: both see the same
+            attention = found.attentions.setdefault((stack, int(layer)), ObservedAttention({}, value.new_empty(0)))
+            if kind == "scores":
+                attention.scores = value
+            else:
+                attention.vectors[kind] = value
+    for stack, layers in states.items():
+        whole = tuple(layers.get(layer, inputs["input_ids"].new_empty(0)) for layer in range(max(layers) + 1))
+        setattr(found.output, f"{stack}_hidden_states", whole)
+    return found
+
+
 class ObservedModel:
     """A model that is called as ever, and whose passes are kept; everything else is the model's own."""
 
@@ -153,11 +199,41 @@ class ObservedModel:
 
     def __call__(self, *given: Tensor, **inputs: Any) -> Output:
         """Run the model, and keep what it read and gave."""
-        named = dict(zip(("input_ids", "attention_mask"), given, strict=False)) | inputs
+        named = name_inputs(given, inputs)
         with recording(self.model, self.wanted) as recorder:
             output: Output = self.model(**named | self.wanted.switches)
         self.passes.append(ObservedPass(named, output, recorder.found))
         return output
+
+
+def name_inputs(given: Sequence[Tensor], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a model by name."""
+    return {**dict(zip(("input_ids", "attention_mask"), given, strict=False)), **inputs}
+
+
+class InputsKnown(Exception):  # noqa: N818 - no error: it ends a pass before it begins
+    """Raised by an `InputReader` where a model would be run."""
+
+    def __init__(self, inputs: dict[str, Any]) -> None:
+        """Keep what the model would read."""
+        super().__init__("what a model would read is known")
+        self.inputs = inputs
+
+
+class InputReader:
+    """A model that is not run: it says what it would read."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Stand for a model."""
+        self.model = model
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the model has under this name."""
+        return getattr(self.model, name)
+
+    def __call__(self, *given: Tensor, **inputs: Any) -> Output:
+        """Raise `InputsKnown`."""
+        raise InputsKnown(name_inputs(given, inputs))
 
 
 def find_only_pass(passes: Sequence[ObservedPass], objective: str) -> ObservedPass:

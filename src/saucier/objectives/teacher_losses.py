@@ -57,6 +57,14 @@ class TeacherLoss:
         """Return the layers of the student or of the teacher that it compares."""
         return {pair[whose == "teacher"] for pair in self.pairs}
 
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[str, ...]:
+        """What it reads of a teacher's pass, by the names of `observed_pass.read_pass`."""
+
+    def summarize(self, teacher: ObservedPass, head: nn.Module) -> None:
+        """Put into a teacher's pass what the loss reads of it and the pass alone has not."""
+
     def of_layer(self, layer: int, *, first: bool) -> TeacherLoss | None:
         """Return it with one layer of the student alone; None where it has no such. `first`: it is the lowest."""
         found = tuple(pair for pair in self.pairs if pair[0] == layer)

@@ -162,7 +162,7 @@ def test_many_tokens_are_compared_in_pieces_with_the_same_gradients(monkeypatch:
 def test_mobilebert_learns_feature_maps_and_attentions_in_all_three_ways(schedule: c.Auxiliary) -> None:
     """C eq 46–48: the feature maps between blocks are as wide as the teacher's, whose blocks are wider inside."""
     student = make("mobilebert", layers=2, narrow=8, forwards=2, seed=1)
-    teacher = make("mobilebert", layers=2, narrow=32, forwards=1, seed=2)
+    teacher = make("ib_bert", layers=2, inside=32, seed=2)
     labels = torch.where(MASK > 0, IDS, IGNORED)
     losses = (c.HiddenStates(), c.Attentions(compare=c.MapsDivergence()), c.SoftTargets(weight=0.5),
               c.HardTargets(weight=0.5, others=1.0))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError
-from saucier.files import read_object, write_json, write_text
+from saucier.files import read_object, remove_path, write_json, write_text
 from saucier.folders.kinds import find_model_folder
 from saucier.jobs.compression.measurement import (
     Measured,
@@ -47,6 +47,7 @@ from saucier.jobs.compression.timing import measure_cost
 from saucier.jobs.finetuning.data import Splits, read_splits
 from saucier.jobs.finetuning.predict import open_task, read_known_task
 from saucier.jobs.finetuning.results import prediction_row
+from saucier.jobs.finetuning.task_teacher import OUTPUTS
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, JobKind, open_or_create, write_settings
 from saucier.jobs.run.passport import file_digest, start_passport
@@ -98,6 +99,7 @@ def compress(settings: Compression, out: Path, *, quiet: bool = False, said: Seq
             console.say(str(write_compression_report(found)))
         job.close()
         write_json(out / OUTCOME_FILE, found.to_dict())
+        remove_path(out / OUTPUTS)
         return found
 
 

@@ -51,6 +51,7 @@ from saucier.jobs.finetuning.predict import open_task
 from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_model
 from saucier.jobs.finetuning.start import name_labels, open_start, training_texts
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.jobs.finetuning.task_teacher import OUTPUTS
 from saucier.model import Transformer
 from saucier.objectives.base import Batch
 from saucier.objectives.distillation import build_distilled
@@ -145,10 +146,17 @@ def labelled_batches(work: Work, rows: int, opened: OpenModel) -> list[Batch]:
 
 
 def learn(work: Work, step: Distil | Prune, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
-    """Fine-tune what a step begins with, and put the result into its place."""
+    """Fine-tune what a step begins with, and put the result into its place.
+
+    What the teacher gives for rows is kept for the other steps too, in the folder of the compression.
+    """
     start, done = folder / "start", TaskFolder(folder / "training")
     name = str(start.absolute()) if is_folder(start) else begin(start)
-    finetune(training_settings(work, step, training, name), done.path, quiet=True, splits=work.splits)
+    settings = training_settings(work, step, training, name)
+    if settings.distillation is not None:
+        settings = settings.model_copy(update={
+            "distillation": settings.distillation.keep_outputs_in(folder.parents[1] / OUTPUTS)})
+    finetune(settings, done.path, quiet=True, splits=work.splits)
     replace_path(done.model, folder / "model")
 
 

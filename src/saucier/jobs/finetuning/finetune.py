@@ -23,6 +23,7 @@ from saucier.jobs.finetuning.job import (
     describe_training,
     prepare_model,
     read_data,
+    store_outputs,
     train_task,
 )
 from saucier.jobs.finetuning.range_test import find_rate
@@ -38,6 +39,7 @@ from saucier.jobs.finetuning.search import chosen_task, search
 from saucier.jobs.finetuning.settings import Finetuning
 from saucier.jobs.finetuning.start import open_start
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
+from saucier.jobs.finetuning.task_teacher import OUTPUTS
 from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, open_or_create, write_settings
@@ -70,7 +72,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
             console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
                         "again, give another folder with --out", style="green")
             if processes.first:
-                remove_path(folder.path / FOLDER)  # where it was killed while they were removed
+                for name in (FOLDER, OUTPUTS):  # where it was killed while they were removed
+                    remove_path(folder.path / name)
             return folder
         check_reporters(settings.training.training(1, 1))
         start = open_start(settings)
@@ -86,6 +89,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
             if not FINETUNING.is_started(out):  # now only: rows that are refused leave no folder
                 write_settings(out, settings, FINETUNING)
             run.passport.write(out)
+        store_outputs(job)
         choose_settings(job)
         with console.stage("train"):
             trained = train_task(job)
@@ -138,6 +142,7 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     # with scores.json it is a finished one; the checkpoints have done their work
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
     remove_path(job.folder.path / FOLDER)
+    remove_path(job.folder.path / OUTPUTS)
 
 
 def write_model(job: FinetuningJob, folder: Path) -> str:

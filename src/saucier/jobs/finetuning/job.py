@@ -11,7 +11,7 @@ from saucier.adaptation.rewrite import rewrite_and_report
 from saucier.checkpoints.hub import TUNED
 from saucier.checkpoints.steps import latest_checkpoint, usable_checkpoint
 from saucier.config import parameters
-from saucier.devices import choose_device
+from saucier.devices import choose_autocast_dtype, choose_device
 from saucier.jobs.finetuning.data import (
     LONGEST_ROW,
     Splits,
@@ -24,7 +24,13 @@ from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
-from saucier.jobs.finetuning.task_teacher import TaskTeacher, open_task_teacher
+from saucier.jobs.finetuning.task_teacher import (
+    OUTPUTS,
+    StoredRows,
+    TaskTeacher,
+    open_task_teacher,
+    plan_stored_rows,
+)
 from saucier.jobs.run.folder import Job, JobKind
 from saucier.jobs.run.passport import file_digest
 from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling
@@ -79,6 +85,8 @@ class FinetuningJob:
     model: Transformer = field(init=False)
     teacher: TaskTeacher | None = None
     """Whom it learns from, once the model is there."""
+    stored: StoredRows | None = None
+    """What the teacher gives, where that is kept."""
     data_lines: list[str] = field(default_factory=list)
     """Lines printed about the data."""
     rates: RatePoints = ()
@@ -122,8 +130,25 @@ def prepare_teacher(job: FinetuningJob) -> None:
     objective = learn_from_teacher(job, job.teacher, config, plan_batches(job)[1].steps)
     objective.bind(job.model)
     refuse_compiling(objective, compiles=job.settings.training.compile)
+    if config.stored is not None and job.stored is None:
+        dtype = choose_autocast_dtype(job.settings.training.dtype, job.model.device)[0]
+        folder = job.folder.path / OUTPUTS if config.stored.folder is None else Path(config.stored.folder)
+        job.stored = plan_stored_rows(objective, job.model, job.teacher, folder=folder,
+                                      batch=job.settings.training.batch, dtype=dtype)
     job.teacher_lines = [*describe_distillation(objective, job.teacher.teacher)]
     job.run.console.say(*job.teacher_lines)
+
+
+def store_outputs(job: FinetuningJob) -> None:
+    """Let the teacher read all rows once, where what it gives is to be kept."""
+    if job.stored is None or job.teacher is None or job.settings.distillation is None:
+        return
+    objective = build_distilled(job.splits.task.objective, job.settings.distillation, job.teacher.teacher.model,
+                                body=job.model.config, aligned=job.teacher.aligned)
+    with job.run.console.stage("teacher"):
+        line = job.stored.complete(objective, job.model.device, job.run.processes)
+        job.teacher_lines.append(line)
+        job.run.console.say(line)
 
 
 def choose_encoding(settings: Finetuning, start: Start, tokenizer: Tokenizer) -> Encoding:
@@ -163,7 +188,8 @@ def plan_batches(job: FinetuningJob) -> tuple[Batches[Any], Training]:
 def learn_from_teacher(job: FinetuningJob, found: TaskTeacher, config: Distillation, steps: int) -> Distilled:
     """Return the task's objective with a teacher. Raises `InputError` as `build_distilled`."""
     return build_distilled(job.splits.task.objective, config, found.teacher.model, body=job.model.config,
-                           aligned=found.aligned, steps=steps, seed=job.settings.training.seed)
+                           aligned=found.aligned, steps=steps, seed=job.settings.training.seed,
+                           stored=None if job.stored is None else job.stored.store)
 
 
 def plan_training(job: FinetuningJob) -> tuple[TrainingData, Training]:

@@ -23,7 +23,11 @@ def find_tokenizer(recipe: Recipe, start: Path | None) -> Path | None:
 
 
 def open_run_teacher(config: Distillation, tokenizer: Tokenizer) -> Teacher:
-    """Load the teacher of a run. Raises `InputError` where it tells other tokens apart."""
+    """Load the teacher of a run. Raises `InputError` where it tells other tokens apart, and for stored outputs."""
+    if config.stored is not None:
+        raise InputError("what a teacher gives is kept for rows that come again, and each step of a pretraining has "
+                         "rows of its own", where="distillation.stored",
+                         remedy="leave it out; a fine-tuning takes it")
     teacher = open_teacher(config)
     if load_tokenizer(teacher.place).get_vocab() != tokenizer.get_vocab():
         raise InputError("the teacher's tokenizer has other tokens than this run's", where="distillation.teacher",

@@ -6,9 +6,9 @@ import contextlib
 import json
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console as Screen
 from rich.console import RenderableType
@@ -17,6 +17,7 @@ from rich.text import Text
 from saucier.errors import escape_direction_marks
 from saucier.machine import in_notebook
 
+Item = TypeVar("Item")
 PIPE_WIDTH = 160
 """Columns of output that goes to a file or another program."""
 
@@ -29,6 +30,15 @@ def print_table(what: RenderableType) -> None:
 def print_json(value: Any) -> None:
     """Print something for a program."""
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def show_progress(items: Sequence[Item], what: str) -> Iterable[Item]:
+    """Yield items, under a bar on standard error where a person sees one."""
+    from rich.progress import track
+
+    from saucier.training.progress import shows_bar
+
+    return track(items, what, console=Screen(stderr=True)) if shows_bar() else items
 
 
 QUOTE_BAR = "│ "

@@ -6,6 +6,7 @@ Letters: T temperature, M layers of the student, N layers of the teacher, D widt
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,6 +14,7 @@ from pydantic import Field
 from saucier.checkpoints.hub import locate_model
 from saucier.config.base import Config
 from saucier.errors import InputError
+from saucier.objectives.config.stored_outputs import StoredOutputs
 
 Pairs = tuple[tuple[int, int], ...]
 """Layers that are compared, (student's, teacher's), each counted from 1 by its block."""
@@ -356,6 +358,8 @@ class Distillation(Config):
     """Which layer of the student learns from which of the teacher, where a loss does not say so itself."""
     schedule: Annotated[Auxiliary | Joint | Progressive, Field(discriminator="kind")] = Auxiliary()
     """When each is learned."""
+    stored: StoredOutputs | None = None
+    """Compute what the teacher gives once, and keep it on the disk; None: the teacher reads every batch again."""
 
     def named(self) -> Iterator[tuple[str, Loss]]:
         """Yield each loss with its name in reports: its kind, and a number where there are several of it."""
@@ -365,8 +369,15 @@ class Distillation(Config):
             yield f"{one.kind}_{before + 1}" if before else one.kind, one
 
     def located(self) -> Distillation:
-        """Return it with its teacher named so that it means the same from everywhere."""
-        return self if self.teacher is None else self.model_copy(update={"teacher": locate_model(self.teacher)})
+        """Return it with its teacher, and where outputs are kept, named so that they mean the same from everywhere."""
+        found = self if self.teacher is None else self.model_copy(update={"teacher": locate_model(self.teacher)})
+        return found if found.stored is None else found.model_copy(update={"stored": found.stored.located()})
+
+    def keep_outputs_in(self, folder: Path) -> Distillation:
+        """Return it with a place for what the teacher gives, where that is to be kept and has none."""
+        if self.stored is None or self.stored.folder is not None:
+            return self
+        return self.model_copy(update={"stored": self.stored.model_copy(update={"folder": str(folder.absolute())})})
 
     def map_of(self, loss: Loss) -> LayerMap:
         """Return which layers a loss compares."""

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +21,8 @@ from saucier.jobs.compression.outcome import Compressed, read_compressed
 from saucier.jobs.compression.settings import Distil
 from saucier.jobs.compression.steps import spread_layers, student_layers
 from saucier.jobs.finetuning.settings import read_finetuning
+from saucier.objectives.distillation import Distilled
+from saucier.objectives.observed_pass import ObservedPass, Wanted
 
 Write = Callable[..., Path]
 
@@ -232,3 +235,24 @@ def test_a_share_of_the_layers_is_rounded_and_one_stays() -> None:
     for share, wanted in ((0.5, (1, 4)), (0.34, (1, 4)), (0.05, (4,)), (0.99, (0, 1, 2, 3, 4))):
         [found] = student_layers(Distil(layers=share), config)
         assert found.order == wanted
+
+
+def test_steps_share_what_the_teacher_gives(teacher: Path, chain: Write, tmp_path: Path,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, run = list[int](), Distilled.run_teacher
+
+    def counted(objective: Distilled, inputs: dict[str, Any], wanted: Wanted) -> ObservedPass:
+        rows.append(len(inputs["input_ids"]))
+        return run(objective, inputs, wanted)
+
+    monkeypatch.setattr(Distilled, "run_teacher", counted)
+    kept = [distil(layers).replace("{kind: distil", "{kind: distil, distillation: {stored: {}}") for layers in (2, 1)]
+    found = saucier.compress(chain(*kept, keep=0.1), QUICK, model=teacher, out=tmp_path / "out", quiet=True)
+    settings = read_finetuning(tmp_path / "out/steps/2-distil/training/finetune.yaml")
+    assert settings.distillation is not None and settings.distillation.stored is not None
+    assert settings.distillation.stored.folder == str(tmp_path / "out" / "teacher-outputs")
+    assert isinstance(found, Compressed) and len(found.steps) == 2
+    labelled = sum(len(Path(one).read_text().splitlines()) - 1
+                   for one in (*settings.data.train, *settings.data.held_out))
+    assert sum(rows) == labelled + 16  # once for both steps and all epochs; one batch shows the shapes
+    assert not (tmp_path / "out" / "teacher-outputs").exists()

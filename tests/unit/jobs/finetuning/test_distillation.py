@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tests.unit.jobs.finetuning.conftest import labelled_rows, written_rows
+from tests.unit.jobs.finetuning.conftest import SAID, labelled_rows, written_rows
 from tests.unit.jobs.finetuning.test_multiple_choice import drawn, lines
 from tests.unit.jobs.finetuning.test_question_answering import paragraphs
 from tests.unit.jobs.finetuning.test_tagging import column_file
@@ -17,11 +19,15 @@ from tests.unit.jobs.finetuning.test_tagging import column_file
 import saucier
 from saucier.cli import main
 from saucier.families.bert import bert
+from saucier.jobs.finetuning.data import read_splits
 from saucier.jobs.finetuning.finetune import finetune
-from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning, read_finetuning_words
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.jobs.run.passport import read_passport
 from saucier.model import build
+from saucier.objectives.distillation import Distilled
+from saucier.objectives.observed_pass import ObservedPass, Wanted
+from saucier.tasks.build import build_task
 from saucier.text.tokenizer.tokenizer import load_tokenizer
 from saucier.training.loop import Run
 
@@ -194,6 +200,106 @@ def test_teachers_that_do_not_fit_are_refused_before_anything_is_written(
     refused("compiled code hides", "training.compile=true", "distillation.losses=[{kind: attentions}]")
 
 
+def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the rows of every pass of a teacher from now on."""
+    rows, run = list[int](), Distilled.run_teacher
+
+    def counted(objective: Distilled, inputs: dict[str, Any], wanted: Wanted) -> ObservedPass:
+        rows.append(len(inputs["input_ids"]))
+        return run(objective, inputs, wanted)
+
+    monkeypatch.setattr(Distilled, "run_teacher", counted)
+    return rows
+
+
+def losses_of(folder: Path) -> list[float]:
+    found = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    losses = [line["loss"] for line in found if "loss" in line]
+    assert len(losses) > 10
+    return losses
+
+
+def test_a_teacher_that_is_stored_reads_every_row_once(
+        teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str]) -> None:
+    lent, place = tmp_path / "teacher", tmp_path / "kept"
+    shutil.copytree(teacher, lent)
+    words = ["training.epochs=3", "training.patience=3", f"distillation.losses={ALL}"]
+    passes = count_passes(monkeypatch)
+    plain = finetune(settings(student, files, lent, *words), tmp_path / "plain", quiet=True).path
+    assert sum(passes) == 3 * (96 + 40)
+    passes.clear()
+    stored = settings(student, files, lent, *words, f"distillation.stored.folder={place}")
+    first = finetune(stored, tmp_path / "first").path
+    assert sum(passes) == 16 + 96 + 40  # one batch shows the shapes
+    # both read the same rows, beside others of another length: in float32 the last bits differ, and what grows of them
+    assert losses_of(first) == pytest.approx(losses_of(plain), rel=1e-5)
+    for one, other in zip(evaluations(first), evaluations(plain), strict=True):
+        assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
+    size = sum(path.stat().st_size for path in place.rglob("*.safetensors"))
+    line = next(line for line in capsys.readouterr().out.splitlines() if "what the teacher gives for 136 rows" in line)
+    assert "computed in" in line and str(place) in line
+    assert f"what the teacher gives for 136 rows: {line.split(': ')[1].split(' in ')[0]}" in (
+        first / "report.html").read_text()
+    passes.clear()
+    again = finetune(stored, tmp_path / "second").path
+    assert passes == [] and "all of it was there" in capsys.readouterr().out
+    assert losses_of(again) == losses_of(first)
+    changed = (files[0].with_name("changed.tsv"), files[1])
+    changed[0].write_text(files[0].read_text().replace("\n", " more\n", 2).replace("text more", "text", 1))
+    finetune(settings(student, changed, lent, *words, f"distillation.stored.folder={place}"), tmp_path / "third",
+             quiet=True)
+    assert 0 < sum(passes) <= 16  # the batch of the changed row
+    assert len(list(place.iterdir())) == 1 and size > 136 * 4 * 2
+    passes.clear()
+    other = saucier.load(lent, dtype="float32")
+    with torch.no_grad():
+        other.head.output.bias += 1
+    other.save(lent / "model", replace=True)
+    finetune(stored, tmp_path / "fourth", quiet=True)
+    assert sum(passes) == 16 + 96 + 40 and len(list(place.iterdir())) == 2
+
+
+def test_a_stored_teachers_run_goes_on_to_the_bit_and_leaves_nothing(
+        teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = settings(student, files, teacher, "training.epochs=2", f"distillation.losses={ALL}",
+                      "distillation.stored={}")
+    whole = weights(finetune(wanted, tmp_path / "whole", quiet=True))
+    update, out = Run.update, tmp_path / "stopped"
+
+    def stopped(run: Run) -> None:
+        if run.state.step == 8:
+            raise KeyboardInterrupt
+        update(run)
+
+    monkeypatch.setattr(Run, "update", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        finetune(wanted, out, quiet=True)
+    monkeypatch.setattr(Run, "update", update)
+    kept = next((out / "teacher-outputs").rglob("*.safetensors"))
+    data = kept.read_bytes()
+    kept.write_bytes(data[:len(data) // 2])
+    with pytest.raises(saucier.InputError, match="stored outputs of a teacher are damaged") as error:
+        finetune(wanted, out, quiet=True)
+    assert len(str(error.value).splitlines()) == 1 and "remove the file" in str(error.value)
+    kept.unlink()
+    found = weights(finetune(wanted, out, quiet=True))
+    assert all(torch.equal(value, whole[name]) for name, value in found.items())
+    assert not (out / "teacher-outputs").exists()
+
+
+def test_more_bytes_than_the_limit_are_refused_with_their_number(
+        teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    words = ["distillation.stored.limit=1000", "distillation.losses=[{kind: soft_targets}]"]
+    with pytest.raises(saucier.InputError, match=r"for 136 rows takes 1\.\d+ kB, and the limit is 1\.00 kB") as error:
+        finetune(settings(student, files, teacher, *words), tmp_path / "run", quiet=True)
+    needed = re.search(r"stored\.limit=(\d+)", str(error.value))
+    assert needed is not None and int(needed[1]) <= 136 * 2 * 4 and not (tmp_path / "run").exists()
+    finetune(settings(student, files, teacher, f"distillation.stored.limit={needed[1]}", words[1]), tmp_path / "run",
+             quiet=True)
+
+
 def taught(task: str, files: tuple[Path, ...], models: tuple[Path, Path], out: Path, losses: str) -> dict[str, float]:
     """Fine-tune the second of two models, then the first with it as the teacher; return what was measured of that."""
     given = {"train": [str(files[0])], "held_out": [str(files[1])]}
@@ -202,6 +308,9 @@ def taught(task: str, files: tuple[Path, ...], models: tuple[Path, Path], out: P
     again = settings(models[0], files, teacher, "training.epochs=1", f"distillation.losses={losses}", task=task)
     found = evaluations(finetune(again, out / "student", quiet=True).path)[-1]
     assert found["loss"] > 0
+    kept = settings(models[0], files, teacher, "training.epochs=1", f"distillation.losses={losses}",
+                    "distillation.stored={}", task=task)
+    assert evaluations(finetune(kept, out / "stored", quiet=True).path)[-1] == pytest.approx(found, rel=1e-4, abs=1e-6)
     return found
 
 
@@ -234,3 +343,28 @@ def test_every_kind_of_task_has_a_teacher(student: Path, tiny_bert: Path, tiny_t
     found = taught("text_to_text", written, (tiny_t5, tiny_t5), tmp_path / "writing",
                    "[{kind: soft_targets}, {kind: hard_targets}, {kind: hidden_states}]")
     assert {"soft_targets", "hidden_states_encoder", "hidden_states_decoder"} < set(found)
+
+
+def test_a_student_learns_what_the_beams_of_its_teacher_write(tiny_t5: Path, table: Table, tmp_path: Path) -> None:
+    """Sequence-level distillation as `docs/distillation.md` has it: two commands, and no teacher while it trains."""
+    train = table("train.tsv", "input,target", written_rows(64, 1))
+    dev = table("dev.tsv", "input,target", written_rows(12, 2))
+    beams = "task.writing.search={kind: beams, beams: 3}"
+    words = ["training.batch=16", "training.optimizer={kind: adamw, learning_rate: 0.005}", "training.dtype=float32"]
+    given = {"train": [str(train)], "held_out": [str(dev)]}
+    wanted = read_finetuning_words("text_to_text", [*words, beams, "training.epochs=12"], str(tiny_t5), given)[0]
+    teacher = finetune(wanted, tmp_path / "teacher", quiet=True).path
+    written = tmp_path / "written.jsonl"
+    assert main(["predict", str(teacher), str(train), "--out", str(written)]) == 0
+    rows = [json.loads(line) for line in written.read_text().splitlines()]
+    assert len(rows) == 64 and all(row["target"] in SAID.values() for row in rows)
+    rows = [row for row in rows if row["prediction"]]
+    rows[0]["prediction"] = "cold cold cold soup"  # what no row of the data has: it is learned from, the target is not
+    written.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["finetune", "text_to_text", "--model", str(tiny_t5), "--data", str(written), "--held-out", str(dev),
+                 "--column", "target=prediction", "--column", "held-out.target=target", "--out",
+                 str(tmp_path / "student"), *words, "training.epochs=1"]) == 0
+    found = read_finetuning(tmp_path / "student" / "finetune.yaml")
+    splits = read_splits(build_task(found.task), found.data)
+    assert [splits.task.gold(one) for one in splits.train] == [row["prediction"] for row in rows]
+    assert [splits.task.gold(one) for one in splits.held_out] == [text for _, text in written_rows(12, 2)]

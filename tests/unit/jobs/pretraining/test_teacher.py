@@ -95,3 +95,9 @@ def test_recipes_of_students_learn_from_the_recipes_of_their_teachers(name: str,
     found = cook(small(name, text, f"distillation.teacher={tmp_path / 'teacher'}", *words), tmp_path / "run", FAST)
     metrics = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
     assert measured < set(next(line["evaluation"] for line in metrics if "evaluation" in line))
+
+
+def test_a_pretraining_refuses_stored_outputs(teacher: Path, text: Path, tmp_path: Path) -> None:
+    wanted = small("distilbert-nano", text, "model.dim=16", f"distillation.teacher={teacher}", "distillation.stored={}")
+    with pytest.raises(InputError, match="each step of a pretraining has rows of its own"):
+        cook(wanted, tmp_path / "run", FAST)

@@ -76,7 +76,9 @@ def write_inputs(folder: str) -> int:
     (place / "chain.yaml").write_text(
         "name: chain\nkeep: 0.01\nsteps:\n"
         "  - {kind: distil, layers: [0, 0], training: {epochs: 1, batch: 4, dtype: float32}}\n"
-        "  - {kind: prune, by: {kind: neurons, share: 0.5, score: {kind: magnitude}}}\n  - {kind: quantize}\n")
+        "  - {kind: prune, by: {kind: neurons, share: 0.5, score: {kind: magnitude}}}\n"
+        "  - {kind: prune, by: {kind: gates, aim: {kind: penalty, weight: 0.1}}, training: {epochs: 1, batch: 4}}\n"
+        "  - {kind: quantize, by: {kind: quantization_aware}, training: {epochs: 1, batch: 4}}\n")
     tuned = rewrite(load(place / "gpt2", dtype="float32", device="cpu"), by=Lora(rank=2))
     for one in list_trainable(tuned).values():
         torch.nn.init.normal_(one)

@@ -54,6 +54,16 @@ def test_a_verb_that_is_killed_ends_as_if_left_alone(name: str, kitchen: Kitchen
         assert json.loads((kitchen.place / "out/passport.json").read_text())["parts"] == 2
 
 
+def test_a_step_of_a_chain_that_is_finished_is_never_made_again(kitchen: Kitchen, alone: Alone) -> None:
+    """Killed a little after the figures of the second step were begun: nothing of the first two is written again."""
+    events = alone("compress")[0].events
+    place = max(n for n, one in enumerate(events) if "/steps/2-prune/" in one and "measured.json" in one)
+    ended, found = kitchen.run(JOBS["compress"], Moment(place + 5))
+    assert ended[0].code == -9 and not differences(alone("compress")[1], found)
+    assert any("/steps/3-prune/" in one for one in ended[1].events)
+    assert not [one for one in ended[1].events if "/steps/1-distil/" in one or "/steps/2-prune/" in one]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", JOBS)
 def test_killed_at_random_moments(name: str, kitchen: Kitchen, alone: Alone) -> None:

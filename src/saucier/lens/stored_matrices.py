@@ -12,10 +12,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from saucier.adaptation.quantization.schemes import (
+    IndexedIntegers,
     Integers,
     LearnedBasis,
     NormalFloat,
-    NumberFormat,
+    StoredFormat,
     StoredQuantization,
     Symmetric,
 )
@@ -40,13 +41,16 @@ class StoredSize:
     bytes: int
 
 
-def describe_format(form: NumberFormat) -> str:
+def describe_format(form: StoredFormat) -> str:
     """Say a number format in words."""
     match form:
         case Integers():
             group = "rows" if form.group is None else f"groups of {form.group}"
             zero = "" if isinstance(form.range, Symmetric) else ", zero point"
             return f"int{form.bits}, {group}{zero}, {form.scales} scales"
+        case IndexedIntegers():
+            zero = "" if isinstance(form.range, Symmetric) else ", zero point"
+            return f"int{form.bits}, {form.groups} groups a row by an index{zero}, {form.scales} scales"
         case NormalFloat():
             return f"nf4, blocks of {form.block}"
         case LearnedBasis():

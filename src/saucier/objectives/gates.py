@@ -6,6 +6,7 @@ Letters: B rows, L length, H gates of a sublayer or map, E values behind one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from math import log
 from typing import Any
@@ -21,6 +22,7 @@ from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Heads, Neurons, Operation, Ranks
 from saucier.adaptation.surgery.tables import ModelState
 from saucier.adaptation.surgery.units import Attention, Feeding, find_places, list_places
+from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, Objective, WrappedObjective
@@ -243,6 +245,12 @@ class GatedObjective(WrappedObjective):
                 kept.setdefault(one.kind, {})[one.path] = numbers
         made, _ = operate(model, by=[KEEPERS[kind](kept=numbers) for kind, numbers in kept.items()])
         return made
+
+
+def share_gone(before: Transformer, after: Transformer, by: c.UnitGates) -> float:
+    """Return the part of the parameters behind gates that one model has no more: those of maps as one matrix each."""
+    whole = sum(one.whole for one in find_gated(deepcopy(before), by))
+    return (parameters(before.config) - parameters(after.config)) / whole
 
 
 KEEPERS: Mapping[str, Callable[..., Operation]] = {"heads": Heads, "neurons": Neurons, "ranks": Ranks}

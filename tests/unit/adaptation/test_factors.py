@@ -12,8 +12,8 @@ from tests.laws.zoo import decoder, family, scrambled, tokens
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.pruning.methods import HeadPruning, Magnitude
-from saucier.adaptation.pruning.prune import prune_model
+from saucier.adaptation.pruning.methods import HeadPruning, Magnitude, RankPruning
+from saucier.adaptation.pruning.prune import prune, prune_model
 from saucier.adaptation.quantization.quantize import quantize_model
 from saucier.adaptation.quantization.schemes import Quantization
 from saucier.adaptation.rewrite import rewrite
@@ -76,6 +76,38 @@ def test_a_lower_rank_is_the_nearest_product() -> None:
     assert made.first.weight.shape == (5, 24) and made.second.weight.shape == (96, 5)
     assert made.first.weight.norm(dim=1).tolist() == pytest.approx(np.sqrt(values[4::-1]).tolist(), rel=1e-9)
     assert parameters(before.config) - parameters(after.config) == 24 * 96 - 5 * (24 + 96)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+@pytest.mark.parametrize("scope", ["model", "matrix"])
+def test_ranks_go_until_the_share_is_gone_and_no_further(scope: Any, share: float) -> None:
+    """The least squares of singular values by what a rank costs; what two matrices would not make smaller stays."""
+    before = exact(family("bert"))
+    found = prune(before, RankPruning(share=share, scope=scope))
+    weights = {name: before.get_parameter(f"{name}.weight") for name in list_whole_maps(before.config)}
+    whole, gone = sum(one.numel() for one in weights.values()), found.before - found.after
+    assert found.before - found.after == counted(before) - counted(found.model)
+    largest = max(sum(one.shape) for one in weights.values())
+    assert share * whole <= gone < share * whole + largest * (1 if scope == "model" else len(weights))
+    for name, product in products(found.model).items():
+        rank = min(weights[name].shape) - len(found.removed[name])
+        left, values, right = torch.linalg.svd(weights[name].detach())
+        nearest = left[:, :rank] * values[:rank] @ right[:rank]
+        torch.testing.assert_close(product.second.weight @ product.first.weight, nearest, atol=1e-10, rtol=1e-10)
+    assert {*found.removed} == {*products(found.model)}
+    for name in {*weights} - {*found.removed}:
+        assert scope == "model" and torch.equal(found.model.get_parameter(f"{name}.weight"), weights[name])
+
+
+def test_the_least_ranks_of_all_maps_go_first() -> None:
+    before = exact(family("bert"))
+    with torch.no_grad():
+        before.get_parameter(f"{UP}.weight").mul_(1e-3)
+    assert [*prune(before, RankPruning(share=0.02)).removed] == [UP]
+    some = prune(before, RankPruning(share=0.5, scope="matrix", where=("*.up",)))
+    assert [*some.removed] == [name for name in list_whole_maps(before.config) if name.endswith(".up")]
+    with pytest.raises(InputError, match=r"where: 'wheel' meets no map that is one matrix"):
+        prune(before, RankPruning(share=0.5, where=("wheel",)))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from saucier.adaptation.quantization.maps import QuantizedLinear, list_matrices
+from saucier.adaptation.quantization.published_codes import pack_words, unpack_words
 from saucier.families.llama import llama
 from saucier.model import Transformer, build
 
@@ -126,3 +127,20 @@ def edit(folder: Path, change: Callable[[Tensors], None]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file({name: one.contiguous() for name, one in tensors.items()}, folder / "model.safetensors")
+
+
+def shuffle_inputs(folder: Path, held: dict[str, Array], seed: int = 5) -> dict[str, Array]:
+    """Put the inputs of every map of a folder of GPTQ or compressed-tensors out of order, and return what it holds."""
+    def shuffle(some: Tensors) -> None:
+        for module in held:
+            gptq_like = f"{module}.qweight" in some
+            order = torch.from_numpy(np.random.default_rng(seed).permutation(held[module].shape[1]))
+            held[module] = held[module][:, order]
+            name = f"{module}.{'qweight' if gptq_like else 'weight_packed'}"
+            rows = some[name].T if gptq_like else some[name]
+            codes = unpack_words(rows, len(order), 4)[:, order]
+            some[name] = pack_words(codes, 4).T if gptq_like else pack_words(codes, 4)
+            some[f"{module}.{'g_idx' if gptq_like else 'weight_g_idx'}"] = (order // GROUP).int()
+
+    edit(folder, shuffle)
+    return held

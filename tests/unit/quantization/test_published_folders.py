@@ -23,6 +23,7 @@ from tests.unit.quantization.packed_folders import (
     compressed,
     edit,
     gptq,
+    shuffle_inputs,
     small,
     write_folder,
 )
@@ -35,6 +36,7 @@ from saucier.adaptation.quantization.maps import QuantizedLanguageHead, Quantize
 from saucier.adaptation.quantization.quantize import quantize_model
 from saucier.adaptation.quantization.schemes import (
     DynamicInt8,
+    IndexedIntegers,
     Integers,
     NormalFloat,
     Quantization,
@@ -95,6 +97,39 @@ def test_gptq_greedy_ids_of_the_float_model(tmp_path: Path) -> None:
     again.save(tmp_path / "again", layout="llama")
     assert all(np.array_equal(load_file(tmp_path / "again/model.safetensors")[f"{name}.weight"].numpy(), one)
                for name, one in held.items())
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("write", [gptq, compressed])
+def test_groups_out_of_order_are_read_exactly(write: Callable[..., Any], symmetric: bool, tmp_path: Path) -> None:
+    """`desc_act`: each input names its group; codes, scales and index are kept, and so after saving in our layout."""
+    held = shuffle_inputs(tmp_path / "m", write(tmp_path / "m", symmetric=symmetric))
+    model = saucier.load(tmp_path / "m", dtype="float32")
+    assert_holds(model, held)
+    forms = {type(one.store) for one in list_matrices(model).values()}
+    assert forms == {IndexedIntegers} and held_bytes(model) < 0.6 * held_bytes(small())
+    small().save(tmp_path / "float", layout="llama")
+    edit(tmp_path / "float", lambda some: some.update(
+        {f"{name}.weight": torch.from_numpy(one.copy()) for name, one in held.items()}))
+    assert torch.equal(model(IDS).logits, saucier.load(tmp_path / "float", dtype="float32")(IDS).logits)
+    model.save(tmp_path / "own")
+    again = saucier.load(tmp_path / "own", dtype="float32")
+    assert_holds(again, held)
+    told = {one.format for one in saucier.show(tmp_path / "own").stored}
+    assert all(any(one.startswith(f"int4, {count} groups a row by an index, ") for one in told) for count in (2, 4))
+    with pytest.raises(InputError, match=r"is in indexed_integer, which a published layout .*use kind: integer"):
+        again.save(tmp_path / "no", layout="llama")
+    edit(tmp_path / "own", lambda some: some["decoder.blocks.0.feed_forward.inner.down.index"][:1].fill_(4))
+    with pytest.raises(InputError, match=r"index names groups that are not in 0 … 3"):
+        saucier.load(tmp_path / "own")
+
+
+def test_maps_of_one_matrix_share_the_order_of_their_groups(tmp_path: Path) -> None:
+    gptq(tmp_path / "m")
+    name = "model.layers.0.self_attn.k_proj.g_idx"
+    edit(tmp_path / "m", lambda some: some.update({name: some[name].flip(0)}))
+    with pytest.raises(InputError, match="differ in bits, groups, their order or scales, and here they are one map"):
+        saucier.load(tmp_path / "m")
 
 
 def test_gptq_of_turned_maps(tmp_path: Path) -> None:
@@ -276,8 +311,8 @@ DAMAGE: dict[str, Callable[[Tensors], Any]] = {
     r"gives \[32, 56\] instead of \[32, 64\]|qzeros is int32": lambda some: some.update(
         {f"{DOWN}.qweight": some[f"{DOWN}.qweight"][:-1], f"{DOWN}.g_idx": some[f"{DOWN}.g_idx"][:56]}),
     r"scales is float16 \[3, 32\]": lambda some: some.update({f"{DOWN}.scales": some[f"{DOWN}.scales"][:3]}),
-    r"g_idx puts inputs into groups out of order \(desc_act\)": lambda some: some.update(
-        {f"{DOWN}.g_idx": some[f"{DOWN}.g_idx"].flip(0)}),
+    "g_idx names groups from 0 to 4, and there are 4": lambda some: some[f"{DOWN}.g_idx"][-1:].fill_(4),
+    r"g_idx is \[63\] instead of \[64\]": lambda some: some.update({f"{DOWN}.g_idx": some[f"{DOWN}.g_idx"][1:]}),
     "down_proj.bias is not zero": lambda some: some.update({f"{DOWN}.bias": torch.ones(32)}),
     "q_proj.weight is in few bits and model.layers.0.self_attn.k_proj.weight is not": lambda some: (
         [some.pop(f"model.layers.0.self_attn.k_proj.{end}") for end in ("qweight", "qzeros", "scales", "g_idx")],

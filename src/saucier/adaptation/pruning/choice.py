@@ -1,6 +1,6 @@
-"""Which heads, neurons and layers go: ranks of scores, and places of layers.
+"""Which heads, neurons, layers and ranks of maps go: orders of scores, and places of layers.
 
-Letters: H units (heads or neurons) of a sublayer, N layers, K layers that go.
+Letters: H units (heads or neurons) of a sublayer, N layers, K layers that go, I inputs and O outputs of a map.
 """
 
 from __future__ import annotations
@@ -38,6 +38,31 @@ class Ranks:
     """Place -> neighbouring units that go together; 1 where it is not named."""
     multiple: int = 1
     """What stays of a sublayer is filled up to a multiple of this."""
+
+
+def choose_ranks(values: Mapping[str, Tensor], sizes: Mapping[str, tuple[int, int]],
+                 by: p.RankPruning) -> dict[str, int]:
+    """Return the rank of each map that becomes a product, by its name; at least 1.
+
+    `values`: singular values of each map, the largest first; `sizes`: its inputs and outputs. Shapes: [min(I, O)] each.
+    """
+    ranks = {name: len(one) for name, one in values.items()}
+    match by.scope:
+        case "matrix":
+            ranks = {name: max(1, floor((1 - by.share) * inputs * outputs / (inputs + outputs) + 1e-9))
+                     for name, (inputs, outputs) in sizes.items()}
+        case "model":
+            worth = sorted((float(value) ** 2 / sum(sizes[name]), name) for name, one in values.items()
+                           for value in one[1:])
+            costs = {name: inputs * outputs for name, (inputs, outputs) in sizes.items()}
+            left, most = sum(costs.values()), (1 - by.share) * sum(costs.values())
+            for _, name in worth:
+                if left <= most:
+                    break
+                ranks[name] -= 1
+                cost = min(sizes[name][0] * sizes[name][1], ranks[name] * sum(sizes[name]))
+                left, costs[name] = left + cost - costs[name], cost
+    return {name: rank for name, rank in ranks.items() if rank * sum(sizes[name]) < sizes[name][0] * sizes[name][1]}
 
 
 def choose_kept(scores: Scores, ranks: Ranks) -> Kept:

@@ -227,6 +227,23 @@ class MagnitudePruning(Config):
     """Which maps, as tunings name them, each matrix whole: `linear` is all of the stacks."""
 
 
-Pruning = Annotated[HeadPruning | NeuronPruning | LayerPruning | VocabularyPruning | MagnitudePruning,
+class RankPruning(Config):
+    """Make linear maps of attentions and feed-forwards products of two smaller matrices, the nearest of their rank.
+
+    Nothing is learned; FLOP (gates before ranks) chooses them while the model learns. A map that two matrices would not
+    make smaller stays as it is. Source: Eckart and Young 1936 for the nearest.
+    """
+
+    kind: Literal["ranks"] = "ranks"
+    share: Share
+    """The part of the parameters of these maps that goes, at least: no rank more than that takes."""
+    scope: Literal["model", "matrix"] = "model"
+    """Whether the ranks of the smallest squares of singular values for their parameters go, of all maps, or the same
+    part of every map."""
+    where: Where = ("*",)
+    """The maps, by name, with `*` for any: `encoder.blocks.*.feed_forward.inner.up`."""
+
+
+Pruning = Annotated[HeadPruning | NeuronPruning | LayerPruning | VocabularyPruning | MagnitudePruning | RankPruning,
                     Field(discriminator="kind")]
 """What a model loses."""

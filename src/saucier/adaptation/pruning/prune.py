@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from saucier import config as c
 from saucier.adaptation.pruning import methods as p
-from saucier.adaptation.pruning.choice import Ranks, choose_kept, choose_layers
+from saucier.adaptation.pruning.choice import Ranks, choose_kept, choose_layers, choose_ranks
 from saucier.adaptation.pruning.scores import SCORES, Evidence, LossOfBatch, Places, count_units
 from saucier.adaptation.pruning.sparsity import Sparsity, find_smallest, measure_sparsity, zero_weights
 from saucier.adaptation.starting_weights import rebuild_model
+from saucier.adaptation.surgery.factors import find_maps, list_maps, list_whole_maps
 from saucier.adaptation.surgery.operate import operate
-from saucier.adaptation.surgery.operations import Heads, Layers, Neurons, Tokens
+from saucier.adaptation.surgery.operations import Factorize, Heads, Layers, Neurons, Tokens
 from saucier.adaptation.surgery.tables import ModelState
 from saucier.adaptation.surgery.units import Attention, Feeding, find_places, list_places
 from saucier.checkpoints.fields import put
@@ -36,8 +38,8 @@ class Pruned:
 
     model: Transformer
     removed: Mapping[str, tuple[int, ...]]
-    """Heads and neurons by the place of their sublayer, layers by their stack, all from 0; tokens by their old ids
-    under `tokens`. Empty for single weights."""
+    """Heads and neurons by the place of their sublayer, layers by their stack, ranks by their map with the largest
+    singular value first, all from 0; tokens by their old ids under `tokens`. Empty for single weights."""
     before: int
     """Parameters."""
     after: int
@@ -50,8 +52,12 @@ class Pruned:
         """Say what went."""
         gone = [f"{place}: {len(numbers)} gone ({', '.join(map(str, numbers[:12]))}"
                 f"{', …' if len(numbers) > 12 else ''})" for place, numbers in self.removed.items() if numbers]
-        said = [f"{self.before:,} → {self.after:,} parameters, {self.after / self.before:.1%}"]
-        return [*gone, *said, *([self.sparsity.line()] if self.sparsity else [])]
+        return [*gone, describe_sizes(self.before, self.after), *([self.sparsity.line()] if self.sparsity else [])]
+
+
+def describe_sizes(before: int, after: int) -> str:
+    """Say how many parameters there were and are."""
+    return f"{before:,} → {after:,} parameters, {after / before:.1%}"
 
 
 def prune_model(model: Transformer, by: p.Pruning, *, batches: Sequence[Mapping[str, Tensor]] = (),
@@ -166,7 +172,28 @@ def prune_weights(model: Transformer, by: p.MagnitudePruning, evidence: Evidence
     return Pruned(made, {}, count, count, measure_sparsity(made))
 
 
+def prune_ranks(model: Transformer, by: p.RankPruning, evidence: Evidence, tokenizer: Tokenizer | None) -> Pruned:
+    """Make maps products of a lower rank, the nearest ones.
+
+    Raises `InputError` for a pattern that meets no map, for a model without any, and where no map gets smaller.
+    """
+    known = list_whole_maps(model.config)
+    for pattern in by.where:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            raise InputError(f"{pattern!r} meets no map that is one matrix", where="where",
+                             remedy=suggest_name(pattern, [*known]))
+    met = [name for name in known if any(fnmatchcase(name, pattern) for pattern in by.where)]
+    found = find_maps(ModelState(model.config, {}), dict.fromkeys(met), "where")
+    sizes = {one: list_maps(place)[name] for one, (place, name) in found.items()}
+    weights = {name: model.get_parameter(f"{name}.weight").detach().double() for name in met}
+    ranks = choose_ranks({name: torch.linalg.svdvals(one) for name, one in weights.items()}, sizes, by)
+    if not ranks:
+        raise InputError("no map is smaller as a product of two matrices", where="share", remedy="give a larger share")
+    made, _ = operate(model, by=[Factorize(ranks=ranks)])
+    return report(model, made, {name: tuple(range(rank, known[name])) for name, rank in ranks.items()})
+
+
 PRUNERS: Mapping[type, Callable[[Transformer, Any, Evidence, Tokenizer | None], Pruned]] = {
     p.HeadPruning: prune_units, p.NeuronPruning: prune_units, p.LayerPruning: prune_layers,
-    p.VocabularyPruning: prune_vocabulary, p.MagnitudePruning: prune_weights}
+    p.VocabularyPruning: prune_vocabulary, p.MagnitudePruning: prune_weights, p.RankPruning: prune_ranks}
 """Kind of pruning -> what does it."""

@@ -1,8 +1,9 @@
-"""Numbers of few bits as tensors, and back: what a matrix becomes in each `NumberFormat`, the one storage of all.
+"""Numbers of few bits as tensors, and back: what a matrix becomes in each `StoredFormat`, the one storage of all.
 
 The tensors of a matrix [O, I], which safetensors hold under its module's name:
 
 integer        codes [O, ⌈I·bits/8⌉] uint8, scales [O, G]; with a zero point zeros [O, ⌈G·bits/8⌉] uint8
+indexed_integer  the same, and index [I] int32: the group of each input
 nf4            codes [N/2] uint8, scales [B] uint8 (float8 e4m3), scale_scales [S] float32, mean [] float32
 learned_basis  codes [O, ⌈I·bits/8⌉] uint8, basis [O, bits] float32
 
@@ -25,7 +26,14 @@ from torch import Tensor
 from saucier.adaptation.quantization import learned_basis
 from saucier.adaptation.quantization.normal_float import PackedWeight, dequantize, quantize
 from saucier.adaptation.quantization.packing import pack, row_bytes, unpack
-from saucier.adaptation.quantization.schemes import Integers, LearnedBasis, NormalFloat, NumberFormat, Symmetric
+from saucier.adaptation.quantization.schemes import (
+    IndexedIntegers,
+    Integers,
+    LearnedBasis,
+    NormalFloat,
+    StoredFormat,
+    Symmetric,
+)
 
 Parts = dict[str, Tensor]
 """The tensors of a matrix, by name."""
@@ -80,7 +88,7 @@ def align(values: Tensor, like: Tensor) -> Tensor:
     return values.to(like.dtype)[(...,) + (None,) * (like.dim() - 2)]
 
 
-def code_range(form: Integers) -> tuple[int, int]:
+def code_range(form: Integers | IndexedIntegers) -> tuple[int, int]:
     """Return the lowest and the highest code."""
     largest = 2**(form.bits - 1) - 1
     return (-largest, largest) if isinstance(form.range, Symmetric) else (0, 2**form.bits - 1)
@@ -124,12 +132,12 @@ def store_codes(codes: Tensor, grid: Grid, form: Integers) -> Parts:
     return parts if isinstance(form.range, Symmetric) else parts | {"zeros": pack(grid.zeros.long(), form.bits)}
 
 
-def code_offset(form: Integers) -> int:
+def code_offset(form: Integers | IndexedIntegers) -> int:
     """Return what is added to a code that is stored."""
     return 2**(form.bits - 1) if isinstance(form.range, Symmetric) else 0
 
 
-def read_codes(parts: Mapping[str, Tensor], inputs: int, form: Integers) -> tuple[Tensor, Grid]:
+def read_codes(parts: Mapping[str, Tensor], inputs: int, form: Integers | IndexedIntegers) -> tuple[Tensor, Grid]:
     """Return the codes [O, I], int32, and their steps."""
     scales = parts["scales"].float()
     zeros = unpack(parts["zeros"], scales.shape[1], form.bits).float() if "zeros" in parts else torch.zeros_like(scales)
@@ -152,7 +160,7 @@ def integer_layout(shape: tuple[int, int], form: Integers) -> Layout:
     return found if isinstance(form.range, Symmetric) else found | zeros
 
 
-def integer_fault(parts: Mapping[str, Tensor], shape: tuple[int, int], form: Integers) -> str:
+def integer_fault(parts: Mapping[str, Tensor], shape: tuple[int, int], form: Integers | IndexedIntegers) -> str:
     """Say what is wrong with the tensors of integers."""
     codes, grid = read_codes(parts, shape[1], form)
     if bool((codes < grid.lowest).any()):
@@ -162,6 +170,41 @@ def integer_fault(parts: Mapping[str, Tensor], shape: tuple[int, int], form: Int
     spare = [("codes", shape[1]), *([("zeros", grid.scales.shape[1])] if "zeros" in parts else [])]
     return next((f"{name} has bits after its last value" for name, count in spare
                  if has_spare_bits(parts[name], count, form.bits)), "")
+
+
+def refuse_encoding(weight: Tensor, form: IndexedIntegers) -> Parts:
+    """Say that an index of groups comes with codes, and is not made here."""
+    raise AssertionError("select_maps takes no such format")
+
+
+def decode_indexed(parts: Mapping[str, Tensor], shape: tuple[int, int], form: IndexedIntegers) -> Tensor:
+    """Return the numbers. Shapes: -> [O, I], float32."""
+    codes, grid = read_codes(parts, shape[1], form)
+    index = parts["index"].long()
+    return grid.scales[:, index] * (codes - grid.zeros[:, index])
+
+
+def indexed_layout(shape: tuple[int, int], form: IndexedIntegers) -> Layout:
+    """Say which tensors there are."""
+    rows, inputs = shape
+    found: Layout = {"codes": ((rows, row_bytes(inputs, form.bits)), torch.uint8),
+                     "scales": ((rows, form.groups), DTYPES[form.scales]), "index": ((inputs,), torch.int32)}
+    zeros: Layout = {"zeros": ((rows, row_bytes(form.groups, form.bits)), torch.uint8)}
+    return found if isinstance(form.range, Symmetric) else found | zeros
+
+
+def indexed_fault(parts: Mapping[str, Tensor], shape: tuple[int, int], form: IndexedIntegers) -> str:
+    """Say what is wrong with the tensors of integers whose groups have an index."""
+    index = parts["index"]
+    if bool((index < 0).any()) or bool((index >= form.groups).any()):
+        return f"index names groups that are not in 0 … {form.groups - 1}"
+    return integer_fault(parts, shape, form)
+
+
+def take_indexed(parts: Mapping[str, Tensor], rows: Tensor, shape: tuple[int, int], form: IndexedIntegers) -> Tensor:
+    """Return some rows; the index is that of all."""
+    some = {name: part if name == "index" else part[rows] for name, part in parts.items()}
+    return decode_indexed(some, (len(rows), shape[1]), form)
 
 
 def has_spare_bits(packed: Tensor, count: int, bits: int) -> bool:
@@ -208,23 +251,24 @@ def take_normal(parts: Mapping[str, Tensor], rows: Tensor, shape: tuple[int, int
 
 CODECS: Mapping[type, Codec] = {
     Integers: Codec(encode_integers, decode_integers, integer_layout, integer_fault, take_rows(decode_integers)),
+    IndexedIntegers: Codec(refuse_encoding, decode_indexed, indexed_layout, indexed_fault, take_indexed),
     NormalFloat: Codec(encode_normal, decode_normal, normal_layout, normal_fault, take_normal),
     LearnedBasis: Codec(learned_basis.encode, learned_basis.decode, learned_basis.layout, learned_basis.fault,
                         take_rows(learned_basis.decode))}
 """Kind of number format -> what is done with it."""
 
 
-def encode(weight: Tensor, form: NumberFormat) -> Parts:
+def encode(weight: Tensor, form: StoredFormat) -> Parts:
     """Round a matrix to the nearest numbers of a format. Shapes: [O, I] -> see the module."""
     return CODECS[type(form)].encode(weight.detach().float(), form)
 
 
-def decode(parts: Mapping[str, Tensor], shape: tuple[int, int], form: NumberFormat) -> Tensor:
+def decode(parts: Mapping[str, Tensor], shape: tuple[int, int], form: StoredFormat) -> Tensor:
     """Return the numbers that tensors stand for. Shapes: -> [O, I], float32."""
     return CODECS[type(form)].decode(parts, shape, form)
 
 
-def count_bytes(shape: tuple[int, int], form: NumberFormat) -> int:
+def count_bytes(shape: tuple[int, int], form: StoredFormat) -> int:
     """Return the bytes of a matrix in a number format, all of its tensors together."""
     return sum(torch.Size(size).numel() * dtype.itemsize
                for size, dtype in CODECS[type(form)].layout(shape, form).values())

@@ -26,6 +26,7 @@ from saucier.adaptation.quantization.schemes import (
     DynamicInt8,
     Integers,
     NumberFormat,
+    StoredFormat,
     StoredMatrix,
     StoredPart,
 )
@@ -49,7 +50,7 @@ class QuantizedMatrix(nn.Module):
     part: ClassVar[StoredPart]
     """What the config of a folder calls it."""
 
-    def __init__(self, weight: Tensor, store: NumberFormat, parts: Mapping[str, Tensor] | None = None,
+    def __init__(self, weight: Tensor, store: StoredFormat, parts: Mapping[str, Tensor] | None = None,
                  method: str = "nearest") -> None:
         """Hold the nearest numbers, or those of `parts`, which `method` found."""
         super().__init__()
@@ -127,7 +128,7 @@ class QuantizedLinear(QuantizedMatrix):
 
     part: ClassVar[StoredPart] = "map"
 
-    def __init__(self, base: nn.Linear, store: NumberFormat, parts: Mapping[str, Tensor] | None = None, *,
+    def __init__(self, base: nn.Linear, store: StoredFormat, parts: Mapping[str, Tensor] | None = None, *,
                  method: str = "nearest", activations: Activations | None = None) -> None:
         """Take a map's matrix; `activations` says how its inputs are rounded, which needs whole numbers as weights.
 

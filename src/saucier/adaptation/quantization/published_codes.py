@@ -24,7 +24,7 @@ from torch import Tensor
 
 from saucier.adaptation.quantization.formats import DTYPES, Parts, code_offset, read_codes
 from saucier.adaptation.quantization.packing import pack, unpack
-from saucier.adaptation.quantization.schemes import Integers, ScaleFormat, Symmetric, ZeroPoint
+from saucier.adaptation.quantization.schemes import IndexedIntegers, Integers, ScaleFormat, Symmetric, ZeroPoint
 from saucier.errors import InputError
 
 AWQ_PLACES = torch.tensor([0, 4, 1, 5, 2, 6, 3, 7])
@@ -47,19 +47,25 @@ class Codes:
     bits: int
     group: int | None
     """Inputs that share a scale; None: all of a row."""
+    index: Tensor | None = None
+    """[I], int32: the group of each input, where they are out of order (`desc_act`)."""
 
     def values(self) -> Tensor:
         """Return the numbers [O, I], float32."""
         groups = torch.arange(self.codes.shape[1]) // (self.group or self.codes.shape[1])
+        groups = groups if self.index is None else self.index.long()
         return self.scales.float()[:, groups] * (self.codes - self.zeros[:, groups])
 
-    def store(self) -> tuple[Integers, Parts]:
+    def store(self) -> tuple[Integers | IndexedIntegers, Parts]:
         """Return the number format that holds exactly this, and its tensors; the symmetric one where it can."""
         half = 2 ** (self.bits - 1)
         symmetric = bool((self.zeros == half).all()) and bool((self.codes > 0).all())
-        form = Integers(bits=self.bits, group=self.group, range=Symmetric() if symmetric else ZeroPoint(),
-                        scales=name_format(self.scales))
+        span, scales = Symmetric() if symmetric else ZeroPoint(), name_format(self.scales)
         parts = {"codes": pack(self.codes, self.bits), "scales": self.scales.contiguous()}
+        form: Integers | IndexedIntegers = Integers(bits=self.bits, group=self.group, range=span, scales=scales)
+        if self.index is not None:
+            form = IndexedIntegers(bits=self.bits, groups=self.scales.shape[1], range=span, scales=scales)
+            parts["index"] = self.index
         return form, parts if symmetric else parts | {"zeros": pack(self.zeros, self.bits)}
 
 
@@ -134,21 +140,26 @@ def read_gptq(read: Read, grouping: Grouping, shift: int) -> Codes:
     zeros, scales = read_gptq_zeros(read, bits) + shift, read_scales(read, "scales", (groups, outputs))
     if int(zeros.max()) >= 2**bits:
         raise ValueError(f"qzeros has a zero point of {int(zeros.max())}, which {bits} bits do not hold")
-    check_order(read, "g_idx", inputs, grouping)
-    return Codes(unpack_words(words.T, inputs, bits), scales.T, zeros.T, bits, grouping.of(inputs))
+    return Codes(unpack_words(words.T, inputs, bits), scales.T, zeros.T, bits, grouping.of(inputs),
+                 read_order(read, "g_idx", inputs, grouping))
 
 
-def check_order(read: Read, end: str, inputs: int, grouping: Grouping) -> None:
-    """Raise `ValueError` where the index of groups, which a file may lack, puts inputs into groups out of order."""
+def read_order(read: Read, end: str, inputs: int, grouping: Grouping) -> Tensor | None:
+    """Return the group of each input [I], int32; None where they are in order, or the file, which may, says nothing.
+
+    Raises `ValueError` for an index of another size, and for one that names a group that is not there.
+    """
     try:
         index = read(end)
     except InputError:
-        return
+        return None
+    groups = grouping.groups(inputs)
     if tuple(index.shape) != (inputs,) or index.is_floating_point():
         raise ValueError(f"{end} is {list(index.shape)} instead of {[inputs]} whole numbers")
-    if not torch.equal(index.long(), torch.arange(inputs) // (grouping.of(inputs) or inputs)):
-        raise ValueError(f"{end} puts inputs into groups out of order (desc_act), and ours are in order; take a folder "
-                         "that was made without it, or with static groups")
+    if not 0 <= int(index.min()) <= int(index.max()) < groups:
+        raise ValueError(f"{end} names groups from {int(index.min())} to {int(index.max())}, and there are {groups}")
+    in_order = torch.equal(index.long(), torch.arange(inputs) // (grouping.of(inputs) or inputs))
+    return None if in_order else index.int()
 
 
 def read_awq(read: Read, grouping: Grouping) -> Codes:
@@ -184,9 +195,9 @@ def read_packed(read: Read, groupings: Sequence[Grouping]) -> Codes:
                          "says")
     one = next(iter(fits.values()))
     half = 2 ** (one.bits - 1)
-    check_order(read, "weight_g_idx", inputs, one)
     return Codes(unpack_words(words, inputs, one.bits), row_scales(read, outputs, columns),
-                 read_signed_zeros(read, outputs, columns, one.bits) + half, one.bits, one.of(inputs))
+                 read_signed_zeros(read, outputs, columns, one.bits) + half, one.bits, one.of(inputs),
+                 read_order(read, "weight_g_idx", inputs, one))
 
 
 def row_scales(read: Read, outputs: int, columns: int) -> Tensor:

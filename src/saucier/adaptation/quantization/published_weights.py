@@ -25,6 +25,7 @@ from saucier.adaptation.quantization.published_codes import (
     read_gptq,
     read_gptq_zeros,
     read_int8,
+    read_order,
     read_packed,
     unpack_words,
     write_packed,
@@ -186,8 +187,10 @@ class QuantizedWeights:
             if words.dim() != 2 or words.dtype != torch.int32 or tuple(zeros.shape) != shape:
                 raise InputError(f"{module}: qweight {list(words.shape)} and qzeros {list(zeros.shape)} do not fit "
                                  "together", where=self.where, remedy=DAMAGED)
-            groups = torch.arange(inputs) // (grouping.group or inputs)
-            total += int(unpack_words(words.T, inputs, bits).sum()) - int((zeros.sum(1) * groups.bincount()).sum())
+            order = read_order(read, "g_idx", inputs, grouping)
+            groups = torch.arange(inputs) // (grouping.group or inputs) if order is None else order.long()
+            sizes = groups.bincount(minlength=len(zeros))
+            total += int(unpack_words(words.T, inputs, bits).sum()) - int((zeros.sum(1) * sizes).sum())
             count += inputs * words.shape[1]
             if count >= ENOUGH:
                 break
@@ -261,10 +264,12 @@ def join_rows(source: QuantizedWeights, given: Sequence[str], operation: Operati
     cannot be one.
     """
     found = [source.read_codes(name) for name in given]
-    first, kinds = found[0], [(one.bits, one.group, one.scales.dtype) for one in found]
+    first = found[0]
+    kinds = [(one.bits, one.group, one.scales.dtype, None if one.index is None else one.index.tolist())
+             for one in found]
     if different := next((name for name, one in zip(given, kinds, strict=True) if one != kinds[0]), None):
-        raise InputError(f"{given[0]} and {different} differ in bits, groups or scales, and here they are one map",
-                         where=source.where, remedy=FLOAT_REMEDY)
+        raise InputError(f"{given[0]} and {different} differ in bits, groups, their order or scales, and here they "
+                         "are one map", where=source.where, remedy=FLOAT_REMEDY)
     try:
         match operation:
             case Same():
@@ -274,7 +279,8 @@ def join_rows(source: QuantizedWeights, given: Sequence[str], operation: Operati
             case Concat() | HeadByHead():
                 return Codes(operation.ours([one.codes.contiguous() for one in found]),
                              operation.ours([one.scales.contiguous() for one in found]),
-                             operation.ours([one.zeros.contiguous() for one in found]), first.bits, first.group)
+                             operation.ours([one.zeros.contiguous() for one in found]), first.bits, first.group,
+                             first.index)
     except (ValueError, RuntimeError) as error:
         raise InputError(f"{', '.join(given)}: {error}", where=source.where, remedy=DAMAGED) from error
     raise InputError(f"{given[0]} is in another order here ({type(operation).__name__}), which few bits cannot follow",

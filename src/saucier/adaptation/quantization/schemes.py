@@ -47,6 +47,24 @@ class Integers(Config):
     """Number format of the scales."""
 
 
+class IndexedIntegers(Config):
+    """Whole numbers of few bits whose groups are named input by input: `scale * (code - zero)` of an input's group.
+
+    How GPTQ's folders hold "act-order" (`desc_act`, with `g_idx` out of order). Folders are read so; nothing is rounded
+    to it here. Source: code release of Frantar et al. 2022, arXiv:2210.17323.
+    """
+
+    kind: Literal["indexed_integer"] = "indexed_integer"
+    bits: int = Field(ge=2, le=8)
+    """Bits of a weight."""
+    groups: Count
+    """Groups of a row."""
+    range: Annotated[Symmetric | ZeroPoint, Field(discriminator="kind")]
+    """Where the codes lie."""
+    scales: ScaleFormat
+    """Number format of the scales."""
+
+
 class NormalFloat(Config):
     """Four bits a weight: levels at the quantiles of a normal distribution, scaled in blocks by the largest value.
 
@@ -75,6 +93,8 @@ class LearnedBasis(Config):
 
 NumberFormat = Annotated[Integers | NormalFloat | LearnedBasis, Field(discriminator="kind")]
 """How the numbers of a matrix are kept."""
+StoredFormat = Annotated[Integers | NormalFloat | LearnedBasis | IndexedIntegers, Field(discriminator="kind")]
+"""How those of a folder may be."""
 
 
 class Nearest(Config):
@@ -195,7 +215,7 @@ class StoredMatrix(Config):
     """What holds it: a linear map, a table of vectors or of positions, an output layer over the vocabulary."""
     shape: tuple[Annotated[int, Field(gt=0, le=2**31)], Annotated[int, Field(gt=0, le=2**31)]]
     """Outputs and inputs, or rows and their width."""
-    format: NumberFormat
+    format: StoredFormat
     """How its numbers are kept."""
     activations: Activations | None = None
     """How a map's inputs are rounded."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from saucier.adaptation.pruning.methods import Pruning
-from saucier.adaptation.quantization.schemes import Quantization
+from saucier.adaptation.quantization.schemes import Quantization, QuantizationAware
 from saucier.arguments import COMMAND_LINE, split_overrides
 from saucier.checkpoints.hub import TUNED, locate_model
 from saucier.config.base import Config
@@ -20,6 +20,7 @@ from saucier.files import is_file, is_folder
 from saucier.jobs.finetuning.labelled_files import LabelledFiles
 from saucier.jobs.finetuning.settings import FineTraining, fill_optimizer, read_finetuning
 from saucier.objectives.config.distillation import Distillation
+from saucier.objectives.config.pruning import TRAINED, TrainedPruning
 from saucier.recipes.catalogue import file_text
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
@@ -73,28 +74,62 @@ class Prune(Config):
     """Parts that the model can do without go."""
 
     kind: Literal["prune"] = "prune"
-    by: Annotated[Pruning | TaskVocabulary, Field(discriminator="kind")]
-    """What goes. Scores are taken on training rows, by the loss of the task."""
+    by: Annotated[Pruning | TrainedPruning | TaskVocabulary, Field(discriminator="kind")]
+    """What goes: at once, by scores that are taken on training rows by the loss of the task; or while the model learns
+    (`gates`, `movement`, `gradual_magnitude`, `kept_zeros`), which needs `training`."""
     rows: Positive = 256
     """Training rows, drawn, for scores that need any."""
     training: FineTraining | None = None
-    """How what is left learns again; None: not at all."""
+    """How what is left learns again, zeros of `magnitude` staying zero; None: not at all."""
     distillation: Distillation | None = Distillation()
     """What it learns then from the model that the chain began with. None: the labels alone."""
+
+    @model_validator(mode="after")
+    def check_training(self) -> Self:
+        """Raise `ValueError` for what is learned, without a training."""
+        if isinstance(self.by, TRAINED) and self.training is None:
+            raise ValueError(f"{self.by.kind} is learned: add `training: {{epochs: 3}}`")
+        return self
 
 
 class Quantize(Config):
     """The model's matrices hold numbers of few bits. What comes after it cannot change the model any more."""
 
     kind: Literal["quantize"] = "quantize"
-    by: Quantization = Quantization()
-    """Which numbers, where, and how they are found."""
+    by: Annotated[Quantization | QuantizationAware, Field(discriminator="kind")] = Quantization()
+    """Which numbers, where, and how they are found; of kind `quantization_aware`: the model learns with its numbers
+    rounded, which needs `training`. What says no kind is a `quantization`."""
     rows: Positive = 128
     """Calibration rows, for what needs any: training rows, drawn, as the task makes them; of a text so many at most."""
     text: tuple[str, ...] = ()
     """Files of calibration text in the place of training rows."""
     length: Positive = 128
     """Tokens of a row of that text."""
+    training: FineTraining | None = None
+    """How the model learns with its numbers rounded; None: it does not."""
+    distillation: Distillation | None = Distillation()
+    """What it learns then from the model that the chain began with. None: the labels alone."""
+
+    @property
+    def scheme(self) -> Quantization:
+        """Which numbers are found without learning."""
+        assert isinstance(self.by, Quantization), "quantization_aware is learned"
+        return self.by
+
+    @model_validator(mode="before")
+    @classmethod
+    def fill_kind(cls, values: Any) -> Any:
+        """Call numbers that say no kind a `quantization`."""
+        by = values.get("by") if isinstance(values, dict) else None
+        return {**values, "by": {"kind": "quantization", **by}} if isinstance(by, dict) else values
+
+    @model_validator(mode="after")
+    def check_training(self) -> Self:
+        """Raise `ValueError` for numbers that are to be learned without a training, and the other way round."""
+        if (self.training is None) == isinstance(self.by, QuantizationAware):
+            raise ValueError("kind: quantization_aware is learned: add `training: {epochs: 3}`" if self.training is None
+                             else "numbers that are rounded do not learn: use by: {kind: quantization_aware}")
+        return self
 
 
 CompressionStep = Annotated[Distil | Prune | Quantize, Field(discriminator="kind")]

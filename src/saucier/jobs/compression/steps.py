@@ -17,17 +17,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from saucier import config as c
-from saucier.adaptation.pruning.methods import Pruning, VocabularyPruning
-from saucier.adaptation.pruning.prune import Pruned, prune
+from saucier.adaptation.pruning.methods import MagnitudePruning, Pruning, VocabularyPruning
+from saucier.adaptation.pruning.prune import Pruned, describe_sizes, prune
+from saucier.adaptation.pruning.sparsity import measure_sparsity
+from saucier.adaptation.quantization.aware import add_rounding, fix_rounding
 from saucier.adaptation.quantization.calibration import cut_rows
 from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.quantize import quantize_model, select_maps
-from saucier.adaptation.quantization.schemes import Nearest, StaticInt8
+from saucier.adaptation.quantization.schemes import Nearest, QuantizationAware, StaticInt8
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers
+from saucier.config import parameters
 from saucier.errors import InputError
 from saucier.files import is_folder, remove_path, replace_path, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
@@ -53,9 +57,12 @@ from saucier.jobs.finetuning.start import name_labels, open_start, training_text
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.jobs.finetuning.task_teacher import OUTPUTS
 from saucier.model import Transformer
-from saucier.objectives.base import Batch
+from saucier.objectives.base import Batch, Objective
+from saucier.objectives.config import pruning as p
 from saucier.objectives.distillation import build_distilled
+from saucier.objectives.gates import GatedObjective, share_gone
 from saucier.objectives.labels import TARGETS
+from saucier.objectives.pruning import keep_pruned
 from saucier.opened import OpenModel, load_model_tokenizer, room
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -64,6 +71,8 @@ REHEARSED = 8
 """Training rows on which a pruning is rehearsed."""
 NOTES = "notes.json"
 """Next to a model: what a reader must know of how it was made."""
+TOLERATED = 0.01
+"""Of the parameters behind gates: by how much a target may be missed without a word of advice."""
 MANY_STEPS = 10_000
 """Steps of a training that is rehearsed: as many as any schedule needs."""
 
@@ -88,14 +97,15 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
         match step:
             case Distil():
                 learn(work, step, step.training, partial(make_student, work, step, before), folder)
+            case Prune(training=FineTraining() as training):
+                learn(work, step, training, partial(make_pruned, work, step, before), folder)
             case Prune():
-                if step.training is None:
-                    make_pruned(work, step, before, model)
-                else:
-                    learn(work, step, step.training, partial(make_pruned, work, step, before), folder)
+                make_pruned(work, step, before, model)
+            case Quantize(training=FineTraining() as training):
+                learn(work, step, training, lambda start: str(before.absolute()), folder)
             case Quantize():
                 opened = open_task(before)
-                made = quantize_model(opened.model, step.by, batches=calibration_batches(work, step, opened))
+                made = quantize_model(opened.model, step.scheme, batches=calibration_batches(work, step, opened))
                 write_model(work, made, opened, model)
     remove_path(folder / "start")
     return model
@@ -111,7 +121,9 @@ def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
 
 
 def make_pruned(work: Work, step: Prune, before: Path, target: Path) -> str:
-    """Write a model without what it can do without, and return its folder."""
+    """Write a model without what it can do without, and return its folder; that of before for what is learned."""
+    if isinstance(step.by, p.TRAINED):
+        return str(before.absolute())
     opened = open_task(before)
     found = prune_opened(work, step.by, opened, labelled_batches(work, step.rows, opened))
     write_model(work, found.model, opened, target, found.tokenizer, [found.lines()[-1]])
@@ -145,7 +157,8 @@ def labelled_batches(work: Work, rows: int, opened: OpenModel) -> list[Batch]:
     return [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
 
 
-def learn(work: Work, step: Distil | Prune, training: FineTraining, begin: Callable[[Path], str], folder: Path) -> None:
+def learn(work: Work, step: CompressionStep, training: FineTraining, begin: Callable[[Path], str],
+          folder: Path) -> None:
     """Fine-tune what a step begins with, and put the result into its place.
 
     What the teacher gives for rows is kept for the other steps too, in the folder of the compression.
@@ -157,17 +170,46 @@ def learn(work: Work, step: Distil | Prune, training: FineTraining, begin: Calla
         settings = settings.model_copy(update={
             "distillation": settings.distillation.keep_outputs_in(folder.parents[1] / OUTPUTS)})
     finetune(settings, done.path, quiet=True, splits=work.splits)
+    if isinstance(step, Prune) and isinstance(step.by, p.TRAINED):
+        write_json(folder / NOTES, {"notes": describe_learned(step.by, Path(name), done.model)})
     replace_path(done.model, folder / "model")
 
 
-def training_settings(work: Work, step: Distil | Prune, training: FineTraining, model: str) -> Finetuning:
+def describe_learned(by: p.TrainedPruning, before: Path, made: Path) -> list[str]:
+    """Say what a model lost while it learned, of gates with a target by how much it was missed."""
+    model = open_task(made).model
+    if not isinstance(by, p.UnitGates):
+        return [measure_sparsity(model).line()]
+    start = open_task(before).model
+    lines = [describe_sizes(parameters(start.config), parameters(model.config))]
+    if isinstance(by.aim, p.TargetSize):
+        gone = share_gone(start, model, by)
+        missed = "" if abs(gone - by.aim.share) <= TOLERATED else "; more epochs, or a larger `faster`, come closer"
+        lines.append(f"{gone:.1%} of the parameters behind gates went, {by.aim.share:.1%} were to go{missed}")
+    return lines
+
+
+def training_settings(work: Work, step: CompressionStep, training: FineTraining, model: str) -> Finetuning:
     """Return the settings of the training of a step."""
     taught = step.distillation
     if taught is not None:
         taught = taught.model_copy(update={"teacher": taught.teacher or work.settings.model}).located()
+    pruning, tuning = learned_changes(step)
     return Finetuning(name=step.kind, model=model, task=work.splits.task.config, data=work.settings.data,
-                      distillation=taught,
+                      distillation=taught, pruning=pruning, tuning=tuning,
                       training=training.model_copy(update={"length": training.length or work.length}))
+
+
+def learned_changes(step: CompressionStep) -> tuple[p.TrainedPruning | None, QuantizationAware | None]:
+    """Return what a model loses, and how its numbers are rounded, while it is trained in a step."""
+    match step:
+        case Prune(by=MagnitudePruning()):
+            return p.KeptZeros(), None
+        case Prune(by=by) if isinstance(by, p.TRAINED):
+            return by, None
+        case Quantize(by=QuantizationAware() as by):
+            return None, by
+    return None, None
 
 
 def calibration_batches(work: Work, step: Quantize, opened: OpenModel) -> list[dict[str, Tensor]]:
@@ -280,21 +322,46 @@ def rehearse(work: Work, step: CompressionStep, now: OpenModel, teacher: OpenMod
                 return None
             tokenizer = load_model_tokenizer(name)
             return replace(now, model=open_start(settings).model(tokenizer), tokenizer=tokenizer)
+        case Prune(by=by) if isinstance(by, p.TRAINED):
+            check_losses(work, step, now, teacher)
+            return replace(now, model=imitate_learning(work.splits.task.objective, by, now.model))
         case Prune():
+            assert not isinstance(step.by, p.TRAINED), "these are learned"
             found = prune_opened(work, step.by, now, labelled_batches(work, REHEARSED, now))
             made = replace(now, model=found.model, tokenizer=found.tokenizer or now.tokenizer)
             if step.training is not None:
                 check_losses(work, step, made, teacher)
             return made
-        case Quantize():
-            if not isinstance(step.by.method, Nearest) or isinstance(step.by.activations, StaticInt8):
+        case Quantize(by=QuantizationAware() as aware):
+            check_losses(work, step, now, teacher)
+            rounds = deepcopy(now.model)
+            add_rounding(rounds, aware, torch.Generator())
+            return replace(now, model=fix_rounding(rounds))
+        case Quantize(scheme=scheme):
+            if not isinstance(scheme.method, Nearest) or isinstance(scheme.activations, StaticInt8):
                 calibration_batches(work, step, now)
-            select_maps(now.model, step.by)
-            nearest = step.by.model_copy(update={"method": Nearest(), "activations": None})
+            select_maps(now.model, scheme)
+            nearest = scheme.model_copy(update={"method": Nearest(), "activations": None})
             return replace(now, model=quantize_model(deepcopy(now.model), nearest))
 
 
-def check_losses(work: Work, step: Distil | Prune, student: OpenModel, teacher: OpenModel) -> None:
+def imitate_learning(objective: Objective, by: p.TrainedPruning, model: Transformer) -> Transformer:
+    """Return a model of a shape that pruning while it learns may give it: as uneven as any, since nobody knows yet.
+
+    Raises `InputError` for a model that cannot lose such parts.
+    """
+    made = deepcopy(model)
+    pruned = keep_pruned(objective, by, MANY_STEPS)
+    pruned.bind(made)
+    if isinstance(pruned, GatedObjective):
+        uneven = next((number for number, one in enumerate(pruned.state.places) if one.gates > 1), 0)
+        pruned.state.raw[uneven].data[1:] = -torch.inf  # log α of a gate that is closed for sure
+    elif isinstance(by, p.Ramp):
+        made = prune(made, MagnitudePruning(share=by.share, scope=by.scope, where=by.where)).model
+    return pruned.finished(made)
+
+
+def check_losses(work: Work, step: CompressionStep, student: OpenModel, teacher: OpenModel) -> None:
     """Raise `InputError` for a loss that a student and the teacher of the chain cannot have."""
     if step.distillation is not None and step.distillation.teacher is None:
         build_distilled(work.splits.task.objective, step.distillation, teacher.model, body=student.model.config,

@@ -118,3 +118,5 @@ class UnitGates(Config):
 TrainedPruning = Annotated[KeptZeros | GradualMagnitude | MovementPruning | UnitGates, Field(discriminator="kind")]
 """What a model loses while it is trained: single weights, with which nothing gets faster, or heads, neurons, ranks."""
 WeightPruning = KeptZeros | GradualMagnitude | MovementPruning
+TRAINED = (KeptZeros, GradualMagnitude, MovementPruning, UnitGates)
+"""The members of `TrainedPruning`."""

@@ -54,7 +54,11 @@ def chain(tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def learn(epochs: int) -> str:
+    """Return how a step of a chain learns, as a part of a line of YAML."""
+    return f"training: {{epochs: {epochs}, batch: 16, dtype: float32, optimizer: {{learning_rate: 2e-3}}}}"
+
+
 def distil(layers: object, epochs: int = 2) -> str:
     """Return a step as a line of YAML."""
-    return (f"{{kind: distil, layers: {layers}, training: {{epochs: {epochs}, batch: 16, dtype: float32, "
-            "optimizer: {learning_rate: 2e-3}}}")
+    return f"{{kind: distil, layers: {layers}, {learn(epochs)}}}"

@@ -110,16 +110,12 @@ class SplitText:
         found, end = list[str](), 0
         for number, word in enumerate(self.words):
             old = self.text[word.start:word.end]
-            found += [self.text[end:word.start], match_case(drawn[number], old) if number in drawn else old]
+            new = drawn.get(number, old)
+            if old[0].isupper():
+                new = new.upper() if old.isupper() and len(old) > 1 else new[0].upper() + new[1:]
+            found += [self.text[end:word.start], new]
             end = word.end
         return "".join([*found, self.text[end:]])
-
-
-def match_case(word: str, model: str) -> str:
-    """Write a word in capitals, or with a capital, where another one is."""
-    if model.isupper() and len(model) > 1:
-        return word.upper()
-    return word[:1].upper() + word[1:] if model[:1].isupper() else word
 
 
 @dataclass(slots=True)

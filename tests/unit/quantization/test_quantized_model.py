@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.laws.zoo import FAMILY_OPTIONS, family
 from tests.tolerances import assert_close
+from tests.unit.quantization.packed_folders import awq, compressed, gptq, small
 
 import saucier
 from saucier import InputError
@@ -310,5 +311,16 @@ def test_show_says_what_is_stored(tmp_path: Path) -> None:
     assert sum(one.values for one in found) == c.parameters(build(family("bert")).config)
     down = next(one for one in found if one.name.endswith("0.feed_forward.inner.down"))
     assert down.format == "int4, groups of 8, float32 scales, static int8 inputs" and down.method == "nearest"
+    published = tmp_path / "published"
+    for write, name in ((gptq, "gptq"), (awq, "awq"), (compressed, "pack-quantized")):
+        write(published / name)
+        told = saucier.show(str(published / name)).stored
+        lies = load_file(published / name / "model.safetensors")
+        assert sum(one.bytes for one in told) == sum(one.nbytes for one in lies.values())
+        assert sum(one.values for one in told) == c.parameters(small().config), name
+        assert {(one.method, one.format) for one in told if one.name.endswith("down_proj")} == {
+            (name, "int4, 4 groups a row, f16 scales")}
+    gptq(published / "other", said={"quant_method": "bitsandbytes"})
+    assert "not counted: quant_method 'bitsandbytes' cannot be read" in repr(saucier.show(str(published / "other")))
     build(family("bert"), seed=3).save(tmp_path / "float", layout="own")
     assert saucier.show(str(tmp_path / "float")).stored == ()

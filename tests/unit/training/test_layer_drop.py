@@ -130,3 +130,15 @@ def test_layers_that_hang_together_are_refused(name: str) -> None:
         build(put(family(name), {f"{stack}.layer_drop": 0.5}))
     with pytest.raises(InputError, match=r"training\.layer_drop"), draw_layers([build(family(name))], 0.5, (0, 0)):
         pass
+
+
+@pytest.mark.slow
+def test_a_compiled_model_loses_the_same_layers(tmp_path: Path) -> None:
+    """Each set of layers is compiled by itself; what is learned is what is learned without compiling."""
+    made = [gpt(dropout=0.0) for _ in range(2)]
+    for number, model in enumerate(made):
+        train(model, study(), recipe(4, layer_drop=0.5, compile=bool(number)), run_folder=tmp_path / str(number),
+              reporters=[])
+    plain = dict(made[0].named_parameters())
+    for name, one in made[1].named_parameters():
+        torch.testing.assert_close(one, plain[name], atol=1e-5, rtol=1e-5, msg=name)

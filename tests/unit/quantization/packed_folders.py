@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
+from saucier.adaptation.quantization.formats import CODECS
 from saucier.adaptation.quantization.maps import QuantizedLinear, list_matrices
 from saucier.adaptation.quantization.published_codes import pack_words, unpack_words
+from saucier.adaptation.quantization.schemes import StoredFormat
 from saucier.families.llama import llama
 from saucier.model import Transformer, build
 
@@ -144,3 +146,9 @@ def shuffle_inputs(folder: Path, held: dict[str, Array], seed: int = 5) -> dict[
 
     edit(folder, shuffle)
     return held
+
+
+def count_bytes(shape: tuple[int, int], form: StoredFormat) -> int:
+    """Return the bytes that a matrix promises to take in a number format, all of its tensors together."""
+    return sum(torch.Size(size).numel() * dtype.itemsize
+               for size, dtype in CODECS[type(form)].layout(shape, form).values())

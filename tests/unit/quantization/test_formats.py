@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 import torch
+from tests.unit.quantization.packed_folders import count_bytes
 
 from saucier import InputError
 from saucier.adaptation.quantization.formats import (
     CODECS,
-    count_bytes,
     decode,
     encode,
     find_grid,

@@ -10,14 +10,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.laws.zoo import FAMILY_OPTIONS, family
 from tests.tolerances import assert_close
-from tests.unit.quantization.packed_folders import awq, compressed, gptq, small
+from tests.unit.quantization.packed_folders import awq, compressed, count_bytes, gptq, small
 
 import saucier
 from saucier import InputError
 from saucier import config as c
 from saucier.adaptation import tuning as a
 from saucier.adaptation.lora import merge
-from saucier.adaptation.quantization.formats import count_bytes
 from saucier.adaptation.quantization.maps import (
     QuantizedLanguageHead,
     QuantizedLinear,

@@ -266,9 +266,3 @@ def encode(weight: Tensor, form: StoredFormat) -> Parts:
 def decode(parts: Mapping[str, Tensor], shape: tuple[int, int], form: StoredFormat) -> Tensor:
     """Return the numbers that tensors stand for. Shapes: -> [O, I], float32."""
     return CODECS[type(form)].decode(parts, shape, form)
-
-
-def count_bytes(shape: tuple[int, int], form: StoredFormat) -> int:
-    """Return the bytes of a matrix in a number format, all of its tensors together."""
-    return sum(torch.Size(size).numel() * dtype.itemsize
-               for size, dtype in CODECS[type(form)].layout(shape, form).values())

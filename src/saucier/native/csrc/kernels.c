@@ -10,7 +10,8 @@
 #include "saucier.h"
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNIT 32 /* inputs that are rounded and multiplied together */
+#define UNIT 32   /* inputs that are rounded and multiplied together */
+#define WHOLE 128 /* inputs of a block where a row has one scale: loops over them have a known length */
 
 /* ---- numbers ---- */
 
@@ -103,7 +104,7 @@ INLINE float activation_of(int kind, float x) {
         default: DO(IDENTITY); \
     }
 
-static void activate(int activation, float *values, int64_t count) {
+static __attribute__((noinline)) void activate(int activation, float *values, int64_t count) {
     if (activation == IDENTITY) return;
 #define ALL(KIND) _Pragma("omp simd") for (int64_t i = 0; i < count; i++) values[i] = activation_of(KIND, values[i])
     EACH_ACTIVATION(ALL)
@@ -293,6 +294,9 @@ INLINE __m256 load_eight(const void *from, int64_t place, int format) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
 
+/* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
+#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 3 * (bytes), _MM_HINT_T0)
+
 /* A tile of R rows and B tokens of FLOAT32 or BFLOAT16. */
 INLINE void multiply_floats(const Matrix *m, const Input *in, int64_t row, int64_t i, float *to, int64_t stride,
                             const int format, const int R, const int B) {
@@ -306,6 +310,7 @@ INLINE void multiply_floats(const Matrix *m, const Input *in, int64_t row, int64
         __m256 read[3];
         for (int b = 0; b < B; b++) read[b] = _mm256_loadu_ps(x + b * in->stride + k);
         for (int r = 0; r < R; r++) {
+            FETCH_NEXT(codes + (r * inputs + k) * size, R * inputs * size);
             __m256 weight = load_eight(codes + r * inputs * size, k, format);
             for (int b = 0; b < B; b++) sum[r][b] = _mm256_fmadd_ps(weight, read[b], sum[r][b]);
         }
@@ -322,16 +327,23 @@ INLINE void multiply_floats(const Matrix *m, const Input *in, int64_t row, int64
 /* INT8: the signs of the activations go to the weights, since vpmaddubsw takes one side without signs: both sides are
  * at most 127, so that no pair of products is beyond 16 bits. */
 INLINE void multiply_int8(const Matrix *m, const Input *in, int64_t row, int64_t i, float *to, int64_t stride,
-                          const int R, const int B) {
+                          const int whole, const int R, const int B) {
     const __m256i ones = _mm256_set1_epi16(1), offset = _mm256_set1_epi8((char)128);
+    const int64_t step = whole ? WHOLE : in->block;
     int64_t inputs = m->inputs, groups = (inputs + m->group - 1) / m->group;
     const uint8_t *codes = (const uint8_t *)m->codes + row * inputs;
     const int8_t *x = in->codes + i * in->unit_stride;
     __m256 sum[4][3];
     for (int r = 0; r < R; r++)
         for (int b = 0; b < B; b++) sum[r][b] = _mm256_setzero_ps();
-    for (int64_t start = 0, block = 0; start < inputs; start += in->block, block++) {
-        int64_t end = inputs - start < in->block ? inputs : start + in->block;
+    __m256 scale[4];
+    for (int64_t start = 0, block = 0, group = 0, next = 0; start < inputs; start += step, block++) {
+        int64_t end = !whole && inputs - start < step ? inputs : start + step;
+        if (start == next) { /* blocks are whole parts of groups */
+            for (int r = 0; r < R; r++)
+                scale[r] = _mm256_set1_ps(read_number(m->scales, (row + r) * groups + group, m->scale_format));
+            group++, next += m->group;
+        }
         __m256i part[4][3];
         for (int r = 0; r < R; r++)
             for (int b = 0; b < B; b++) part[r][b] = _mm256_setzero_si256();
@@ -343,7 +355,7 @@ INLINE void multiply_int8(const Matrix *m, const Input *in, int64_t row, int64_t
             }
             for (int r = 0; r < R; r++) {
                 const uint8_t *from = codes + r * inputs + k;
-                _mm_prefetch((const char *)from + 512, _MM_HINT_T0);
+                FETCH_NEXT(from, R * inputs);
                 __m256i weight = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)from), offset);
                 for (int b = 0; b < B; b++) {
                     __m256i pairs = _mm256_maddubs_epi16(size[b], _mm256_sign_epi8(weight, read[b]));
@@ -351,12 +363,10 @@ INLINE void multiply_int8(const Matrix *m, const Input *in, int64_t row, int64_t
                 }
             }
         }
-        for (int r = 0; r < R; r++) {
-            float scale = read_number(m->scales, (row + r) * groups + start / m->group, m->scale_format);
-            for (int b = 0; b < B; b++)
-                sum[r][b] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(part[r][b]),
-                                            _mm256_set1_ps(scale * in->scales[(i + b) * in->block_stride + block]),
-                                            sum[r][b]);
+        for (int b = 0; b < B; b++) {
+            __m256 factor = _mm256_set1_ps(in->scales[(i + b) * in->block_stride + block]);
+            for (int r = 0; r < R; r++)
+                sum[r][b] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(part[r][b]), _mm256_mul_ps(scale[r], factor), sum[r][b]);
         }
     }
     for (int r = 0; r < R; r++)
@@ -400,6 +410,7 @@ INLINE void multiply_int4(const Matrix *m, const Input *in, int64_t row, int64_t
                 for (int b = 0; b < B; b++) part[b] = _mm256_setzero_si256();
                 for (int64_t k = start; k < end; k += UNIT) {
                     const uint8_t *from = codes + r * (inputs / 2) + k / 2;
+                    if (k % 128 == 0) FETCH_NEXT(from, R * inputs / 2);
                     __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)from));
                     __m256i weight = _mm256_and_si256(_mm256_srlv_epi64(both, shifts), low);
                     for (int b = 0; b < B; b++)
@@ -419,7 +430,10 @@ INLINE void multiply_int4(const Matrix *m, const Input *in, int64_t row, int64_t
 
 #define MULTIPLY(R, B) \
     switch (m->format) { \
-        case INT8: multiply_int8(m, in, row, i, at, stride, R, B); break; \
+        case INT8: \
+            if (in->block == WHOLE && m->inputs % WHOLE == 0) multiply_int8(m, in, row, i, at, stride, 1, R, B); \
+            else multiply_int8(m, in, row, i, at, stride, 0, R, B); \
+            break; \
         case INT4: \
             if (m->group == UNIT) multiply_int4(m, in, row, i, at, stride, UNIT, R, B); \
             else multiply_int4(m, in, row, i, at, stride, m->group, R, B); \

@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-MOST_THREADS, BUFFERS = 64, 8
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE = 64, 8, 8
 """As in `saucier.h`."""
 MOST_TOKENS = 32
 """Tokens of one pass, at most: room for the sums of a product."""

@@ -10,7 +10,16 @@ from ctypes import byref
 import numpy as np
 from numpy.typing import NDArray
 
-from saucier.native.library import BUFFERS, MOST_THREADS, MOST_TOKENS, CSession, best_path, count_threads, load_library
+from saucier.native.library import (
+    BUFFERS,
+    KEYS_AT_ONCE,
+    MOST_THREADS,
+    MOST_TOKENS,
+    CSession,
+    best_path,
+    count_threads,
+    load_library,
+)
 from saucier.native.matrices import Array
 from saucier.native.plan import SCORES, Plan, count_values
 
@@ -19,7 +28,12 @@ Places = NDArray[np.int32]
 
 def cache_bytes(plan: Plan, rows: int) -> int:
     """Return the bytes of the cache for some rows."""
-    return 2 * 4 * rows * plan.places * count_values(plan.key_widths)
+    return 2 * 4 * rows * find_capacity(plan) * count_values(plan.key_widths)
+
+
+def find_capacity(plan: Plan) -> int:
+    """Return the places of a row in the cache: whole blocks of keys."""
+    return -(-plan.places // KEYS_AT_ONCE) * KEYS_AT_ONCE
 
 
 class Session:
@@ -29,7 +43,8 @@ class Session:
         """Make room for rows of up to `plan.places` tokens. `threads`: None: all cores of this process."""
         self.plan, self.rows = plan, rows
         self.threads, self.path = threads or count_threads(), (path or best_path()).encode()
-        self.keys, self.values = (np.zeros(rows * plan.places * count_values(plan.key_widths), np.float32)
+        self.capacity = find_capacity(plan)
+        self.keys, self.values = (np.zeros(rows * self.capacity * count_values(plan.key_widths), np.float32)
                                   for _ in range(2))
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
@@ -37,8 +52,8 @@ class Session:
         room = -(-inputs // 32) * 32 + 256  # as many blocks as there are units of 32, in whole eights
         self.codes = np.zeros(MOST_TOKENS * room, np.int8)
         self.scales, self.sums = (np.zeros(MOST_TOKENS * (room // 32 + 8), np.float32) for _ in range(2))
-        self.scores = np.zeros((MOST_THREADS, plan.sharing * plan.places), np.float32)
-        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=plan.places, score_stride=self.scores.shape[1])
+        self.scores = np.zeros((MOST_THREADS, plan.sharing * self.capacity), np.float32)
+        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity, score_stride=self.scores.shape[1])
         for name in ("keys", "values", "codes", "scales", "sums", "scores"):
             setattr(self.struct, name, getattr(self, name).ctypes.data)
         for buffer in range(BUFFERS):
@@ -72,10 +87,10 @@ class Session:
         targets = np.flatnonzero(sources != np.arange(self.rows))
         if not len(targets):
             return
-        filled, start = int(lengths.max()), 0
+        filled, start = -(-int(lengths.max()) // KEYS_AT_ONCE), 0
         for groups, head in self.plan.key_widths:
-            end = start + self.rows * self.plan.places * groups * head
+            end = start + self.rows * self.capacity * groups * head
             for stored in (self.keys, self.values):
-                view = stored[start:end].reshape(self.rows, groups, self.plan.places, head)
+                view = stored[start:end].reshape(self.rows, groups, -1, KEYS_AT_ONCE * head)
                 view[targets, :, :filled] = view[sources[targets], :, :filled]
             start = end

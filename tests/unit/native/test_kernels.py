@@ -122,7 +122,8 @@ def test_attention(path: str, heads: int, groups: int, window: int, reach: int) 
     bias = random.normal(size=(heads, max(reach, 1))).astype(np.float32)
     at, places = np.array([2, 0, 2, 1], np.int32), np.array([0, 15, 9, 4], np.int32)
     found, scores = np.zeros_like(query), np.empty(heads * capacity, np.float32)
-    call = CAttention(address(query), address(found), query.shape[1], found.shape[1], address(keys), address(values),
+    blocks = np.ascontiguousarray(keys.reshape(rows, groups, capacity // 8, 8, head).swapaxes(-1, -2))
+    call = CAttention(address(query), address(found), query.shape[1], found.shape[1], address(blocks), address(values),
                       capacity, address(at), address(places), heads, groups, head, window, 0.3,
                       address(bias) if reach else None, reach)
     for token in range(tokens):

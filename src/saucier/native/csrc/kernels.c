@@ -153,19 +153,33 @@ static void rotate(float *heads, int64_t count, int64_t head, int64_t width, int
         }
 }
 
+/* Products of a query with the KEYS_AT_ONCE keys of a block, which lie value by value: no sums across a register. */
+INLINE void score_block(const float *query, const float *block, int64_t head, float scale, float *to) {
+    float sum[4][KEYS_AT_ONCE] = {{0}};
+    int64_t e = 0;
+    for (; e + 4 <= head; e += 4)
+        for (int u = 0; u < 4; u++)
+#pragma omp simd
+            for (int k = 0; k < KEYS_AT_ONCE; k++) sum[u][k] += query[e + u] * block[(e + u) * KEYS_AT_ONCE + k];
+    for (; e < head; e++)
+        for (int k = 0; k < KEYS_AT_ONCE; k++) sum[0][k] += query[e] * block[e * KEYS_AT_ONCE + k];
+    for (int k = 0; k < KEYS_AT_ONCE; k++) to[k] = scale * (sum[0][k] + sum[1][k] + (sum[2][k] + sum[3][k]));
+}
+
 /* Attention of the query heads that share one key head. `scores`: room for (heads / groups) * capacity numbers. */
 static void attend(const Attention *a, int64_t token, int64_t group, float *scores) {
     int64_t head = a->head, sharing = a->heads / a->groups, place = a->places[token];
     int64_t first = a->window && place >= a->window ? place - a->window + 1 : 0, count = place - first + 1;
-    int64_t cache = ((int64_t)a->rows[token] * a->groups + group) * a->capacity + first;
-    const float *keys = a->keys + cache * head, *values = a->values + cache * head;
+    int64_t cache = ((int64_t)a->rows[token] * a->groups + group) * a->capacity;
+    int64_t start = first / KEYS_AT_ONCE * KEYS_AT_ONCE; /* of the block that holds the first key */
+    const float *keys = a->keys + cache * head, *values = a->values + (cache + first) * head;
     const float *query = a->query + token * a->stride + group * sharing * head;
     float *to = a->to + token * a->to_stride + group * sharing * head;
-    for (int64_t t = 0; t < count; t++)
+    for (int64_t t = start; t <= place; t += KEYS_AT_ONCE)
         for (int64_t h = 0; h < sharing; h++)
-            scores[h * count + t] = a->scale * dot(query + h * head, keys + t * head, head);
+            score_block(query + h * head, keys + t * head, head, a->scale, scores + h * a->capacity + t - start);
     for (int64_t h = 0; h < sharing; h++) {
-        float *row = scores + h * count, largest = -INFINITY, sum = 0;
+        float *row = scores + h * a->capacity + first - start, largest = -INFINITY, sum = 0;
         if (a->bias) {
             const float *bias = a->bias + (group * sharing + h) * a->reach;
             for (int64_t t = 0; t < count; t++) {

@@ -116,8 +116,10 @@ static void run_attention(const Pass *pass, const Op *op) {
     for (int64_t i = 0; i < pass->n; i++) {
         const float *key = row_of(pass, op->from, i) + queries;
         for (int64_t g = 0; g < op->groups; g++) {
-            int64_t at = layer + ((pass->rows[i] * op->groups + g) * s->capacity + pass->places[i]) * head;
-            memcpy(s->keys + at, key + g * head, (size_t)head * sizeof(float));
+            int64_t row = layer + (pass->rows[i] * op->groups + g) * s->capacity * head, at = row + pass->places[i] * head;
+            float *block = s->keys + row + pass->places[i] / KEYS_AT_ONCE * KEYS_AT_ONCE * head;
+            for (int64_t e = 0; e < head; e++)
+                block[e * KEYS_AT_ONCE + pass->places[i] % KEYS_AT_ONCE] = key[g * head + e];
             memcpy(s->values + at, key + width + g * head, (size_t)head * sizeof(float));
         }
     }

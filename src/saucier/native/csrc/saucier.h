@@ -45,7 +45,8 @@ typedef struct {
     const float *query; /* [n, stride], heads side by side */
     float *to;          /* [n, to_stride] */
     int64_t stride, to_stride;
-    const float *keys, *values; /* [rows, groups, capacity, E] of one layer */
+    const float *keys;   /* [rows, groups, capacity / 8, E, 8] of one layer: eight keys lie value by value */
+    const float *values; /* [rows, groups, capacity, E] */
     int64_t capacity;
     const int32_t *rows, *places; /* [n] */
     int32_t heads, groups, head, window; /* window 0: all */
@@ -72,6 +73,7 @@ void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);
 int saucier_enter(int threads);
 void saucier_leave(void);
 #define MOST_THREADS 64
+#define KEYS_AT_ONCE 8
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT };
@@ -101,7 +103,7 @@ typedef struct {
 typedef struct {
     float *buffers[BUFFERS];
     int64_t strides[BUFFERS];
-    float *keys, *values; /* for each attention [rows, groups, capacity, E] */
+    float *keys, *values; /* for each attention, see there; the capacity is a multiple of 8 */
     int64_t most, rows, capacity;
     float *scores; /* [MOST_THREADS, most heads of a group * capacity] */
     int64_t score_stride;

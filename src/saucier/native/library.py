@@ -15,8 +15,9 @@ import platform
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -163,29 +164,25 @@ def name_library(command: tuple[str, ...]) -> str:
 def compile_library(command: tuple[str, ...], target: Path) -> None:
     """Compile the sources, and put the library at `target` when it is whole. Raises `WorkError`."""
     paths = {"portable": ()} | ({"avx2": AVX2_FLAGS} if processor_family() == "x86" else {})
-    with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder:
-        objects: list[str] = []
-
-        def run(*arguments: str) -> None:
-            """Run the compiler."""
-            done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
-            if done.returncode:
-                reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:])
-                raise WorkError(f"the native kernels do not compile with {command[0]}: {reason}", where="engine",
-                                remedy="name another compiler in $CC; or use engine=None")
-
-        def compile_source(name: str, *flags: str) -> None:
-            """Make an object of a source."""
-            objects.append(str(Path(folder) / f"{len(objects)}.o"))
-            run(*FLAGS, *flags, "-c", str(SOURCES / name), "-o", objects[-1])
-
-        for path, flags in paths.items():
-            compile_source("kernels.c", f"-DPATH={path}", *flags)
-        compile_source("run.c", *(["-DHAS_AVX2"] if "avx2" in paths else []))
-        compile_source("pool.c")
+    sources = [("kernels.c", f"-DPATH={path}", *flags) for path, flags in paths.items()]
+    sources += [("run.c", *(["-DHAS_AVX2"] if "avx2" in paths else [])), ("pool.c",)]
+    with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder, ThreadPoolExecutor() as pool:
+        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
+        list(pool.map(partial(run_compiler, command), (
+            (*FLAGS, *flags, "-c", str(SOURCES / name), "-o", made)
+            for (name, *flags), made in zip(sources, objects, strict=True))))
         whole = Path(folder) / "whole.so"
-        run("-shared", *objects, "-o", str(whole), "-lpthread", "-lm")
+        run_compiler(command, ("-shared", *objects, "-o", str(whole), "-lpthread", "-lm"))
         whole.replace(target)
+
+
+def run_compiler(command: tuple[str, ...], arguments: tuple[str, ...]) -> None:
+    """Run the compiler. Raises `WorkError` with the first thing that it complains of."""
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:])
+        raise WorkError(f"the native kernels do not compile with {command[0]}: {reason}", where="engine",
+                        remedy="name another compiler in $CC; or use engine=None")
 
 
 def list_paths() -> list[str]:

@@ -472,6 +472,7 @@ static void multiply_rows(const Matrix *m, const Input *in, int64_t row, int64_t
             else if (i + 2 == in->n) MULTIPLY(R, 2) \
             else MULTIPLY(R, 1) \
     }
+    if (m->format == INT8 && in->n > 1) MULTIPLY_ALL(2) /* more would not stay in the registers */
     MULTIPLY_ALL(4)
     MULTIPLY_ALL(1)
 }

@@ -27,11 +27,11 @@ if __name__ == "__main__":
 from benchmarks.section import LackingError, Section, markdown, not_measured  # noqa: E402 - the path is set above
 
 NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", "encoder", "long_inputs", "families",
-         "training", "finetuning", "decoding", "shakespeare", "titles", "reasons", "sentence_order", "nanos",
+         "training", "finetuning", "decoding", "engines", "shakespeare", "titles", "reasons", "sentence_order", "nanos",
          "long_tasks", "small_files", "compression", "tasks", "multi30k", "back_translation")
 """Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k` and `back_translation` up to an hour,
 `compression` several."""
-AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding")
+AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding", "engines")
 LIBRARIES = dict.fromkeys(AGAINST, ("transformers",)) | {"finetuning": ("transformers", "accelerate")}
 """What a benchmark compares with, of the group `bench`."""
 FIGURES, RESULTS = FOLDER / "results.json", FOLDER / "RESULTS.md"

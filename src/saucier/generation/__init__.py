@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from saucier.generation.decoding import Gibbs as Gibbs
     from saucier.generation.decoding import MaskPredict as MaskPredict
     from saucier.generation.decoding import MetropolisHastings as MetropolisHastings
+    from saucier.generation.decoding import Native as Native
     from saucier.generation.options import GenerationOptions as GenerationOptions
     from saucier.generation.search import TextStream as TextStream
 
 MODULES = {"Chains": "chains", "GenerationOptions": "options", "Gibbs": "decoding", "MaskPredict": "decoding",
-           "MetropolisHastings": "decoding", "TextStream": "search", "walk": "chains"}
+           "MetropolisHastings": "decoding", "Native": "decoding", "TextStream": "search", "walk": "chains"}
 __all__ = list(MODULES)
 
 

@@ -161,3 +161,14 @@ Decoding = LeftToRight | MaskPredict
 ChainStrategy = Gibbs | MetropolisHastings
 Strategy = Annotated[ChainStrategy | MaskPredict, Field(discriminator="kind")]
 """How a text is written, where not from left to right."""
+
+
+class Native(Config):
+    """The step of one token by kernels in C (`saucier.native`), its matrices read in this number format.
+
+    A model in few bits keeps its numbers. Activations are rounded to 8 bits where matrices are whole numbers.
+    """
+
+    kind: Literal["native"] = "native"
+    format: Literal["float32", "bfloat16", "int8", "int4"] = "float32"
+    """bfloat16: 16 bits; int8: one scale for each row; int4: one for each 32 inputs of a row."""

@@ -59,7 +59,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens in their open places, and the result is these texts, filled in; Mask-Predict has a source and a target.
     `tokenizer` is read for `stop_strings` only. `listener` is called with the new tokens [R] after each step (not with
     beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
-    and keeps the code on disk; a model with other weights is compiled again.
+    and keeps the code on disk; a model with other weights is compiled again. `engine=Native(format="int8")` reads
+    prompt and tokens with kernels in C, matrices in that number format; what they cannot run is refused.
 
     `global_attention_mask` [B, L] names the tokens of a source that see all and are seen by all, in models such as LED.
     `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
@@ -94,19 +95,30 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
-        feed = make_feed(model, prompt, copies=chosen.rows, capacity=limit, compiled=compile, cached=chosen.use_cache)
+        feed = make_feed(model, prompt, chosen, capacity=limit, compiled=compile)
         ids = decode(feed, make_search(chosen, prompt.ids, rules), listener)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
-def make_feed(model: Transformer, prompt: Prompt, *, copies: int, capacity: int, compiled: bool,
-              cached: bool = True) -> Feed:
-    """Return the feed that the model's config asks for: a key-value cache, a memory, or reading all again."""
+def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *, capacity: int,
+              compiled: bool) -> Feed:
+    """Return the feed that options and config ask for: an engine, a key-value cache, a memory, or reading all again.
+
+    Raises `InputError` for a model that this cannot be done with.
+    """
+    copies = options.rows
+    if options.engine is not None:
+        if compiled or not options.use_cache:
+            raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),
+                             where="engine", remedy="leave one of them out")
+        from saucier.generation.native_feed import NativeFeed
+
+        return NativeFeed(model, prompt, options.engine, copies=copies, capacity=capacity)
     config = model.config
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses a model without stacks"
     memory = stack.memory is not None and stack.memory.evaluation
-    cached = cached or config.encoder is not None
+    cached = options.use_cache or config.encoder is not None
     if cached and not memory and config.decoder is not None and prediction_kind(config).kind == "next":
         if compiled:
             from saucier.generation.compiled_step import make_compiled_reader

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError
 
 from saucier.config.base import Config
 from saucier.errors import InputError, suggest_name
-from saucier.generation.decoding import Strategy
+from saucier.generation.decoding import Native, Strategy, accept_kind_name
 
 DEFAULT_NEW_TOKENS = 20
 """How many tokens are written where nobody says how many."""
@@ -40,7 +40,7 @@ NEUTRAL_SAMPLING_VALUES: dict[str, tuple[Any, ...]] = {
 
 LEFT_TO_RIGHT_ONLY = ("num_beams", "length_penalty", "early_stopping", "repetition_penalty", "no_repeat_ngram_size",
                       "bad_words_ids", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id",
-                      "min_new_tokens", "min_length", "stop_strings")
+                      "min_new_tokens", "min_length", "stop_strings", "engine")
 """Options that speak of a text that grows at its end."""
 
 TokenId = int
@@ -124,6 +124,8 @@ class GenerationOptions(Config):
     """A row ends when its new text holds one of these; needs a tokenizer."""
     strategy: Strategy | None = None
     """How the text is written where not from left to right; None: from left to right."""
+    engine: Annotated[Native, BeforeValidator(accept_kind_name)] | None = None
+    """What computes the scores of the next token; None: the model's own parts."""
 
     @property
     def rows(self) -> int:

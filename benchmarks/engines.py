@@ -1,0 +1,169 @@
+"""Engines on a CPU, each in every number format that it has: GPT-2 124M shape, random weights, greedy; and the floor.
+
+`python -m benchmarks engines`; `--quick` tries it with tiny sizes. The floor is how fast a token's bytes can be read.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.decoding import prompt, timed, transformers
+from benchmarks.race import TRIED, Contender, Turn, race
+from benchmarks.section import Row, Section, at_least
+
+SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48}
+QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8}
+FORMATS = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
+"""Format -> bytes of a weight; int4 with its scales, one of 16 bits for 32 weights."""
+LARGEST_READ = 2**29
+"""Bytes of what is read to see how fast memory is, at most."""
+
+
+def build_model(settings: dict[str, Any]) -> Any:
+    """Return our GPT-2 of random weights, in float32."""
+    import torch
+
+    from saucier import build
+    from saucier.families import FAMILIES
+
+    torch.manual_seed(0)
+    config = FAMILIES["gpt2"](**{key: settings[key] for key in ("dim", "layers", "heads", "vocab", "length")})
+    return build(config).eval()
+
+
+def saucier(settings: dict[str, Any]) -> Turn:
+    """Our `generate` by the model's parts, or compiled."""
+    from saucier import generate
+
+    model, ids, new = build_model(settings), prompt(settings), settings["new"]
+    model = model.bfloat16() if settings["format"] == "bfloat16" else model
+    return timed(lambda: generate(model, ids, max_new_tokens=new, compile=settings.get("compile", False)),
+                 len(ids) * new)
+
+
+def native(settings: dict[str, Any]) -> Turn:
+    """Our `generate` by the kernels in C."""
+    from saucier import generate
+    from saucier.generation.decoding import Native
+
+    model, ids, new = build_model(settings), prompt(settings), settings["new"]
+    engine = Native(format=settings["format"])
+    return timed(lambda: generate(model, ids, max_new_tokens=new, engine=engine), len(ids) * new)
+
+
+def save_peer(settings: dict[str, Any], folder: Path) -> list[str]:
+    """Write a GPT-2 of random weights as transformers does, with a tokenizer of made-up words; return these."""
+    import json
+
+    from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
+
+    words = ["<|endoftext|>", *(f"w{number}" for number in range(1, settings["vocab"]))]
+    config = GPT2Config(n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"],
+                        vocab_size=settings["vocab"], n_positions=settings["length"], bos_token_id=0, eos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    (folder / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt")).save_pretrained(folder)
+    return words
+
+
+def ctranslate2(settings: dict[str, Any]) -> Turn:
+    """CTranslate2's `Generator`, of the same shape."""
+    import ctranslate2 as peer
+    import torch
+    from ctranslate2.converters import TransformersConverter
+
+    with TemporaryDirectory() as folder:
+        words = save_peer(settings, Path(folder) / "published")
+        converted = TransformersConverter(f"{folder}/published").convert(f"{folder}/converted")
+        generator = peer.Generator(converted, compute_type=settings["format"], intra_threads=torch.get_num_threads())
+    tokens, new = [[words[token] for token in row] for row in prompt(settings).tolist()], settings["new"]
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        found = generator.generate_batch(tokens, max_length=new, min_length=new, include_prompt_in_result=False)
+        assert all(len(one.sequences_ids[0]) == new for one in found), "no row may end early"
+        return float(len(tokens) * new / (time.perf_counter() - begin))
+
+    turn()
+    return turn
+
+
+def memory(settings: dict[str, Any]) -> Turn:
+    """How many times a second the bytes of a token can be read, by as many threads."""
+    import torch
+
+    held = torch.ones(max(1, min(int(settings["bytes"]), LARGEST_READ) // 4))
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        held.sum()
+        return held.nbytes / (time.perf_counter() - begin) / float(settings["bytes"])
+
+    turn()
+    return turn
+
+
+CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
+                                    "ctranslate2": ctranslate2, "memory": memory}
+
+
+def count_bytes(shape: dict[str, Any], form: str) -> float:
+    """Return the bytes that a token reads: every matrix once, the output layer too."""
+    matrices = shape["layers"] * 12 * shape["dim"]**2 + shape["vocab"] * shape["dim"]
+    return float(matrices * FORMATS[form])
+
+
+def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any]]:
+    """Return who takes part, by name, with what each is told."""
+    told = shape | {"rows": rows}
+    found = {"saucier: float32": told | {"format": "float32"},
+             "saucier: bfloat16": told | {"format": "bfloat16"},
+             "transformers: float32": told | {"dtype": "float32"}}
+    if shape is not QUICK:  # compiling alone takes a minute
+        found["saucier: float32 compiled"] = told | {"format": "float32", "compile": True}
+    if importlib.util.find_spec("ctranslate2") is not None:
+        found |= {f"ctranslate2: {form}": told | {"format": form} for form in ("float32", "int8")}
+    for form in FORMATS:
+        found |= {f"native: {form}": told | {"format": form},
+                  f"memory: {form}": {"bytes": count_bytes(shape, form)}}
+    return found
+
+
+def compare(found: dict[str, float], rows: int) -> list[Row]:
+    """Return a row for each format, against the best of the others, and the share of the floor."""
+    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")), key=found.__getitem__)
+    lines = []
+    for form in FORMATS:
+        ours, same = found[f"native: {form}"], f"ctranslate2: {form}"
+        against = same if same in found else best
+        lines.append(at_least(f"batch {rows}: native {form}, against {against}", f"{ours:.1f}", f"{found[against]:.1f}",
+                              ours / found[against], 1.5 if form in ("int8", "float32") else None))
+        lines.append(at_least(f"batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
+                              f"{found['saucier: float32']:.1f}", ours / found["saucier: float32"]))
+        if rows == 1:
+            floor = found[f"memory: {form}"]
+            lines.append(at_least(f"share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
+                                  None if form == "int4" else 0.85))
+    return lines
+
+
+def measure(quick: bool) -> Section:
+    """Compare at 1 and 8 rows."""
+    shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
+    rows, notes = [], []
+    for batch in (1, 8):
+        found = race("benchmarks.engines", list_contenders(shape, batch), rounds)
+        rows += compare(found, batch)
+        notes.append(f"Batch {batch}, tokens a second: " + ", ".join(
+            f"{name} {value:.1f}" for name, value in found.items() if not name.startswith("memory")) + ".")
+    if importlib.util.find_spec("llama_cpp") is None:
+        notes.append("llama.cpp was not measured: llama-cpp-python is not installed.")
+    about = (f"GPT-2 124M shape ({shape['layers']} layers of {shape['dim']}, {shape['vocab']} tokens), random weights, "
+             f"{shape['new']} new tokens after {shape['prompt']}, greedy, the prompt's pass included. New tokens a "
+             "second, all rows together. A format's floor is how often its bytes can be read in a second.")
+    return Section("Engines", about, rows, notes)

@@ -1,0 +1,128 @@
+"""The native kernels as a search sees them: a model lowered to a plan, and a feed that reads through it.
+
+Prompt and new tokens go the same way, 32 at a time, so that a token's scores do not depend on who read it with it.
+Letters: B prompts, R rows, L length, V vocab, P places, H heads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.generation.decoding import Native
+from saucier.generation.feeds import Prompt
+from saucier.generation.packed_weights import MadeFromWeights
+from saucier.generation.search import Step
+from saucier.model import Transformer
+from saucier.native.library import count_threads
+from saucier.native.lowering import lower
+from saucier.native.matrices import Weights
+from saucier.native.plan import Plan
+from saucier.native.session import Session
+from saucier.parts.positions import (
+    SinusoidalPositions,
+    compute_frequencies,
+    find_t5_bucket,
+    kept_slopes,
+)
+
+MADE: MadeFromWeights[Weights] = MadeFromWeights()
+"""Model -> its weights in the formats that were asked for."""
+
+
+class PartTables:
+    """Positions as tables, computed by the parts of the model."""
+
+    def turns(self, positions: c.Rotary, places: int, head: int) -> NDArray[Any]:
+        """Return cosines, then sines. Shapes: -> [P, W]."""
+        numbers = torch.arange(places)[None]
+        frequencies, sharpness = compute_frequencies(positions, numbers, head)
+        angles = numbers[0, :, None].float() * frequencies
+        return as_array(torch.cat([angles.cos(), angles.sin()], dim=-1) * sharpness)
+
+    def biases(self, positions: c.Alibi | c.T5Bias, heads: int, places: int,
+               table: NDArray[Any] | None) -> NDArray[Any]:
+        """Return what is added to a score, by the distance to the key. Shapes: -> [H, P]."""
+        distances = torch.arange(places)
+        if isinstance(positions, c.Alibi):
+            return as_array(-torch.tensor(kept_slopes(positions, heads))[:, None] * distances)
+        assert table is not None, "a stack with T5's positions has their table"
+        found = torch.from_numpy(table)[find_t5_bucket(positions, -distances)].T
+        kept = found if positions.kept is None else found[list(positions.kept.numbers)]
+        return as_array(kept)
+
+    def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> NDArray[Any]:
+        """Return what is added to the token vectors. Shapes: -> [P, D]."""
+        return as_array(SinusoidalPositions(positions, dim)(torch.arange(places)[None])[0])
+
+
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """Return a weight's memory as numpy sees it; bfloat16 as its bits."""
+    tensor = tensor.detach().contiguous()
+    array: NDArray[Any] = (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return array
+
+
+def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
+    """Return a model's plan for rows of up to `places` tokens; its weights are converted once for each format.
+
+    Raises `InputError` for a model that the kernels do not run: elsewhere than on a CPU, or with parts they lack.
+    """
+    weights = list(model.parameters())
+    if model.device.type != "cpu" or any(one.dtype not in (torch.float32, torch.bfloat16) for one in weights):
+        raise InputError(f"the model is in {model.dtype} on {model.device.type}", where="engine",
+                         remedy="load it in float32 or bfloat16 on the CPU; or use engine=None")
+    if model.front is not None:
+        raise InputError("the native kernels have no prefix or prompt before the text", where="engine",
+                         remedy="use engine=None")
+    made = MADE.get(model, ("native", engine.format), lambda: Weights(
+        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
+    return lower(model.config, made, PartTables(), places)
+
+
+class NativeFeed:
+    """Feeds a plan through its own cache, in which every row has its length; padding is not read at all."""
+
+    def __init__(self, model: Transformer, prompt: Prompt, engine: Native, *, copies: int, capacity: int) -> None:
+        """`copies` rows for each prompt, of up to `capacity` tokens."""
+        self.prompt, self.copies = prompt, copies
+        rows = prompt.ids.shape[0] * copies
+        threads = min(torch.get_num_threads(), count_threads())
+        self.session = Session(lower_model(model, engine, capacity), rows, threads=threads)
+        self.lengths = np.zeros(rows, np.int32)
+        self.numbers = np.arange(rows, dtype=np.int32)
+
+    def __call__(self, step: Step | None) -> Tensor:
+        """Read the prompt, or one more token a row. Shapes: -> [R, V], float32."""
+        if step is None:
+            return self.read_prompt()
+        if step.rows is not None:
+            self.follow(step.rows.numpy())
+        tokens = step.tokens.numpy().astype(np.int32)
+        scores = self.session.read(tokens, self.numbers, self.lengths, self.numbers)
+        self.lengths = self.lengths + 1
+        return torch.from_numpy(scores)
+
+    def read_prompt(self) -> Tensor:
+        """Read every prompt into its first row, then give the other rows copies. Shapes: -> [R, V], float32."""
+        ids, mask = self.prompt.ids, self.prompt.mask
+        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+        lengths = real.sum(1).numpy().astype(np.int32)
+        first = np.arange(len(ids), dtype=np.int32) * self.copies
+        tokens, rows = ids[real].numpy().astype(np.int32), np.repeat(first, lengths)
+        places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+        scores = self.session.read(tokens, rows, places, lengths.cumsum().astype(np.int32) - 1)
+        self.lengths[first] = lengths
+        self.follow(np.repeat(first, self.copies))
+        return torch.from_numpy(scores).repeat_interleave(self.copies, 0)
+
+    def follow(self, sources: NDArray[Any]) -> None:
+        """Let each row continue another one. Shapes: [R]."""
+        self.session.move(sources, self.lengths)
+        self.lengths = self.lengths[sources]

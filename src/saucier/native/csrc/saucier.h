@@ -1,0 +1,120 @@
+/* The plain ABI between Python (native/library.py mirrors these structs) and C. Nothing here knows torch.
+ *
+ * A matrix maps `inputs` numbers to `rows` numbers. Its rows lie one after the other exactly as the checkpoint stores
+ * them: nothing is packed or copied, so a file that is mapped into memory can be used as it is.
+ * Letters: n tokens of a pass, E head width. */
+#ifndef SAUCIER_H
+#define SAUCIER_H
+#include <stdint.h>
+
+enum Format { FLOAT32, BFLOAT16, FLOAT16, INT8, INT4 };
+enum Activation { IDENTITY, RELU, GELU, GELU_TANH, SILU, TANH, QUICK_GELU, SQUARED_RELU, RELU6, LEAKY_RELU, SIGMOID };
+enum NormKind { LAYER_NORM, RMS_NORM };
+
+/* INT8: codes are c + 128 in a byte each. INT4: c + 8 in half a byte, the earlier code in the low half.
+ * A weight is c * scale of its group; `group` inputs of a row share a scale: all of them, or a multiple of 32. */
+typedef struct {
+    const void *codes;  /* the numbers themselves, or the codes */
+    const void *scales; /* [rows, ceil(inputs / group)], or NULL */
+    int64_t rows, inputs, group;
+    int32_t format, scale_format; /* enum Format */
+} Matrix;
+
+/* What a product reads. For INT8 and INT4 matrices every vector is rounded in blocks to codes of -127..127. */
+typedef struct {
+    const float *values; /* [n, stride] */
+    int64_t stride;
+    int8_t *codes;  /* [n, inputs filled up to whole units of 32] */
+    float *scales;  /* [n, blocks filled up to whole eights]: value = code * scale */
+    float *sums;    /* [n, the same]: the sum of a block's codes, times its scale */
+    int64_t n, unit_stride, block_stride, block;
+} Input;
+
+typedef struct {
+    const Matrix *matrix;
+    Input input;
+    const float *bias; /* [rows], or NULL */
+    float *to;         /* [n, stride] */
+    int64_t stride;
+    int32_t activation;
+    int32_t adds; /* add to what is there (a residual) rather than replace it */
+} Product;
+
+/* Attention of tokens to the cache of their row. A query sees the keys at places first..last of its row. */
+typedef struct {
+    const float *query; /* [n, stride], heads side by side */
+    float *to;          /* [n, to_stride] */
+    int64_t stride, to_stride;
+    const float *keys;   /* [rows, groups, capacity / 8, E, 8] of one layer: eight keys lie value by value */
+    const float *values; /* [rows, groups, capacity, E] */
+    int64_t capacity;
+    const int32_t *rows, *places; /* [n] */
+    int32_t heads, groups, head, window; /* window 0: all */
+    float scale;
+    const float *bias; /* [heads, reach] by distance, or NULL */
+    int64_t reach;
+} Attention;
+
+/* The inner loops, compiled once for each instruction set. */
+typedef struct {
+    const char *name;
+    float (*weight)(const Matrix *, int64_t row, int64_t input);
+    void (*product)(const Product *, int64_t begin, int64_t end);
+    void (*round_input)(const Matrix *, Input *);
+    void (*norm)(int kind, const float *from, float *to, int64_t width, const float *gain, const float *bias, float eps);
+    void (*activate)(int activation, float *values, int64_t count);
+    void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
+    void (*attend)(const Attention *, int64_t token, int64_t group, float *scores);
+    void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
+} Kernels;
+
+typedef void Task(void *argument, int64_t chunk, int thread);
+void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);
+int saucier_enter(int threads);
+void saucier_leave(void);
+#define MOST_THREADS 64
+#define KEYS_AT_ONCE 8
+
+/* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
+enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT };
+typedef struct {
+    int32_t kind;
+    int32_t from, to;   /* buffers */
+    int32_t width;      /* numbers of a token */
+    int32_t activation, adds;
+    int32_t norm, neighbours; /* enum NormKind; ROTATE: value 2i turns with 2i + 1 */
+    int32_t slot;       /* ATTEND: keys of a token that earlier attentions keep, all heads together */
+    int32_t heads, groups, head, turned;
+    int32_t window, offset; /* PLACES: the row of place p is p + offset */
+    float scale, eps;
+    const Matrix *matrix;
+    const float *gain, *bias; /* NORM, PRODUCT */
+    const float *table;  /* ROTATE: [places, turned] cosines, then sines; ATTEND: [heads, reach] */
+    int64_t reach;
+} Op;
+
+#define BUFFERS 8
+typedef struct {
+    const Op *ops;
+    int32_t count;
+} Plan;
+
+/* What one decoding holds: room for `most` tokens a pass, and the cache. */
+typedef struct {
+    float *buffers[BUFFERS];
+    int64_t strides[BUFFERS];
+    float *keys, *values; /* for each attention, see there; the capacity is a multiple of 8 */
+    int64_t most, rows, capacity;
+    float *scores; /* [MOST_THREADS, most heads of a group * capacity] */
+    int64_t score_stride;
+    int8_t *codes; /* for Input: [most, widest input] */
+    float *scales, *sums;
+} Session;
+
+const Kernels *saucier_kernels(const char *path);
+const char *saucier_best_path(void);
+int64_t saucier_block(const Matrix *matrix);
+void saucier_product(const char *path, const Product *product, int threads);
+void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
+                 const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
+#endif

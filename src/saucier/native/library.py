@@ -1,0 +1,200 @@
+"""The C library: compiled once into the user's cache folder, and loaded with plain pointers.
+
+Its name there is a digest of the sources, the compiler, the flags and the processor's family, so that nothing there is
+ever out of date; two processes that compile at once each write a file of their own and rename it. `csrc/README.md`
+walks through the sources; the structs below are those of `csrc/saucier.h`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from saucier.errors import WorkError
+from saucier.machine import count_cores
+
+SOURCES = Path(__file__).parent / "csrc"
+FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
+         "-fno-sanitize=undefined")
+AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE = 64, 8, 8
+"""As in `saucier.h`."""
+MOST_TOKENS = 32
+"""Tokens of one pass, at most: room for the sums of a product."""
+
+
+class CMatrix(Structure):
+    """`Matrix`."""
+
+    _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
+                ("format", c_int32), ("scale_format", c_int32)]
+
+
+class CInput(Structure):
+    """`Input`."""
+
+    _fields_ = [("values", c_void_p), ("stride", c_int64), ("codes", c_void_p), ("scales", c_void_p),
+                ("sums", c_void_p), ("n", c_int64), ("unit_stride", c_int64), ("block_stride", c_int64),
+                ("block", c_int64)]
+
+
+class CProduct(Structure):
+    """`Product`."""
+
+    _fields_ = [("matrix", POINTER(CMatrix)), ("input", CInput), ("bias", c_void_p), ("to", c_void_p),
+                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
+
+
+class CAttention(Structure):
+    """`Attention`."""
+
+    _fields_ = [("query", c_void_p), ("to", c_void_p), ("stride", c_int64), ("to_stride", c_int64), ("keys", c_void_p),
+                ("values", c_void_p), ("capacity", c_int64), ("rows", c_void_p), ("places", c_void_p),
+                ("heads", c_int32), ("groups", c_int32), ("head", c_int32), ("window", c_int32), ("scale", c_float),
+                ("bias", c_void_p), ("reach", c_int64)]
+
+
+class CKernels(Structure):
+    """`Kernels`: what is compiled for one instruction set."""
+
+    _fields_ = [("name", c_char_p),
+                ("weight", ctypes.CFUNCTYPE(c_float, POINTER(CMatrix), c_int64, c_int64)),
+                ("product", ctypes.CFUNCTYPE(None, POINTER(CProduct), c_int64, c_int64)),
+                ("round_input", ctypes.CFUNCTYPE(None, POINTER(CMatrix), POINTER(CInput))),
+                ("norm", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_float)),
+                ("activate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
+                ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
+                ("attend", ctypes.CFUNCTYPE(None, POINTER(CAttention), c_int64, c_int64, c_void_p)),
+                ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p))]
+
+
+class COp(Structure):
+    """`Op`."""
+
+    _fields_ = [*((name, c_int32) for name in (
+        "kind", "source", "to", "width", "activation", "adds", "norm", "neighbours", "slot", "heads", "groups", "head",
+        "turned", "window", "offset")), ("scale", c_float), ("eps", c_float), ("matrix", POINTER(CMatrix)),
+        ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64)]
+
+
+class CPlan(Structure):
+    """`Plan`."""
+
+    _fields_ = [("ops", POINTER(COp)), ("count", c_int32)]
+
+
+class CSession(Structure):
+    """`Session`."""
+
+    _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("keys", c_void_p),
+                ("values", c_void_p), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64), ("scores", c_void_p),
+                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p)]
+
+
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "saucier_kernels": (POINTER(CKernels), [c_char_p]),
+    "saucier_best_path": (c_char_p, []),
+    "saucier_block": (c_int64, [POINTER(CMatrix)]),
+    "saucier_product": (None, [c_char_p, POINTER(CProduct), c_int32]),
+    "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32])}
+"""Function -> what it gives, and its arguments."""
+
+
+@cache
+def load_library() -> ctypes.CDLL:
+    """Return the library, compiled first where the cache has it not. Raises `WorkError` without a compiler."""
+    command = find_compiler()
+    folder = cache_folder()
+    target = folder / f"{name_library(command)}.so"
+    if not target.is_file():
+        compile_library(command, target)
+    library = ctypes.CDLL(str(target))
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def cache_folder() -> Path:
+    """Return where the library is kept, for the user alone: `$SAUCIER_CACHE`, or `saucier` in the cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("SAUCIER_CACHE") or Path(base) / "saucier") / "native"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def find_compiler() -> tuple[str, ...]:
+    """Return the command of a C compiler: `$CC`, one of the system, or that of the package `ziglang`."""
+    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
+        if (found := shutil.which(name)) is not None:
+            return (found,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise WorkError("the native kernels need a C compiler, and there is none", where="engine",
+                    remedy="install gcc, clang, or `pip install ziglang`; or use engine=None")
+
+
+def processor_family() -> str:
+    """Return `x86`, for which there are AVX2 kernels, or the machine's own name."""
+    machine = platform.machine().lower()
+    return "x86" if machine in ("x86_64", "amd64") else machine
+
+
+def name_library(command: tuple[str, ...]) -> str:
+    """Return a name for all that the compiled code depends on."""
+    version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
+    found = hashlib.sha256(repr((FLAGS, AVX2_FLAGS, command, version, platform.system(), processor_family())).encode())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        found.update(source.name.encode() + source.read_bytes())
+    return f"kernels-{found.hexdigest()[:24]}"
+
+
+def compile_library(command: tuple[str, ...], target: Path) -> None:
+    """Compile the sources, and put the library at `target` when it is whole. Raises `WorkError`."""
+    paths = {"portable": ()} | ({"avx2": AVX2_FLAGS} if processor_family() == "x86" else {})
+    sources = [("kernels.c", f"-DPATH={path}", *flags) for path, flags in paths.items()]
+    sources += [("run.c", *(["-DHAS_AVX2"] if "avx2" in paths else [])), ("pool.c",)]
+    with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder, ThreadPoolExecutor() as pool:
+        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
+        list(pool.map(partial(run_compiler, command), (
+            (*FLAGS, *flags, "-c", str(SOURCES / name), "-o", made)
+            for (name, *flags), made in zip(sources, objects, strict=True))))
+        whole = Path(folder) / "whole.so"
+        run_compiler(command, ("-shared", *objects, "-o", str(whole), "-lpthread", "-lm"))
+        whole.replace(target)
+
+
+def run_compiler(command: tuple[str, ...], arguments: tuple[str, ...]) -> None:
+    """Run the compiler. Raises `WorkError` with the first thing that it complains of."""
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-300:])
+        raise WorkError(f"the native kernels do not compile with {command[0]}: {reason}", where="engine",
+                        remedy="name another compiler in $CC; or use engine=None")
+
+
+def list_paths() -> list[str]:
+    """Return the instruction sets that the library was compiled for and this processor runs."""
+    return [path for path in ("portable", "avx2") if load_library().saucier_kernels(path.encode())]
+
+
+def count_threads() -> int:
+    """Return how many threads a pass gets: the cores of this process, within what its control group may use."""
+    cores = min(count_cores(), MOST_THREADS)
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))

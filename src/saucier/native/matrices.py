@@ -1,0 +1,182 @@
+"""Weights as the kernels read them: in which format a matrix is stored, and rounded to another one.
+
+Arrays are numpy's; bfloat16, which numpy has not, is held as its bits in uint16.
+Letters: O rows, I inputs, G groups of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_void_p
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.errors import InputError
+from saucier.native.library import CMatrix
+
+Array = NDArray[Any]
+Format = Literal["float32", "bfloat16", "int8", "int4"]
+"""In which numbers a matrix is read."""
+CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int8": 3, "int4": 4}
+"""Format -> its number in `saucier.h`."""
+DTYPES = {np.dtype(np.float32): "float32", np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
+GROUP = 32
+"""Inputs that share a scale in int4, where a matrix is rounded here; in int8 a whole row does."""
+ROWS_AT_ONCE = 4096
+"""Rows that are rounded together, so that a copy in float32 stays small."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix [O, I] for the kernels; it holds on to what its pointers point to."""
+
+    format: Format
+    codes: Array
+    """[O, I] of its format, or codes: [O, I] bytes of int8, [O, ⌈I/2⌉] of int4."""
+    inputs: int
+    scales: Array | None = None
+    """[O, G] float32 or float16."""
+    group: int = 0
+    struct: CMatrix = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Point to the arrays."""
+        scales = self.scales
+        object.__setattr__(self, "struct", CMatrix(
+            pointer(self.codes), pointer(scales), len(self.codes), self.inputs, self.group or self.inputs,
+            CODES[self.format], 0 if scales is None else CODES[DTYPES[scales.dtype]]))
+
+    @property
+    def bytes(self) -> int:
+        """What reading it once reads."""
+        return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+    def values(self) -> NDArray[np.float64]:
+        """Return the numbers that it stands for. Shapes: -> [O, I]."""
+        if self.scales is None:
+            return widen(self.codes).astype(np.float64)
+        if self.format == "int8":
+            codes = self.codes.astype(np.float64) - 128
+        else:
+            codes = np.stack([self.codes & 15, self.codes >> 4], -1).reshape(len(self.codes), -1)[:, :self.inputs]
+            codes = codes.astype(np.float64) - 8
+        return codes * np.repeat(self.scales.astype(np.float64), self.group, 1)[:, :self.inputs]
+
+
+def pointer(array: Array | None) -> c_void_p | None:
+    """Return the address of an array that lies in memory without gaps."""
+    assert array is None or array.flags.c_contiguous, "the kernels know no strides"
+    return None if array is None else c_void_p(array.ctypes.data)
+
+
+def widen(array: Array) -> NDArray[np.float32]:
+    """Return floating-point numbers in float32; uint16 holds the bits of bfloat16."""
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return np.ascontiguousarray(array, dtype=np.float32)
+
+
+def narrow(array: NDArray[np.float32]) -> NDArray[np.uint16]:
+    """Round to the nearest bfloat16, to the even one of two that are as near; returns their bits."""
+    bits = np.ascontiguousarray(array).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+
+def store_matrix(array: Array, form: Format) -> Matrix:
+    """Return a matrix [O, I] in a format; as it is where it is stored so. Shapes: array float32, or bfloat16's bits."""
+    rows, inputs = array.shape
+    if DTYPES.get(array.dtype) == form:
+        return Matrix(form, array, inputs)
+    pieces = [widen(array[start:start + ROWS_AT_ONCE]) for start in range(0, rows, ROWS_AT_ONCE)]
+    match form:
+        case "float32":
+            return Matrix(form, np.concatenate(pieces), inputs)
+        case "bfloat16":
+            return Matrix(form, np.concatenate([narrow(piece) for piece in pieces]), inputs)
+        case "int8":
+            group, largest, scales_in = inputs, 127, "float32"
+        case "int4":
+            group, largest, scales_in = min(GROUP, inputs), 7, "float16"
+    rounded = [round_groups(piece, group, largest, np.dtype(scales_in)) for piece in pieces]
+    codes, scales = (np.concatenate(parts) for parts in zip(*rounded, strict=True))
+    return Matrix(form, codes, inputs, scales, group)
+
+
+def round_groups(piece: NDArray[np.float32], group: int, largest: int,
+                 dtype: np.dtype[Any]) -> tuple[NDArray[np.uint8], Array]:
+    """Round to the nearest steps of a symmetric range in each group of inputs. Shapes: [O, I] -> codes, scales [O, G].
+
+    The storage, and the steps, are those of `saucier.adaptation.quantization.formats`.
+    """
+    rows, inputs = piece.shape
+    grouped = np.pad(piece, ((0, 0), (0, -inputs % group))).reshape(rows, -1, group)
+    scales = (np.abs(grouped).max(-1) / largest).astype(dtype)
+    steps = scales.astype(np.float32)[..., None]
+    codes = np.divide(grouped, steps, out=np.zeros_like(grouped), where=steps > 0)
+    codes = np.clip(np.rint(codes), -largest, largest).reshape(rows, -1)[:, :inputs] + (largest + 1)
+    stored = codes.astype(np.uint8)
+    if largest == 127:
+        return stored, scales
+    stored = np.pad(stored, ((0, 0), (0, inputs % 2)))
+    return stored[:, ::2] | stored[:, 1::2] << 4, scales
+
+
+def read_matrix(weights: Mapping[str, Array], name: str, inputs: int, form: Format) -> Matrix:
+    """Return a map's matrix from a model's weights, in `form` or, where it is stored in few bits, as it is stored.
+
+    Raises `InputError` for numbers that the kernels do not read.
+    """
+    if f"{name}.codes" not in weights:
+        return store_matrix(weights[f"{name}.weight"], form)
+    codes, scales = weights[f"{name}.codes"], weights.get(f"{name}.scales")
+    bits = codes.shape[-1] * 8 // inputs if codes.ndim == 2 else 0
+    if bits not in (4, 8) or scales is None or scales.ndim != 2 or f"{name}.zeros" in weights:
+        raise InputError(f"the numbers of {name} are not symmetric integers of 4 or 8 bits, which the native kernels"
+                         " read", where="engine", remedy="use engine=None")
+    groups = scales.shape[1]
+    group = -(-inputs // groups)
+    if (groups > 1 and (inputs % groups or group % 32)) or (bits == 4 and group > 256):
+        raise InputError(f"{name} has {groups} groups for {inputs} inputs, and the native kernels read groups of a "
+                         "multiple of 32, in 4 bits up to 256", where="engine", remedy="use engine=None")
+    scales = scales if scales.dtype == np.float16 else widen(scales)
+    return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group)
+
+
+@dataclass
+class Weights:
+    """A model's weights as the kernels read them, each made once."""
+
+    arrays: Mapping[str, Array]
+    """Name -> float32, or the bits of bfloat16; of matrices in few bits `codes` and `scales`."""
+    form: Format
+    """The format that matrices are read in."""
+    made: dict[str, Any] = field(default_factory=dict)
+
+    def matrix(self, name: str, inputs: int) -> Matrix:
+        """Return the matrix of a map."""
+        if name not in self.made:
+            self.made[name] = read_matrix(self.arrays, name, inputs, self.form)
+        found: Matrix = self.made[name]
+        return found
+
+    def table(self, name: str, width: int) -> Matrix:
+        """Return a table of vectors as it is stored: only few rows of it are read."""
+        key = f"{name} table"
+        if key not in self.made:
+            stored = self.arrays.get(f"{name}.weight")
+            form: Format = "float32" if stored is None or stored.dtype == np.float32 else "bfloat16"
+            self.made[key] = read_matrix(self.arrays, name, width, form)
+        found: Matrix = self.made[key]
+        return found
+
+    def vector(self, name: str) -> Array | None:
+        """Return a gain or a bias in float32; None where there is none."""
+        if name not in self.arrays:
+            return None
+        if name not in self.made:
+            self.made[name] = widen(self.arrays[name])
+        found: Array = self.made[name]
+        return found

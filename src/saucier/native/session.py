@@ -44,7 +44,8 @@ class Session:
         `threads`: None: all cores of this process; `path`: the instruction set; None: the fastest one.
         """
         self.plan, self.rows = plan, rows
-        self.threads, self.path = threads or count_threads(), path.encode() if path else load_library().saucier_best_path()
+        self.threads = threads or count_threads()
+        self.path = path.encode() if path else load_library().saucier_best_path()
         self.capacity = find_capacity(plan)
         self.keys, self.values = (np.zeros(rows * self.capacity * count_values(plan.key_widths), np.float32)
                                   for _ in range(2))

@@ -113,14 +113,8 @@ def files_of(case: Case, quick: bool) -> dict[str, list[str]]:
 
 def work(case: Case, seed: int, quick: bool) -> None:
     """Make the teacher of a task, and all that is made of it, unless that is done."""
-    import saucier
-
-    begin, teacher = time.perf_counter(), folder_of(case, seed, quick, "teacher")
-    files = files_of(case, quick)
-    words = [f"training.seed={seed}", f"training.length={case.length}", *case.words,
-             f"training.epochs={1 if quick else EPOCHS['teacher']}"]
-    saucier.finetune(case.task, words, model=weights(), data=files["train"], held_out=files["held_out"], out=teacher,
-                     quiet=True)
+    begin = time.perf_counter()
+    make_teacher(case, seed, quick)
     for name, more in STUDENTS.items():
         if name == "taught" and case is CHAINED:
             continue  # the chain's first step
@@ -135,6 +129,18 @@ def work(case: Case, seed: int, quick: bool) -> None:
         seeded = ["keep=0.01", f"steps.0.training.seed={seed}", *(["steps.0.training.epochs=1"] if quick else [])]
         compress(case, seed, quick, "small", "small", seeded)
     print(f"  {case.name}, seed {seed}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
+
+
+def make_teacher(case: Case, seed: int, quick: bool) -> Path:
+    """Fine-tune MiniLM on a task, unless that is done; return its folder."""
+    import saucier
+
+    teacher, files = folder_of(case, seed, quick, "teacher"), files_of(case, quick)
+    words = [f"training.seed={seed}", f"training.length={case.length}", *case.words,
+             f"training.epochs={1 if quick else EPOCHS['teacher']}"]
+    saucier.finetune(case.task, words, model=weights(), data=files["train"], held_out=files["held_out"], out=teacher,
+                     quiet=True)
+    return teacher
 
 
 def grid_of_changes() -> str:

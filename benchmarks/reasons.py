@@ -106,7 +106,10 @@ def make_doors(held_out: bool, count: int, seed: int) -> Rows:
     draw = random.Random(seed)
     for colour, text in hidden_keys(books(held_out), count, DOOR_WORDS, seed):
         other = colour if draw.random() < 0.5 else draw.choice([one for one in COLOURS if one != colour])
-        words, place = text.split(), draw.randrange(DOOR_WORDS)
+        words = text.split()
+        inside = {at + step for at, word in enumerate(words) if words[at + 2:at + 3] == ["is"] and word == "The"
+                  for step in (1, 2, 3)}
+        place = draw.choice([at for at in range(len(words)) if at not in inside])
         told = " ".join(sentence("door", other))
         yield ("yes" if other == colour else "no", " ".join([*words[:place], told, *words[place:]]),
                f"{' '.join(sentence('key', colour))} {told}")

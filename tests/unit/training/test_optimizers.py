@@ -7,11 +7,20 @@ import copy
 import pytest
 import torch
 from tests.unit.training.toy import small
+from torch import nn
 
 from saucier.errors import InputError
 from saucier.model import Transformer, build
 from saucier.training import hyperparameters as c
-from saucier.training.optimizers import Optimizer, ParameterRole, build_optimizer, find_roles, fused_rows
+from saucier.training.optimizers import (
+    FloatMuon,
+    Optimizer,
+    ParameterRole,
+    build_optimizer,
+    find_roles,
+    fused_rows,
+    orthogonalize,
+)
 
 ALL = [c.AdamW(), c.Muon(), c.Adafactor()]
 
@@ -137,3 +146,33 @@ def test_lower_blocks_learn_more_slowly(config: c.OptimizerConfig) -> None:
         assert moved[name] == pytest.approx(0.01 * share, rel=1e-3)
     upper, lower = (moved[f"encoder.blocks.{number}.feed_forward.inner.up.weight"] for number in (1, 0))
     assert upper == pytest.approx(2 * lower, rel=0.3)
+
+
+@pytest.mark.parametrize("shape", [(24, 60), (60, 24)])
+def test_muon_without_bfloat16_is_that_of_torch_but_for_its_rounding(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    begin, options = torch.randn(shape), {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.05,
+                                          "adjust_lr_fn": "match_rms_adamw"}
+    ours, theirs = (nn.Parameter(begin.clone()) for _ in range(2))
+    both = FloatMuon([ours], **options), torch.optim.Muon([theirs], **options)
+    for _ in range(3):
+        gradient = torch.randn(shape)
+        for weight, optimizer in zip((ours, theirs), both, strict=True):
+            weight.grad = gradient.clone()
+            optimizer.step()
+    moved = (theirs - begin).norm()
+    assert 0 < (ours - theirs).norm() < 0.02 * moved  # eight bits of a number
+    assert both[0].state_dict().keys() == both[1].state_dict().keys()
+    assert torch.equal(both[0].state[ours]["momentum_buffer"], both[1].state[theirs]["momentum_buffer"])
+
+
+@pytest.mark.parametrize("shape", [(12, 40), (40, 12)])
+def test_all_singular_values_are_brought_near_one(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(shape, dtype=torch.float64)
+    found = orthogonalize(matrix, (3.4445, -4.7750, 2.0315), 5, 1e-7)
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    inside = left.T @ found @ right.T
+    values = inside.diagonal()
+    assert ((values > 0.6) & (values < 1.25)).all()
+    assert torch.allclose(inside, torch.diag(values), atol=1e-12), "directions stay"

@@ -272,7 +272,7 @@ def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -
         raise InputError("the model has no matrices for Muon", where="training.optimizer.kind", remedy="use adamw")
     groups = [{"params": [view for view, one in zip(views, shares, strict=True) if one == share],
                "lr": config.learning_rate * share} for share in sorted(set(shares), reverse=True)]
-    kind = torch.optim.Muon if multiplies_bfloat16(views[0].device) else FloatMuon
+    kind = torch.optim.Muon if config.dtype is None or multiplies_bfloat16(views[0].device) else FloatMuon
     return kind(groups, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay,
                 adjust_lr_fn="match_rms_adamw")
 

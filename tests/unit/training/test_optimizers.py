@@ -176,3 +176,12 @@ def test_all_singular_values_are_brought_near_one(shape: tuple[int, int]) -> Non
     values = inside.diagonal()
     assert ((values > 0.6) & (values < 1.25)).all()
     assert torch.allclose(inside, torch.diag(values), atol=1e-12), "directions stay"
+
+
+@pytest.mark.parametrize(("config", "fast", "kind"), [
+    (c.Muon(), False, torch.optim.Muon), (c.Muon(dtype="auto"), True, torch.optim.Muon),
+    (c.Muon(dtype="auto"), False, FloatMuon)])
+def test_muon_rounds_where_that_is_fast_or_was_so(config: c.Muon, fast: bool, kind: type,
+                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("saucier.training.optimizers.multiplies_bfloat16", lambda device: fast)
+    assert type(build_optimizer(config, build(small("gpt2"))).parts[0]) is kind

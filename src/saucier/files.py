@@ -265,3 +265,11 @@ def parse_json(text: str | bytes) -> Any:
 def refuse_constant(name: str) -> float:
     """Refuse NaN and Infinity, which are not JSON. Raises `ValueError`."""
     raise ValueError(f"{name} is no number")
+
+
+def cache_folder(name: str) -> Path:
+    """Return a folder for what is compiled, for the user alone: in `$SAUCIER_CACHE`, or in `saucier` in their cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get("SAUCIER_CACHE") or Path(base) / "saucier") / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

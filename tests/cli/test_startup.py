@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from saucier.cli import main
+from saucier.errors import InputError
+from saucier.jobs.finetuning.labelled_files import refuse_missing_columns
+
 HEAVY = ("torch", "numpy", "pydantic", "yaml", "tokenizers", "pyarrow", "rich", "matplotlib")
 
 
@@ -111,3 +115,24 @@ def test_a_warning_is_a_note() -> None:
 
     assert format_warning(UserWarning("two rows were cut"), UserWarning, "code.py", 3) == "note: two rows were cut\n"
     assert "code.py:3" in format_warning(DeprecationWarning("old"), DeprecationWarning, "code.py", 3)
+
+
+@pytest.mark.parametrize(("word", "error"), [
+    ("task.text=[a", "task.text: cannot read the value '[a'"), ("task.text=3", "task.text: should be a valid string"),
+    ('data.delimiter="', "data.delimiter: cannot read the value"), ("data.delimiter=3", "should be a valid string"),
+    ('task.text="nope"', "no column 'nope'; columns: text, label")])
+def test_what_is_no_plain_name_of_a_column_is_one_line_too(word: str, error: str, tmp_path: Path,
+                                                           capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_text("text\tlabel\ngood\tx\nbad\ty\n", encoding="utf-8")
+    assert main(["finetune", "classification", word, "--data", str(table), "--model", "gpt-nano"]) == 2
+    told = capsys.readouterr().err
+    assert error in told and told.count("\n") == 1
+
+
+def test_a_column_file_has_no_header(tmp_path: Path) -> None:
+    table = tmp_path / "a.tsv"
+    table.write_text("good\tx\nsoup\ty\n", encoding="utf-8")
+    refuse_missing_columns("tagging", ["task.words=form"], {"train": [str(table)]})
+    with pytest.raises(InputError, match="no column 'form'"):
+        refuse_missing_columns("classification", ["task.text=form"], {"train": [str(table)]})

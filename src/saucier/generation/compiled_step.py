@@ -29,6 +29,7 @@ from saucier import config as c
 from saucier import parts as parts_package
 from saucier.config.registry import list_outside_kinds
 from saucier.errors import InputError, WorkError
+from saucier.files import cache_folder
 from saucier.generation.feeds import ReadToken, State
 from saucier.generation.packed_weights import MadeFromWeights, copy_modules
 from saucier.model import Transformer
@@ -150,7 +151,7 @@ def load_step(model: Transformer, kind: Kind, state: State) -> Run:
     """Fetch the compiled step from disk, or compile it and keep it there."""
     from torch._inductor import aoti_load_package
 
-    path = cache_folder() / f"step-{digest_step(model, kind)}.pt2"
+    path = cache_folder("compiled") / f"step-{digest_step(model, kind)}.pt2"
     try:
         os.utime(path)  # the oldest is the one that was not used for longest; other processes remove it
     except FileNotFoundError:
@@ -163,14 +164,6 @@ def load_step(model: Transformer, kind: Kind, state: State) -> Run:
             return package.loader.boxed_run(flat)[0]
 
     return run
-
-
-def cache_folder() -> Path:
-    """Return where compiled code is kept, for the user alone: `$SAUCIER_CACHE`, or `saucier` in the cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("SAUCIER_CACHE") or Path(base) / "saucier") / "compiled"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
 
 
 def discard_oldest(folder: Path) -> None:

@@ -23,6 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from saucier.errors import WorkError
+from saucier.files import cache_folder
 from saucier.machine import count_cores
 
 SOURCES = Path(__file__).parent / "csrc"
@@ -116,7 +117,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 def load_library() -> ctypes.CDLL:
     """Return the library, compiled first where the cache has it not. Raises `WorkError` without a compiler."""
     command = find_compiler()
-    folder = cache_folder()
+    folder = cache_folder("native")
     target = folder / f"{name_library(command)}.so"
     if not target.is_file():
         compile_library(command, target)
@@ -125,14 +126,6 @@ def load_library() -> ctypes.CDLL:
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
-
-
-def cache_folder() -> Path:
-    """Return where the library is kept, for the user alone: `$SAUCIER_CACHE`, or `saucier` in the cache folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("SAUCIER_CACHE") or Path(base) / "saucier") / "native"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
 
 
 def find_compiler() -> tuple[str, ...]:

@@ -5,10 +5,10 @@ looked at before either is imported.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field
 
 from saucier.config.base import Config
@@ -17,7 +17,7 @@ from saucier.tasks.definitions import find_task_class
 from saucier.tasks.written.definitions import IS_COLUMN
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import find_sources
-from saucier.text.reading.tables import USUAL_DELIMITERS, list_columns, refuse_missing_column
+from saucier.text.reading.tables import list_columns, refuse_missing_column
 
 
 class LabelledFiles(Config):
@@ -58,6 +58,8 @@ def column_roles(task: type[Config]) -> list[str]:
     return [name for name, field in task.model_fields.items() if IS_COLUMN in field.metadata]
 
 
+PLAIN_NAME = re.compile(r'"([^"\\]+)"|(?!(?:null|true|false)$)([^\W\d][\w-]*)')
+"""A value that is a word however it is read: in quotes, or of letters."""
 PARTS = {"held-out": "held_out_columns", "held_out": "held_out_columns", "test": "test_columns"}
 """The settings of columns that other files than those of training have."""
 
@@ -92,15 +94,19 @@ def refuse_missing_columns(task: str, words: Sequence[str], files: Mapping[str, 
     """Raise `InputError` for a column that words name and that the header of a table to learn from lacks.
 
     All that is wrong with rows is found when they are read. That takes numpy and the settings of a whole training, and
-    a slip should be told at once; `task`: a kind of task; `words`: `key.sub=value`.
+    a slip should be told at once. What is no plain name is left to them. `task`: a kind of task; `words`:
+    `key.sub=value`.
     """
     kind = find_task_class(task)
-    roles, given = [] if kind is None else column_roles(kind), dict(word.split("=", 1) for word in words if "=" in word)
-    names = {role: yaml.safe_load(given[f"task.{role}"]) for role in roles if f"task.{role}" in given}
-    options = ReadOptions(*(yaml.safe_load(given.get(f"data.{key}", "null")) for key in ("delimiter", "encoding")))
-    for source in find_sources(files["train"], options) if any(isinstance(one, str) for one in names.values()) else ():
-        if source.format in USUAL_DELIMITERS:
+    given = dict(word.split("=", 1) for word in words if "=" in word)
+    roles = [] if kind is None else [role for role in column_roles(kind) if f"task.{role}" in given]
+    read_by = [key for key in ("data.delimiter", "data.encoding") if key in given]
+    named = {key: found[1] or found[2] for key in (*read_by, *(f"task.{role}" for role in roles))
+             if (found := PLAIN_NAME.fullmatch(given[key])) is not None}
+    if not roles or not {*read_by} <= named.keys():
+        return
+    for source in find_sources(files["train"], ReadOptions(named.get("data.delimiter"), named.get("data.encoding"))):
+        if source.format == "csv" or (source.format == "tsv" and task != "tagging"):  # whose tsv files have no header
             known = list_columns(source)
-            for role, name in names.items():
-                if isinstance(name, str):
-                    refuse_missing_column(name, known, source.name, role)
+            for role in (one for one in roles if f"task.{one}" in named):
+                refuse_missing_column(named[f"task.{role}"], known, source.name, role)

@@ -42,13 +42,13 @@ WORDS_AT_ONCE = 256
 class Replacing:
     """How words are replaced."""
 
-    rows: int = 20
+    rows: int
     """New rows for each, N_a; those that are equal count once."""
-    share: float = 0.4
+    share: float
     """Probability that a word is replaced, p_t."""
-    choices: int = 15
+    choices: int
     """Words that it is drawn from, K."""
-    seed: int = 0
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,7 @@ class PrefixCache:
         return sum(entry.bytes for entry in self.entries.values())
 
     def restore(self, feed: KeepsRows, prompt: Prompt, copies: int, maker: tuple[object, ...]) -> None:
-        """Fill a feed's rows as far as their prompts begin as something that the same maker has read: a model with these
-        weights, and its engine.
+        """Fill a feed's rows as far as their prompts begin as something that the same maker (weights, engine) has read.
         """
         for number, ids in enumerate(split_prompt(prompt)):
             length, found = 0, None

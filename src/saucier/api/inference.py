@@ -75,6 +75,10 @@ def write(
                                       check=refuse_file)] = None,
     batch: Annotated[int, Help("With --file: so many sources at a time.", minimum=1)] = 32,
     compile: Annotated[bool, Help("Compile the model first: slow to start, then faster.")] = False,
+    lookup: Annotated[int | None, Help("Read up to so many tokens at once, guessed from what stands in the text or its "
+                                       "source already; the same is written.", minimum=1, maximum=128)] = None,
+    draft: Annotated[Place | None, Help("A smaller model with the same tokenizer that guesses the next tokens; the "
+                                        "same is written.", metavar="MODEL", check=refuse_missing_model)] = None,
     dtype: InferenceDtype = "auto",
     device: Device = "auto",
     base: Base = None,
@@ -96,9 +100,11 @@ def write(
                       strategy)
     opened = job.open_writer(Path(model), dtype, device, base)
     way = job.Way(source_language, target_language, strategy, masks)
+    ahead = job.choose_speculation(opened, way, lookup, optional_path(draft), dtype)
     if sources is not None:
-        return job.write_for_files(opened, sources, drawing, way)
-    return job.write_for_prompt(opened, prompt if isinstance(prompt, str) else " ".join(prompt), drawing, way, speak)
+        return job.write_for_files(opened, sources, drawing, way, ahead)
+    return job.write_for_prompt(opened, prompt if isinstance(prompt, str) else " ".join(prompt), drawing, way, speak,
+                                ahead)
 
 
 @public

@@ -61,8 +61,7 @@ def split_words(words: Words, as_json: bool) -> Words:
 
 def show_written(words: Words, found: Written) -> None:
     """Print texts that did not appear while they were written."""
-    appeared = found.prompt is not None and not found.counts and words["beams"] == words["samples"] == 1
-    typer.echo("" if appeared else found.view())
+    typer.echo("" if found.spoken else found.view())
 
 
 app = typer.Typer(name="saucier", invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False,

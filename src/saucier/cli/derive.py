@@ -97,15 +97,15 @@ def print_result(found: Result, show: Callable[[Any], None] | None, *, as_json: 
     """Print a result for a program, or for a person."""
     from saucier.jobs.run.console import print_json, print_table
 
+    if show is not None and not as_json:  # the end of what appeared while it was made comes before remarks
+        show(found)
     for line in found.remarks():
         typer.echo(line, err=True)
     if as_json and isinstance(lines := found.to_json(), str):
         typer.echo(lines, nl=False)
     elif as_json:
         print_json(lines)
-    elif show is not None:
-        show(found)
-    elif isinstance(view := found.view(), str):
+    elif show is None and isinstance(view := found.view(), str):
         typer.echo(view)
-    else:
-        print_table(view)
+    elif show is None:
+        print_table(found.view())

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from saucier.generation.decoding import MetropolisHastings as MetropolisHastings
     from saucier.generation.decoding import Native as Native
     from saucier.generation.options import GenerationOptions as GenerationOptions
+    from saucier.generation.prefix_cache import PrefixCache as PrefixCache
     from saucier.generation.search import TextStream as TextStream
+    from saucier.generation.speculation import Draft as Draft
+    from saucier.generation.speculation import PromptLookup as PromptLookup
 
-MODULES = {"Chains": "chains", "GenerationOptions": "options", "Gibbs": "decoding", "MaskPredict": "decoding",
-           "MetropolisHastings": "decoding", "Native": "decoding", "TextStream": "search", "walk": "chains"}
+MODULES = {"Chains": "chains", "Draft": "speculation", "GenerationOptions": "options", "Gibbs": "decoding",
+           "MaskPredict": "decoding", "MetropolisHastings": "decoding", "Native": "decoding",
+           "PrefixCache": "prefix_cache", "PromptLookup": "speculation", "TextStream": "search", "walk": "chains"}
 __all__ = list(MODULES)
 
 

@@ -90,6 +90,10 @@ class CachedFeed:
         self.model, self.prompt, self.read, self.copies = model, prompt, read, copies
         self.state = State(model.new_cache(prompt.ids.shape[0], capacity), prompt.mask,
                            None if prompt.mask is None else prompt.mask.sum(1), prompt.source_mask)
+        self.ahead = 0
+        """Places of the cache before the text: a learned prompt."""
+        self.begun = [0] * prompt.ids.shape[0]
+        """How many first tokens of each prompt are in the cache already."""
 
     def __call__(self, step: Step | None) -> Tensor:
         """Read the prompt, or one more token a row. Shapes: -> [R, V], float32."""
@@ -105,10 +109,37 @@ class CachedFeed:
             state.positions = state.positions + 1
         return logits.float()
 
+    def read_ahead(self, tokens: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        """Read tokens of the only row, each at its place, which is forgotten from the first of them on.
+
+        Shapes: tokens, rows, places [T] -> scores of what follows each [T, V], float32.
+        """
+        state, first = self.state, int(places[0])
+        state.cache.length = first + self.ahead
+        if state.encoded is None:
+            output = self.model(tokens[None], cache=state.cache)
+        else:
+            output = self.model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=tokens[None],
+                                cache=state.cache)
+        scores: Tensor = output.logits[0].float()
+        return scores
+
+    def take_row(self, row: int, length: int) -> list[Tensor]:
+        """Return copies of keys and values of a row's first `length` tokens."""
+        return [one[row, :, :length].clone() for one in (*self.state.cache.keys, *self.state.cache.values)]
+
+    def put_row(self, row: int, kept: Sequence[Tensor], length: int) -> None:
+        """Fill the first `length` places of a row."""
+        for one, new in zip((*self.state.cache.keys, *self.state.cache.values), kept, strict=True):
+            one[row, :, :length] = new[:, :length]
+
     def read_prompt(self) -> Tensor:
         """Read the prompt, then give every row its copies. Shapes: -> [R, V], float32."""
         prompt, state = self.prompt, self.state
-        if prompt.source is None:
+        if self.begun[0]:
+            state.cache.length = self.begun[0]
+            output = self.model(prompt.ids[:, self.begun[0]:], cache=state.cache, last_only=True)
+        elif prompt.source is None:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
             output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True,
                                 prefix_length=prompt.prefix)
@@ -116,6 +147,7 @@ class CachedFeed:
             output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
                                 last_only=True, global_attention_mask=prompt.source_global, prefix_length=prompt.prefix)
             state.encoded = output.encoder_last_hidden_state
+        self.ahead = state.cache.length - prompt.ids.shape[1]
         logits: Tensor = output.logits[:, -1].float()
         if self.copies == 1:
             return logits

@@ -6,6 +6,7 @@ Letters: B prompts, R rows, L length, S source length.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,8 @@ from saucier.errors import InputError
 from saucier.generation.decoding import MaskPredict
 from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, prediction_kind, read_token
 from saucier.generation.options import GenerationOptions, resolve_options
-from saucier.generation.packed_weights import inference_view, use_packed_weights
+from saucier.generation.packed_weights import fingerprint_weights, inference_view, use_packed_weights
+from saucier.generation.prefix_cache import KeepsRows, PrefixCache, check_prefix_cache, read_texts
 from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
@@ -37,6 +39,14 @@ from saucier.generation.search import (
     TextDecoder,
     decode,
     pick_likeliest,
+)
+from saucier.generation.speculation import (
+    Draft,
+    ReadsAhead,
+    Speculation,
+    SpeculativeFeed,
+    check_speculation,
+    make_guesses,
 )
 from saucier.model import Transformer
 from saucier.parts.input_checks import positions_ahead
@@ -61,6 +71,9 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     beams, whose tokens are not final). `compile=True` compiles the step of one token with the weights frozen into it
     and keeps the code on disk; a model with other weights is compiled again. `engine=Native(format="int8")` reads
     prompt and tokens with kernels in C, matrices in that number format; what they cannot run is refused.
+    `speculation=PromptLookup()`, or `Draft(smaller_model)`, guesses tokens and reads several at once, which changes
+    nothing of what is written; its `acceptance` counts. `prefix_cache=PrefixCache()`, given to several calls, keeps
+    what they read. Both take one prompt at a time, but for the native engine, which takes any number.
 
     `global_attention_mask` [B, L] names the tokens of a source that see all and are seen by all, in models such as LED.
     `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
@@ -71,9 +84,13 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
     check_call(model, tokenizer, listener, compile)
+    speculation: Speculation | None = options.pop("speculation", None)
+    prefixes: PrefixCache | None = options.pop("prefix_cache", None)
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)
+    if speculation is not None:
+        check_speculation(model, speculation, chosen, compile)
     if isinstance(chosen.strategy, MaskPredict):
         from saucier.generation.mask_predict import mask_predict
 
@@ -95,8 +112,23 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
-        feed = make_feed(model, prompt, chosen, capacity=limit, compiled=compile)
-        ids = decode(feed, make_search(chosen, prompt.ids, rules), listener)
+        search = make_search(chosen, prompt.ids, rules)
+        if prefixes is not None:
+            check_prefix_cache(model, prompt, chosen, compile)
+        if speculation is None:
+            feed = inner = make_feed(model, prompt, chosen, capacity=limit, compiled=compile)
+        else:
+            feed = make_speculative_feed(model, prompt, chosen, search, speculation)
+            inner = feed.feed
+        if prefixes is None:
+            ids = decode(feed, search, listener)
+        else:
+            assert isinstance(inner, KeepsRows), "check_prefix_cache refuses models without a cache"
+            maker = fingerprint_weights(model), chosen.engine
+            prefixes.restore(inner, prompt, chosen.rows, maker)
+            ids = decode(feed, search, listener)
+            written = ids if isinstance(search, RowSearch) else None
+            prefixes.keep(inner, read_texts(prompt, written, chosen.rows, rules.fill), maker)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
@@ -107,6 +139,8 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
     Raises `InputError` for a model that this cannot be done with.
     """
     copies = options.rows
+    if options.engine is None and prompt.source is None and len(prompt.ids) == 1 and prompt.mask is not None:
+        prompt = replace(prompt, ids=prompt.ids[:, prompt.mask[0].bool()], mask=None)  # one row needs no padding
     if options.engine is not None:
         if compiled or not options.use_cache:
             raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),
@@ -131,6 +165,28 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
     return (MemoryFeed if memory else RereadFeed)(inference_view(use_packed_weights(model)), prompt, copies=copies)
+
+
+def make_speculative_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, search: Search,
+                          speculation: Speculation) -> SpeculativeFeed:
+    """Return a feed that reads guesses ahead. Raises `InputError` for more rows than it can, and a draft model's room.
+    """
+    assert isinstance(search, RowSearch), "check_speculation refuses beams"
+    rows, columns = len(search.ids), prompt.ids.shape[1]
+    if options.engine is None and rows > 1:
+        raise InputError(f"{rows} rows, and guesses are read for one row at a time", where="speculation",
+                         remedy="use engine=Native(), which takes any number, or one prompt at a time")
+    lengths = torch.full((len(prompt.ids),), columns) if prompt.mask is None else prompt.mask.sum(1).cpu()
+    models = [model, speculation.model] if isinstance(speculation, Draft) else [model]
+    feeds: list[ReadsAhead] = []
+    for one in models:
+        check_length(one.config, prompt, search.rules.limit)
+        feed = make_feed(one, prompt, options, capacity=search.rules.limit, compiled=False)
+        assert isinstance(feed, ReadsAhead), "check_speculation refuses models without a cache"
+        feeds.append(feed)
+    lengths = lengths.repeat_interleave(options.rows)
+    guesses = make_guesses(speculation, prompt, search, model.config, feeds[1] if len(feeds) > 1 else None, lengths)
+    return SpeculativeFeed(feeds[0], guesses, search, lengths, speculation.tokens, speculation.acceptance)
 
 
 def make_search(options: GenerationOptions, prompt: Tensor, rules: SearchRules) -> Search:

@@ -97,6 +97,8 @@ class NativeFeed:
         self.session = Session(lower_model(model, engine, capacity), rows, threads=threads)
         self.lengths = np.zeros(rows, np.int32)
         self.numbers = np.arange(rows, dtype=np.int32)
+        self.begun = [0] * prompt.ids.shape[0]
+        """How many first tokens of each prompt are in the cache already."""
 
     def __call__(self, step: Step | None) -> Tensor:
         """Read the prompt, or one more token a row. Shapes: -> [R, V], float32."""
@@ -109,18 +111,37 @@ class NativeFeed:
         self.lengths = self.lengths + 1
         return torch.from_numpy(scores)
 
+    def read_ahead(self, tokens: Tensor, rows: Tensor, places: Tensor) -> Tensor:
+        """Read tokens of some rows, each at its place, which is forgotten from the first of them on.
+
+        Shapes: tokens, rows, places [T], in rising order -> scores of what follows each [T, V], float32.
+        """
+        read, row, place = (one.numpy().astype(np.int32) for one in (tokens, rows, places))
+        return torch.from_numpy(self.session.read(read, row, place, np.arange(len(read), dtype=np.int32)))
+
     def read_prompt(self) -> Tensor:
         """Read every prompt into its first row, then give the other rows copies. Shapes: -> [R, V], float32."""
         ids, mask = self.prompt.ids, self.prompt.mask
         real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         lengths = real.sum(1).numpy().astype(np.int32)
         first = np.arange(len(ids), dtype=np.int32) * self.copies
-        tokens, rows = ids[real].numpy().astype(np.int32), np.repeat(first, lengths)
         places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
-        scores = self.session.read(tokens, rows, places, lengths.cumsum().astype(np.int32) - 1)
+        new = places >= np.repeat(self.begun, lengths)
+        tokens, rows = ids[real].numpy().astype(np.int32)[new], np.repeat(first, lengths)[new]
+        scores = self.session.read(tokens, rows, places[new],
+                                   (lengths - np.array(self.begun)).cumsum().astype(np.int32) - 1)
         self.lengths[first] = lengths
         self.follow(np.repeat(first, self.copies))
         return torch.from_numpy(scores).repeat_interleave(self.copies, 0)
+
+    def take_row(self, row: int, length: int) -> list[NDArray[Any]]:
+        """Return copies of keys and values of a row's first `length` tokens."""
+        return [view[row].copy() for view in self.session.list_blocks(length)]
+
+    def put_row(self, row: int, kept: list[NDArray[Any]], length: int) -> None:
+        """Fill the first `length` places of a row."""
+        for view, one in zip(self.session.list_blocks(length), kept, strict=True):
+            view[row] = one[:, :view.shape[2]]
 
     def follow(self, sources: NDArray[Any]) -> None:
         """Let each row continue another one. Shapes: [R]."""

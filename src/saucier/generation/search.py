@@ -7,6 +7,7 @@ Letters: B prompts, R rows, L length, V vocab or candidates.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -41,6 +42,12 @@ class Sample:
     def __call__(self, scores: Tensor, count: int) -> Tensor:
         """Shapes: scores [R, V] -> [R, count]."""
         return torch.multinomial(scores.softmax(1), count, generator=self.generator)
+
+    def fork(self) -> Sample:
+        """Return one that will draw with the same random numbers."""
+        generator = torch.Generator(self.generator.device)
+        generator.set_state(self.generator.get_state())
+        return Sample(generator)
 
 
 def apply_processors(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
@@ -170,6 +177,13 @@ class RowSearch:
         if self.rules.stops:
             self.ended = self.ended | find_ended_rows(self.rules.stops, self.ids[:, :self.length])
         return Step(tokens)
+
+    def fork(self) -> RowSearch:
+        """Return a search that goes on from here by itself, with the same random numbers."""
+        forked = copy.copy(self)
+        forked.choice = self.choice.fork() if isinstance(self.choice, Sample) else self.choice
+        forked.ids, forked.ended = self.ids.clone(), self.ended.clone()
+        return forked
 
     def result(self) -> Tensor:
         """The rows as far as the longest. Shapes: -> [R, L]."""

@@ -82,21 +82,30 @@ def find_obstacle(model: Transformer) -> str | None:
         return "only a decoder alone reads rows that come and go"
     if model.front is not None:
         return "the model has a prefix or a prompt before the text"
+    for part in (residual.inner for block in stack.blocks() for residual in block.sublayers):
+        match part:
+            case c.SelfAttention(visibility=seen) if has_prefix(seen) or not fits_any_place(seen):
+                return "what the model's attention sees is counted from the row's beginning"
+    return find_state(stack)
+
+
+def find_state(stack: c.Stack) -> str | None:
+    """Say what a stack's pass over some tokens depends on besides these, their places, and keys and values before them.
+    """
     if stack.memory is not None or stack.convolution is not None:
         return "the model reads what is before a row: a memory, or neighbours"
     for part in (residual.inner for block in stack.blocks() for residual in block.sublayers):
         match part:
             case c.SelfAttention(positions=c.Rotary(scaling=c.DynamicScaling() | c.LongRope() as scaling)):
                 return f"rotations with the scaling {scaling.kind} depend on the longest row of a pass"
-            case c.SelfAttention(visibility=seen) if has_prefix(seen) or not fits_any_place(seen):
-                return "what the model's attention sees is counted from the row's beginning"
             case c.SelfAttention(kernel=kernel) if kernel.any_place and kernel.caches_keys:
                 continue
             case c.SelfAttention():
                 return f"attention with the kernel {part.kernel.kind} counts from the row's beginning, or keeps sums"
             case c.Experts(capacity=int()):
                 return "experts with a capacity drop tokens of one row for those of another"
-            case c.FeedForward() | c.GatedFeedForward() | c.Experts() | c.CustomSublayer(mixes="nothing"):
+            case c.CrossAttention() | c.FeedForward() | c.GatedFeedForward() | c.Experts() | c.CustomSublayer(
+                    mixes="nothing"):
                 continue
             case _:
                 return f"a sublayer of kind {part.kind} keeps states, or reads another text"

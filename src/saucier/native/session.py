@@ -90,10 +90,18 @@ class Session:
         targets = np.flatnonzero(sources != np.arange(self.rows))
         if not len(targets):
             return
-        filled, start = -(-int(lengths.max()) // KEYS_AT_ONCE), 0
+        for view in self.list_blocks(int(lengths.max())):
+            view[targets] = view[sources[targets]]
+
+    def list_blocks(self, length: int) -> list[Array]:
+        """Return views of keys, then values, of each attention, as far as rows of this length fill them.
+
+        Shapes: -> [R, groups, ⌈length / 8⌉, 8 * head width] each.
+        """
+        filled, start, views = -(-length // KEYS_AT_ONCE), 0, []
         for groups, head in self.plan.key_widths:
             end = start + self.rows * self.capacity * groups * head
-            for stored in (self.keys, self.values):
-                view = stored[start:end].reshape(self.rows, groups, -1, KEYS_AT_ONCE * head)
-                view[targets, :, :filled] = view[sources[targets], :, :filled]
+            views += [stored[start:end].reshape(self.rows, groups, -1, KEYS_AT_ONCE * head)[:, :, :filled]
+                      for stored in (self.keys, self.values)]
             start = end
+        return views

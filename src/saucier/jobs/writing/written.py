@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from saucier.arguments import Help, Place, check_argument
@@ -12,6 +13,7 @@ from saucier.config import LengthHead
 from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.generation.decoding import ChainStrategy
+from saucier.generation.speculation import Draft, PromptLookup, Speculation
 from saucier.jobs.run.language_pairs import Direction, read_direction
 from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
 from saucier.jobs.writing.writer import choose_decoding, fill_masks, goes_on, read_strategy, write_freely
@@ -106,13 +108,15 @@ class Written(Result):
     prompt: str | None = None
     """What it wrote on from; None: one text for each source of files."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Of files the sources that were `cut`; of a chain the changes that were `proposed` and `accepted`."""
+    """Of files the sources that were `cut`; of a chain, or of guesses, how many were `proposed` and `accepted`."""
     file: Path | None = None
     """Where the texts were written."""
     separator: str = "\n" + "─" * 20 + "\n"
     """Between texts on a screen."""
     before: str = ""
     """What a person reads before each text: the prompt that it goes on from."""
+    spoken: bool = False
+    """Whether it was heard while it was written."""
 
     @property
     def text(self) -> str:
@@ -164,22 +168,57 @@ def refuse_unused(sources: Sources | None, given: Mapping[str, object], strategy
                          remedy="leave it out, or give one text")
 
 
-def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: Way) -> Written:
+def choose_speculation(opened: OpenModel, way: Way, lookup: int | None, draft: Path | None,
+                       dtype: str) -> dict[str, Speculation]:
+    """Return the options of `saucier.generate` for guesses from the text, or by another model; none without either.
+
+    Raises `InputError` for both, for a model with other tokens, and for what is not written token by token.
+    """
+    if lookup is None and draft is None:
+        return {}
+    if way.strategy is not None or writes_whole(opened):
+        raise InputError("only texts that are written token by token are guessed ahead",
+                         where="--lookup" if draft is None else "--draft", remedy="leave it out")
+    if draft is None:
+        return {"speculation": PromptLookup() if lookup is None else PromptLookup(tokens=lookup)}
+    if lookup is not None:
+        raise InputError("guesses come from the text or from another model", where="--lookup",
+                         remedy="leave --lookup or --draft out")
+    other = open_model(draft, dtype=dtype, device=str(opened.device))
+    for ours, its in ((opened.tokenizer, other.tokenizer), (opened.tokenizer.target, other.tokenizer.target)):
+        longest = max(len(ours), len(its))
+        different = next((one for one in range(longest) if ours.id_to_token(one) != its.id_to_token(one)), None)
+        if different is not None:
+            raise InputError(f"its token {different} is {its.id_to_token(different)!r}, and that of the model "
+                             f"{ours.id_to_token(different)!r}", where="--draft",
+                             remedy="give a model with the same tokenizer")
+    return {"speculation": Draft(other.model)}
+
+
+def count_guesses(ahead: Mapping[str, Speculation]) -> dict[str, int]:
+    """Return the counts of guesses, if there were any."""
+    return {name: getattr(one.acceptance, name) for one in ahead.values() for name in ("proposed", "accepted")}
+
+
+def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: Way,
+                    ahead: Mapping[str, Speculation] = MappingProxyType({})) -> Written:
     """Write for each line or row of files, into a file where one is named. Raises `InputError`."""
     drawing.refuse_steps(opened)
     if sources.out is not None:
         refuse_existing(sources.out)
     strategy = None if way.strategy is None else read_strategy(way.strategy, opened.tokenizer)
-    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None}
+    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, **ahead}
     writer, texts = make_batch_writer(opened, way.direction(opened)), list(
         source_texts(sources.files, sources.column, sources.read))
     written = write_in_batches(writer, texts, options, batch=sources.batch)
     if sources.out is not None:
         write_text(sources.out, written.lines)
-    return Written(tuple(written.texts), counts={"cut": written.cut}, file=sources.out, separator="\n")
+    return Written(tuple(written.texts), counts={"cut": written.cut, **count_guesses(ahead)}, file=sources.out,
+                   separator="\n")
 
 
-def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way, speak: Speak | None) -> Written:
+def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way, speak: Speak | None,
+                     ahead: Mapping[str, Speculation] = MappingProxyType({})) -> Written:
     """Write on from a text, translate it, or fill in its mask tokens; `speak` hears a single text while it is written.
     """
     drawing.refuse_steps(opened)
@@ -190,7 +229,9 @@ def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way,
         texts, done = fill_masks(opened, prompt, way.masks,
                                  {"strategy": strategy, "num_return_sequences": drawing.samples, **drawn})
         return Written(tuple(texts), prompt, {"proposed": done.proposed, "accepted": done.accepted}, separator="\n")
-    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile}
+    options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile,
+                                   **ahead}
     live = speak if options["num_beams"] == options["num_return_sequences"] == 1 else None
     texts = write_freely(opened, prompt, options, direction=way.direction(opened), speak=live)
-    return Written(tuple(texts), prompt, before=prompt if goes_on(opened) else "")
+    return Written(tuple(texts), prompt, count_guesses(ahead), before=prompt if goes_on(opened) else "",
+                   spoken=live is not None)

@@ -57,6 +57,16 @@ class PartTables:
         kept = found if positions.kept is None else found[list(positions.kept.numbers)]
         return as_array(kept)
 
+    def biases_of_both_sides(self, positions: c.Alibi | c.T5Bias, heads: int, places: int,
+                             table: NDArray[Any] | None) -> NDArray[Any]:
+        """Return the same by the place of the key less that of the query. Shapes: -> [H, 2P - 1]."""
+        distances = torch.arange(1 - places, places)
+        if isinstance(positions, c.Alibi):
+            return as_array(-torch.tensor(kept_slopes(positions, heads))[:, None] * distances.abs())
+        assert table is not None, "a stack with T5's positions has their table"
+        found = torch.from_numpy(table)[find_t5_bucket(positions, distances)].T
+        return as_array(found if positions.kept is None else found[list(positions.kept.numbers)])
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> NDArray[Any]:
         """Return what is added to the token vectors. Shapes: -> [P, D]."""
         return as_array(SinusoidalPositions(positions, dim)(torch.arange(places)[None])[0])
@@ -74,6 +84,14 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
 
     Raises `InputError` for a model that the kernels do not run: elsewhere than on a CPU, or with parts they lack.
     """
+    check_lowered(model)
+    made = MADE.get(model, ("native", engine.format), lambda: Weights(
+        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
+    return lower(model.config, made, PartTables(), places)
+
+
+def check_lowered(model: Transformer) -> None:
+    """Refuse a model elsewhere than on a CPU, in other numbers, or with a prefix. Raises `InputError`."""
     weights = list(model.parameters())
     if model.device.type != "cpu" or any(one.dtype not in (torch.float32, torch.bfloat16) for one in weights):
         raise InputError(f"the model is in {model.dtype} on {model.device.type}", where="engine",
@@ -81,9 +99,6 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
     if model.front is not None:
         raise InputError("the native kernels have no prefix or prompt before the text", where="engine",
                          remedy="use engine=None")
-    made = MADE.get(model, ("native", engine.format), lambda: Weights(
-        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
-    return lower(model.config, made, PartTables(), places)
 
 
 class NativeFeed:

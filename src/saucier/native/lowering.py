@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Protocol
 from saucier import config as c
 from saucier.config.questions import find_shared_positions, list_key_widths, name_sublayers
 from saucier.errors import InputError
-from saucier.native.matrices import Array, Matrix, Weights, store_matrix
+from saucier.native.matrices import Array, Matrix, Panels, Weights, store_matrix
 from saucier.native.plan import (
     ACTIVATIONS,
     HEADS,
@@ -38,6 +38,10 @@ class Tables(Protocol):
 
     def biases(self, positions: c.Alibi | c.T5Bias, heads: int, places: int, table: Array | None) -> Array:
         """Return what is added to a score, by the distance to the key. Shapes: -> [H, P], float32."""
+
+    def biases_of_both_sides(self, positions: c.Alibi | c.T5Bias, heads: int, places: int,
+                             table: Array | None) -> Array:
+        """Return the same by the place of the key less that of the query, 1 - P first. Shapes: -> [H, 2P - 1]."""
 
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> Array:
         """Return what is added to the token vectors. Shapes: -> [P, D], float32."""
@@ -95,11 +99,11 @@ class Lowering:
                     self.places, self.config.embed.vocab)
 
     def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | None = None,
-            arrays: Mapping[str, Array | None] | None = None, **numbers: float) -> None:
+            arrays: Mapping[str, Array | None] | None = None, panels: Panels | None = None, **numbers: float) -> None:
         """Append a step that leaves `width` numbers in the buffer `to`."""
         self.widths[to] = max(self.widths[to], width)
         self.steps.append(Step(kind, what, {"source": source, "to": to, "width": width} | numbers, matrix,
-                               arrays or {}))
+                               arrays or {}, panels=panels))
 
     def vector(self, name: str) -> Array | None:
         """Return a gain or a bias, counted as used."""

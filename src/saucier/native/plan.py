@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from saucier.native.library import COp, CPlan
-from saucier.native.matrices import Array, Matrix, pointer
+from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
-    ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select"))}
+    ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select",
+     "attend_rows"))}
 ACTIVATIONS = {name: number for number, name in enumerate(
     ("identity", "relu", "gelu", "gelu_tanh", "silu", "tanh", "quick_gelu", "squared_relu", "relu6", "leaky_relu",
      "sigmoid"))}
@@ -32,12 +33,15 @@ class Step:
     """Fields of `Op` in `saucier.h`."""
     matrix: Matrix | None = None
     arrays: Mapping[str, Array | None] = field(default_factory=dict)
+    panels: Panels | None = None
+    """The matrix of a product of many tokens."""
 
     def struct(self) -> COp:
         """Return it for C."""
         pointers = {name: pointer(array) for name, array in self.arrays.items() if array is not None}
         matrix = {} if self.matrix is None else {"matrix": point_to(self.matrix.struct)}
-        return COp(kind=KINDS[self.kind], **self.numbers, **pointers, **matrix)
+        panels = {} if self.panels is None else {"panels": point_to(self.panels.struct)}
+        return COp(kind=KINDS[self.kind], **self.numbers, **pointers, **matrix, **panels)
 
 
 @dataclass(frozen=True)
@@ -68,9 +72,8 @@ class Plan:
 
     def __str__(self) -> str:
         """Show it, a step in each line."""
-        return "\n".join(f"{step.kind:8} {step.what}" + ("" if step.matrix is None else
-                         f"  {len(step.matrix.codes)} × {step.matrix.inputs} {step.matrix.format}")
-                         for step in self.steps)
+        return "\n".join(f"{step.kind:8} {step.what}" + ("" if (held := step.panels or step.matrix) is None else
+                         f"  {held.rows} × {held.inputs} {held.format}") for step in self.steps)
 
 
 def count_values(widths: tuple[tuple[int, int], ...]) -> int:

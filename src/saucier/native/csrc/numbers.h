@@ -1,0 +1,55 @@
+/* Numbers: those that are stored in 16 bits, and e^x. Included by what is compiled once for each instruction set. */
+#ifndef NUMBERS_H
+#define NUMBERS_H
+#include <string.h>
+
+#include "saucier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float widen_bfloat16(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+INLINE float widen_float16(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff, wide;
+    float value;
+    if (rest >= 0x7c00) wide = 0x7f800000 | rest << 13;     /* infinite, or none */
+    else if (rest >= 0x0400) wide = (rest << 13) + 0x38000000;
+    else {                                                   /* subnormal: rest * 2^-24 */
+        value = (float)rest * 5.9604644775390625e-8f;
+        memcpy(&wide, &value, 4);
+    }
+    wide |= sign;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+INLINE float read_number(const void *from, int64_t place, int format) {
+    if (format == FLOAT32) return ((const float *)from)[place];
+    uint16_t bits = ((const uint16_t *)from)[place];
+    return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
+}
+
+/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize. */
+INLINE float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    float turns = x * 1.44269504f;
+    int32_t whole = (int32_t)(turns + (turns < 0 ? -0.5f : 0.5f));
+    float rest = x - (float)whole * 0.693359375f + (float)whole * 2.12194440e-4f;
+    float sum = 1.9875691500e-4f;
+    sum = sum * rest + 1.3981999507e-3f;
+    sum = sum * rest + 8.3334519073e-3f;
+    sum = sum * rest + 4.1665795894e-2f;
+    sum = sum * rest + 1.6666665459e-1f;
+    sum = sum * rest + 5.0000001201e-1f;
+    sum = sum * rest * rest + rest + 1.0f;
+    int32_t bits = (whole + 127) << 23;
+    float power;
+    memcpy(&power, &bits, 4);
+    return sum * power;
+}
+#endif

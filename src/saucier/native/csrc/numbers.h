@@ -34,12 +34,14 @@ INLINE float read_number(const void *from, int64_t place, int format) {
     return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
 }
 
-/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize. */
+/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
+ * rounded to a whole number by adding one so large that nothing behind the point is left. */
 INLINE float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float turns = x * 1.44269504f;
-    int32_t whole = (int32_t)(turns + (turns < 0 ? -0.5f : 0.5f));
-    float rest = x - (float)whole * 0.693359375f + (float)whole * 2.12194440e-4f;
+    const float large = 12582912.0f; /* 1.5 * 2^23 */
+    x = x > -87.0f ? x : -87.0f;
+    x = x < 88.0f ? x : 88.0f;
+    float shifted = x * 1.44269504f + large, whole = shifted - large;
+    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     float sum = 1.9875691500e-4f;
     sum = sum * rest + 1.3981999507e-3f;
     sum = sum * rest + 8.3334519073e-3f;
@@ -47,7 +49,9 @@ INLINE float exponential(float x) {
     sum = sum * rest + 1.6666665459e-1f;
     sum = sum * rest + 5.0000001201e-1f;
     sum = sum * rest * rest + rest + 1.0f;
-    int32_t bits = (whole + 127) << 23;
+    int32_t bits;
+    memcpy(&bits, &shifted, 4);
+    bits = (int32_t)((uint32_t)(bits + 127) << 23); /* the large number's own bits are shifted out */
     float power;
     memcpy(&power, &bits, 4);
     return sum * power;

@@ -28,13 +28,14 @@
 
 /* ---- tiles ---- */
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15]. */
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15]. The sum begins at zero: in front of a residual, which may be large,
+ * every addition would be rounded to its size. */
 INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
                        int64_t count, float *c, int64_t stride, const int R) {
 #ifdef __AVX2__
     __m256 sum[TILE][2];
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < 2; h++) sum[r][h] = _mm256_loadu_ps(c + r * stride + 8 * h);
+        for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_ps();
     for (int64_t k = 0; k < count; k++, a += to_next_input, b += PANEL) {
         __m256 low = _mm256_loadu_ps(b), high = _mm256_loadu_ps(b + 8);
         for (int r = 0; r < R; r++) {
@@ -44,17 +45,19 @@ INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_
         }
     }
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < 2; h++) _mm256_storeu_ps(c + r * stride + 8 * h, sum[r][h]);
+        for (int h = 0; h < 2; h++) {
+            float *to = c + r * stride + 8 * h;
+            _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), sum[r][h]));
+        }
 #else
     for (int r = 0; r < R; r++) {
-        float sum[PANEL];
-        memcpy(sum, c + r * stride, sizeof sum);
+        float sum[PANEL] = {0};
         for (int64_t k = 0; k < count; k++) {
             float one = a[k * to_next_input + r * to_next_token];
 #pragma omp simd
             for (int i = 0; i < PANEL; i++) sum[i] += one * b[k * PANEL + i];
         }
-        memcpy(c + r * stride, sum, sizeof sum);
+        for (int i = 0; i < PANEL; i++) c[r * stride + i] += sum[i];
     }
 #endif
 }
@@ -220,21 +223,18 @@ static void lay_out_values(const float *values, int64_t stride, int64_t count, i
             for (int64_t e = 0; e < PANEL; e++) to[t * PANEL + e] = start + e < head ? values[t * stride + start + e] : 0;
 }
 
-/* Turn the scores of a query to keys first..last into weights, and those of all other keys into zeros. */
-static void weigh(float *scores, int64_t first, int64_t last, int64_t begin, int64_t end) {
+/* Turn scores into weights. */
+static void weigh(float *scores, int64_t count) {
     float largest = -INFINITY, sum = 0;
 #pragma omp simd reduction(max : largest)
-    for (int64_t t = first; t <= last; t++) largest = scores[t] > largest ? scores[t] : largest;
+    for (int64_t t = 0; t < count; t++) largest = scores[t] > largest ? scores[t] : largest;
+#pragma omp simd
+    for (int64_t t = 0; t < count; t++) scores[t] = exponential(scores[t] - largest);
 #pragma omp simd reduction(+ : sum)
-    for (int64_t t = first; t <= last; t++) {
-        scores[t] = exponential(scores[t] - largest);
-        sum += scores[t];
-    }
+    for (int64_t t = 0; t < count; t++) sum += scores[t];
     float factor = 1.0f / sum;
 #pragma omp simd
-    for (int64_t t = first; t <= last; t++) scores[t] *= factor;
-    for (int64_t t = begin; t < first; t++) scores[t] = 0;
-    for (int64_t t = last + 1; t < end; t++) scores[t] = 0;
+    for (int64_t t = 0; t < count; t++) scores[t] *= factor;
 }
 
 /* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
@@ -261,7 +261,9 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
 #pragma omp simd
             for (int64_t t = first; t <= last; t++) row[t] *= a->scale;
         }
-        weigh(row, first, last, begin, end);
+        weigh(row + first, last + 1 - first);
+        memset(row + begin, 0, (size_t)(first - begin) * sizeof(float));
+        memset(row + last + 1, 0, (size_t)(end - last - 1) * sizeof(float));
     }
     for (int64_t e = 0; e < head; e += PANEL) {
         float part[TILE * PANEL] = {0};

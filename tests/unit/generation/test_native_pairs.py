@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ import saucier
 from saucier import config as c
 from saucier.config.layers import Router
 from saucier.errors import InputError
+from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import Prompt
 from saucier.generation.native_feed import NativeFeed, encode_sources, lower_model
@@ -217,6 +221,38 @@ def test_what_depends_on_a_texts_length_or_padding_is_refused() -> None:
             **OPTIONS)
     with pytest.raises(InputError, match=r"25 tokens, and .* has 24 distances"):
         lower_model(build_decoder({"positions": c.MusicTransformer(length=24)}), Native(), 25)
+
+
+SIZES: dict[str, Any] = {"dim": 32, "layers": 1, "heads": 4, "vocab": 60, "length": 64, "hidden": 48, "head_dim": 8,
+                         "experts": 2, "kv_heads": 2, "cutoffs": (20, 40), "width": 32}
+"""Hyper-parameters of small models, where a family has them."""
+
+
+def read_table() -> dict[str, str]:
+    """What the documentation says of each family."""
+    text = (Path(__file__).parents[3] / "docs" / "generation.md").read_text(encoding="utf-8")
+    rows = text.split("| families | lowered |\n|---|---|\n")[1].split("\n\n")[0].splitlines()
+    return {name.strip("` "): told.strip() for _, names, told, _ in (row.split("|") for row in rows)
+            for name in names.split(",")}
+
+
+def test_the_table_of_families_is_the_truth() -> None:
+    told, writing = read_table(), set()
+    for name, family in FAMILIES.items():
+        taken = inspect.signature(family).parameters
+        turned = {"rotated": 4} if name == "gptj" else {}
+        config = family(**{key: value for key, value in SIZES.items() if key in taken}, **turned)
+        if not config.writes:
+            continue
+        writing.add(name)
+        model = saucier.build(config)
+        if told[name].startswith("yes"):
+            assert lower_model(model, Native(), 16).steps, name
+            assert ("the decoder" in told[name]) == (config.encoder is not None)
+        else:
+            with pytest.raises(InputError, match=f"the native kernels have no {re.split('[,:]', told[name])[0]}"):
+                lower_model(model, Native(), 16)
+    assert writing == set(told)
 
 
 def test_a_plan_shows_what_is_done_once_for_a_source() -> None:

@@ -23,9 +23,9 @@ from saucier.native.library import (
     CBatch,
     load_library,
 )
-from saucier.native.lowering import Lowering, Tables, refuse
+from saucier.native.lowering import Lowering, Tables, find_activation, refuse
 from saucier.native.matrices import Array, Weights
-from saucier.native.plan import ACTIVATIONS, HEADS, MIXED, NORMED, RANKS, STREAM, Plan
+from saucier.native.plan import HEADS, MIXED, NORMED, RANKS, STREAM, Plan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -42,7 +42,7 @@ def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places:
     """
     side, stack = ("encoder", config.encoder) if config.encoder else ("decoder", config.decoder)
     assert stack is not None, "check() refuses a model without stacks"
-    lowering = RowLowering(config.model_copy(update={"dim": config.reader_dim}), weights, tables, places, used=set())
+    lowering = RowLowering(config.model_copy(update={"dim": config.reader_dim}), weights, tables, places)
     lowering.side = side
     try:
         lowering.run_stack(stack)
@@ -86,8 +86,6 @@ class RowLowering(Lowering):
                 adds: bool = False) -> None:
         """Append a map from and to these widths, or the two of a map of low rank."""
         inputs, outputs = sizes
-        if activation not in ACTIVATIONS:
-            refuse(f"activation {activation}")
         if f"{name}.first.weight" in self.weights.arrays:
             rank = len(self.weights.arrays[f"{name}.first.weight"])
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
@@ -99,8 +97,8 @@ class RowLowering(Lowering):
             refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
         if bias is not None and len(bias) != outputs:
             refuse(f"bias for some rows of {name} alone")
-        self.add("product", name, source=source, to=to, width=outputs, panels=panels, arrays={"bias": bias},
-                 activation=ACTIVATIONS[activation], adds=int(adds))
+        self.add("product", name, source=source, to=to, width=outputs, arrays={"panels": panels, "bias": bias},
+                 activation=find_activation(activation), adds=int(adds))
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""
@@ -115,13 +113,8 @@ class RowLowering(Lowering):
         match attention.positions:
             case c.NoPositions():
                 pass
-            case c.Rotary(scaling=c.DynamicScaling() | c.LongRope() as scaling):
-                refuse(f"rotation with the scaling {scaling.kind}")
-            case c.Rotary(values=values) as rotary:
-                turned = heads + groups * (2 if values else 1)
-                self.add("rotate", f"{name}.positions", source=HEADS, to=HEADS, width=turned * head, heads=turned,
-                         head=head, turned=rotary.width(head), neighbours=int(rotary.pairs.kind == "neighbours"),
-                         arrays={"table": self.tables.turns(rotary, self.places, head)})
+            case c.Rotary() as rotary:
+                self.rotate(rotary, f"{name}.positions", heads + groups * (2 if rotary.values else 1), head)
             case c.Alibi() | c.T5Bias() as biased:
                 table = self.weights.vector(f"{self.side}.shared.weight")
                 bias = self.tables.biases_of_both_sides(biased, heads, self.places, table)

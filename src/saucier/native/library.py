@@ -60,13 +60,21 @@ class CProduct(Structure):
                 ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
 
 
+class CRelative(Structure):
+    """`Relative`."""
+
+    _fields_ = [("keys", c_void_p), ("values", c_void_p), ("reach", c_int64), ("tables", c_int32),
+                ("meets_key", c_int32), ("scale", c_float)]
+
+
 class CAttention(Structure):
     """`Attention`."""
 
     _fields_ = [("query", c_void_p), ("to", c_void_p), ("stride", c_int64), ("to_stride", c_int64), ("keys", c_void_p),
                 ("values", c_void_p), ("capacity", c_int64), ("rows", c_void_p), ("places", c_void_p),
                 ("heads", c_int32), ("groups", c_int32), ("head", c_int32), ("window", c_int32), ("scale", c_float),
-                ("bias", c_void_p), ("reach", c_int64)]
+                ("bias", c_void_p), ("reach", c_int64), ("sources", c_void_p), ("lengths", c_void_p),
+                ("starts", c_void_p), ("relative", POINTER(CRelative)), ("seen", c_void_p)]
 
 
 class CPanels(Structure):
@@ -105,8 +113,10 @@ class COp(Structure):
     _fields_ = [*((name, c_int32) for name in (
         "kind", "source", "to", "width", "activation", "adds", "norm", "neighbours", "slot", "heads", "groups", "head",
         "turned", "window", "offset")), ("scale", c_float), ("eps", c_float), ("matrix", POINTER(CMatrix)),
-        ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64),
-        ("panels", POINTER(CPanels)), ("before", c_int64), ("after", c_int64)]
+        ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64), ("padding", c_int32),
+        *((name, c_int32) for name in ("experts", "top", "renormalized", "hidden", "gated")), ("second", c_void_p),
+        ("relative", POINTER(CRelative)), ("seen", c_void_p), ("panels", POINTER(CPanels)), ("before", c_int64),
+        ("after", c_int64)]
 
 
 class CPlan(Structure):
@@ -120,7 +130,10 @@ class CSession(Structure):
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("keys", c_void_p),
                 ("values", c_void_p), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64), ("scores", c_void_p),
-                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p)]
+                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p),
+                ("source_keys", c_void_p), ("source_values", c_void_p), ("sources", c_void_p),
+                ("source_lengths", c_void_p), ("source_starts", c_void_p), ("source_places", c_int64),
+                ("longest_source", c_int64)]
 
 
 class CBatch(Structure):

@@ -81,6 +81,17 @@ typedef struct {
     int32_t adds; /* add to what is there (a residual) rather than replace it */
 } Product;
 
+/* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
+ * `values` are mixed as the values are. */
+typedef struct {
+    const float *keys;   /* [tables, reach, E] */
+    const float *values; /* [reach, E], or NULL */
+    int64_t reach;
+    int32_t tables;    /* one, or one for each head */
+    int32_t meets_key; /* keys meet the vector too */
+    float scale;
+} Relative;
+
 /* Attention of tokens to the cache of their row. A query sees the keys at places first..last of its row. */
 typedef struct {
     const float *query; /* [n, stride], heads side by side */
@@ -94,6 +105,12 @@ typedef struct {
     float scale;
     const float *bias; /* [heads, reach] by distance, or NULL */
     int64_t reach;
+    /* Attention to sources, without padding: keys [groups, length / 8 rounded up, E, 8] of each begin at its start. */
+    const int32_t *sources;       /* [rows], or NULL: attention to the row itself */
+    const int32_t *lengths;       /* [sources] */
+    const int64_t *starts;        /* [sources], in numbers */
+    const Relative *relative;     /* or NULL */
+    const uint8_t *seen;          /* [reach, reach] by place and key, or NULL: all up to the place */
 } Attention;
 
 /* The inner loops, compiled once for each instruction set. */
@@ -124,7 +141,8 @@ void saucier_leave(void);
 #define KEYS_AT_ONCE 8
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
-enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, ATTEND_ROWS };
+enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
+              EXPERTS, ATTEND_ROWS };
 typedef struct {
     int32_t kind;
     int32_t from, to;   /* buffers */
@@ -139,11 +157,18 @@ typedef struct {
     const float *gain, *bias; /* NORM, PRODUCT */
     const float *table;  /* ROTATE: [places, turned] cosines, then sines; ATTEND: [heads, reach] */
     int64_t reach;
+    int32_t padding;     /* PLACES: a token whose row is its own number; -1: there is none */
+    int32_t experts, top, renormalized, hidden, gated; /* EXPERTS: see run_experts */
+    const float *second; /* EXPERTS: [experts, width], the biases of their second maps, or NULL */
+    const Relative *relative; /* ATTEND */
+    const uint8_t *seen;      /* ATTEND: [reach, reach] */
     const Panels *panels;  /* PRODUCT of an encoder */
     int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
 } Op;
 
-#define BUFFERS 8
+/* The stream, what sublayers read (two), queries with keys and values, what attention gives, hidden vectors, logits, and
+ * what lies between two matrices of a map. */
+enum Buffer { STREAM, NORMED, OTHER, HEADS, MIXED, HIDDEN, SCORES, RANKS, BUFFERS };
 typedef struct {
     const Op *ops;
     int32_t count;
@@ -159,6 +184,11 @@ typedef struct {
     int64_t score_stride;
     int8_t *codes; /* for Input: [most, widest input] */
     float *scales, *sums;
+    /* What an encoder gave, as keys and values of each attention to it; of sources of any lengths, without padding. */
+    float *source_keys, *source_values;
+    const int32_t *sources, *source_lengths; /* [rows]: the source of each; [sources] */
+    const int64_t *source_starts;            /* [sources]: places before it, all lengths rounded up to eights */
+    int64_t source_places, longest_source;   /* of all together; of the longest, rounded up */
 } Session;
 
 /* What an encoder's pass reads and writes: rows of any lengths one after the other. */

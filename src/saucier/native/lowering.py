@@ -185,13 +185,16 @@ class Lowering:
         """Append a sublayer with its norms, and those that are parallel to it."""
         match residual:
             case c.PreNorm(norm=norm, inner=inner):
-                self.norm(norm, f"{name}.norm", STREAM, NORMED)
+                if (read := STREAM if norm.kind == "identity" else NORMED) == NORMED:
+                    self.norm(norm, f"{name}.norm", STREAM, NORMED)
                 if len([one for _, one in parallel if one.norm is not None]) > 1:
                     refuse("room for more than one parallel sublayer with a norm of its own")
                 for other, one in parallel:
                     if one.norm is not None:
                         self.norm(one.norm, f"{other}.norm", STREAM, OTHER)
-                self.run_inner(inner, f"{name}.inner", NORMED, STREAM, adds=True)
+                if parallel and read == STREAM:
+                    refuse("parallel sublayers without a norm")
+                self.run_inner(inner, f"{name}.inner", read, STREAM, adds=True)
                 for other, one in parallel:
                     self.run_inner(one.inner, f"{other}.inner", OTHER if one.norm else NORMED, STREAM, adds=True)
             case c.PostNorm(norm=norm, inner=inner):

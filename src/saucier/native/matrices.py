@@ -117,7 +117,7 @@ def panel_rows(array: Array) -> Array:
     """Cut into panels of 16 rows and put a panel's rows side by side. Shapes: [O, N] -> [P, N, 16]."""
     found = np.zeros((-(-len(array) // PANEL_ROWS), array.shape[1], PANEL_ROWS), array.dtype)
     whole = len(array) // PANEL_ROWS
-    found[:whole] = array[:whole * PANEL_ROWS].reshape(whole, PANEL_ROWS, -1).swapaxes(1, 2)
+    found[:whole] = array[:whole * PANEL_ROWS].reshape(whole, PANEL_ROWS, array.shape[1]).swapaxes(1, 2)
     if left := len(array) % PANEL_ROWS:
         found[whole, :, :left] = array[-left:].T
     return found

@@ -17,11 +17,11 @@ def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-def round_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
+def round_activations(x: np.ndarray, matrix: Matrix, block: int | None = None) -> np.ndarray:
     """What an integer matrix is multiplied with: codes of -127..127 times the largest value of their block."""
     if matrix.scales is None:
         return x.astype(np.float64)
-    block = library.load_library().saucier_block(matrix.struct)
+    block = block or library.load_library().saucier_block(matrix.struct)
     found = x.astype(np.float64)
     for start in range(0, x.shape[1], block):
         part = x[:, start:start + block]

@@ -54,6 +54,11 @@ class Matrix:
         """What reading it once reads."""
         return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
+    def take_rows(self, rows: Array) -> Matrix:
+        """Return the matrix of some rows."""
+        scales = None if self.scales is None else self.scales[rows]
+        return Matrix(self.format, self.codes[rows], self.inputs, scales, self.group)
+
     def values(self) -> NDArray[np.float64]:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
         if self.scales is None:

@@ -110,7 +110,9 @@ def build_vocabulary_map(pairs: Iterable[Pair], *, source_vocab: int, target_voc
                                  remedy="give the ids of the model's own tokenizer")
             count += np.bincount(found, minlength=len(count))
         seen = [(source[:, None] * target_vocab + target).ravel() for source, target in told]
-        keys, counts = merge_counts(np.concatenate([keys, *seen]), counts)
+        weights = np.concatenate([counts, np.ones(sum(map(len, seen)), np.int64)])
+        keys, places = np.unique(np.concatenate([keys, *seen]), return_inverse=True)
+        counts = np.bincount(places, weights, len(keys)).astype(np.int64)
     if not len(keys):
         raise InputError("no pairs", where="pairs", remedy="give the tokens of some sources and their targets")
     kept = np.argsort(-targets, kind="stable")[:min(frequent, int((targets > 0).sum()))]
@@ -124,10 +126,3 @@ def build_vocabulary_map(pairs: Iterable[Pair], *, source_vocab: int, target_voc
     order = order[ranks < each]
     starts = np.searchsorted(source[order], np.arange(source_vocab + 1))
     return VocabularyMap(target_vocab, first, starts, target[order])
-
-
-def merge_counts(keys: Ids, counts: Ids) -> tuple[Ids, Ids]:
-    """Add up counts of equal keys; keys beyond the counts count once. Shapes: [K], [≤ K] -> [U], [U]."""
-    weights = np.concatenate([counts, np.ones(len(keys) - len(counts), np.int64)])
-    found, place = np.unique(keys, return_inverse=True)
-    return found, np.bincount(place, weights, len(found)).astype(np.int64)

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from saucier.generation.decoding import MaskPredict as MaskPredict
     from saucier.generation.decoding import MetropolisHastings as MetropolisHastings
     from saucier.generation.decoding import Native as Native
+    from saucier.generation.native_encoder import use_native as use_native
     from saucier.generation.options import GenerationOptions as GenerationOptions
     from saucier.generation.search import TextStream as TextStream
+    from saucier.generation.vocabulary_map import VocabularyMap as VocabularyMap
+    from saucier.generation.vocabulary_map import build_vocabulary_map as build_vocabulary_map
+    from saucier.generation.vocabulary_map import load_vocabulary_map as load_vocabulary_map
 
 MODULES = {"Chains": "chains", "GenerationOptions": "options", "Gibbs": "decoding", "MaskPredict": "decoding",
-           "MetropolisHastings": "decoding", "Native": "decoding", "TextStream": "search", "walk": "chains"}
+           "MetropolisHastings": "decoding", "Native": "decoding", "TextStream": "search",
+           "VocabularyMap": "vocabulary_map", "build_vocabulary_map": "vocabulary_map",
+           "load_vocabulary_map": "vocabulary_map", "use_native": "native_encoder", "walk": "chains"}
 __all__ = list(MODULES)
 
 

@@ -185,7 +185,7 @@ def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[
 def measure(quick: bool) -> Section:
     """Compare at the same number format."""
     shape, rounds = (QUICK, 2) if quick else (SHAPE, 9)
-    rows, notes = [], []
+    rows, notes = list[Row](), list[str]()
     for dtype in ("float32", "bfloat16"):
         found = race("benchmarks.encoder", dict.fromkeys(("saucier", "transformers"), shape | {"dtype": dtype}), rounds)
         ours, theirs = found["saucier"], found["transformers"]

@@ -75,9 +75,11 @@ INLINE void add_codes(const int16_t *a, const int16_t *b, int64_t pairs, const f
         __m256i low = _mm256_loadu_si256((const __m256i *)b), high = _mm256_loadu_si256((const __m256i *)(b + PANEL));
         for (int r = 0; r < R; r++) {
             __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + 2 * r)));
-            sum[r][0] = _mm256_add_epi32(sum[r][0], _mm256_madd_epi16(one, low));
-            sum[r][1] = _mm256_add_epi32(sum[r][1], _mm256_madd_epi16(one, high));
-            __asm__("" : "+x"(sum[r][0]), "+x"(sum[r][1])); /* keep the sums in registers: there are just enough */
+            __m256i pairs_of_low; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
+            __asm__("vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
+                    "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
+                    : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(pairs_of_low)
+                    : [low] "x"(low), [high] "x"(high));
         }
     }
     for (int r = 0; r < R; r++)

@@ -1,10 +1,12 @@
 """Engines on a CPU, each in every number format that it has: GPT-2 124M shape, random weights, greedy; and the floor.
+Then LLaMA 300M, and two encoder-decoders with beams.
 
 `python -m benchmarks engines`; `--quick` tries it with tiny sizes. The floor is how fast a token's bytes can be read.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import time
 from pathlib import Path
@@ -17,6 +19,17 @@ from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48}
 QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8}
+LLAMA = {"family": "llama", "dim": 1024, "layers": 24, "heads": 16, "kv_heads": 16, "hidden": 2816, "vocab": 32000,
+         "prompt": 16, "new": 48}
+QUICK_LLAMA = LLAMA | {"dim": 64, "layers": 1, "heads": 2, "kv_heads": 2, "hidden": 96, "vocab": 512, "new": 8}
+"""LLaMA of 308 million parameters in its matrices."""
+PAIRS: dict[str, dict[str, Any]] = {
+    "marian": {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048, "vocab": 58101, "length": 512},
+    "t5": {"dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "vocab": 32128}}
+"""Family -> the shape of its base size."""
+TRANSLATED = {"prompt": 24, "new": 32, "beams": 4}
+QUICK_PAIRS = {family: shape | {"dim": 64, "layers": 1, "heads": 2, "hidden": 96, "vocab": 512}
+               for family, shape in PAIRS.items()}
 FORMATS = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
 """Format -> bytes of a weight; int4 with its scales, one of 16 bits for 32 weights."""
 LARGEST_READ = 2**29
@@ -24,15 +37,16 @@ LARGEST_READ = 2**29
 
 
 def build_model(settings: dict[str, Any]) -> Any:
-    """Return our GPT-2 of random weights, in float32."""
+    """Return our GPT-2, or another family, of random weights, in float32."""
     import torch
 
     from saucier import build
     from saucier.families import FAMILIES
 
     torch.manual_seed(0)
-    config = FAMILIES["gpt2"](**{key: settings[key] for key in ("dim", "layers", "heads", "vocab", "length")})
-    return build(config).eval()
+    named = ("dim", "layers", "heads", "vocab", "length", "kv_heads", "hidden")
+    family = FAMILIES[settings.get("family", "gpt2")]
+    return build(family(**{key: settings[key] for key in named if key in settings})).eval()
 
 
 def saucier(settings: dict[str, Any]) -> Turn:
@@ -56,18 +70,32 @@ def native(settings: dict[str, Any]) -> Turn:
 
 
 def save_peer(settings: dict[str, Any], folder: Path) -> list[str]:
-    """Write a GPT-2 of random weights as transformers does, with a tokenizer of made-up words; return these."""
-    import json
+    """Write a model of random weights as transformers does, with a tokenizer of made-up words; return these."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
-
-    words = ["<|endoftext|>", *(f"w{number}" for number in range(1, settings["vocab"]))]
+    if settings.get("family") == "llama":
+        LlamaForCausalLM(LlamaConfig(
+            hidden_size=settings["dim"], num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
+            num_key_value_heads=settings["kv_heads"], intermediate_size=settings["hidden"],
+            vocab_size=settings["vocab"], bos_token_id=0, eos_token_id=0)).save_pretrained(folder)
+        return save_words(settings["vocab"], folder)
     config = GPT2Config(n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"],
                         vocab_size=settings["vocab"], n_positions=settings["length"], bos_token_id=0, eos_token_id=0)
     GPT2LMHeadModel(config).save_pretrained(folder)
+    return save_words(settings["vocab"], folder)
+
+
+def save_words(vocab: int, folder: Path, last: str | None = None) -> list[str]:
+    """Write a tokenizer of made-up words next to a model, `last` the word for padding; return them."""
+    import json
+
+    from transformers import GPT2Tokenizer
+
+    words = ["<|endoftext|>", *(f"w{number}" for number in range(1, vocab))]
+    words[-1] = last or words[-1]
     (folder / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
-    GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt")).save_pretrained(folder)
+    GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"), pad_token=last).save_pretrained(folder)
     return words
 
 
@@ -108,13 +136,92 @@ def memory(settings: dict[str, Any]) -> Turn:
     return turn
 
 
+def translation(settings: dict[str, Any]) -> Turn:
+    """Our `generate` with beams by an encoder-decoder of random weights, by the kernels in C or by its parts."""
+    import torch
+
+    from saucier import build, generate
+    from saucier.families import FAMILIES
+    from saucier.generation.decoding import Native
+
+    torch.manual_seed(0)
+    shape = {name: settings[name] for name in PAIRS[settings["family"]]}
+    model = build(FAMILIES[settings["family"]](**shape)).eval()
+    file = save_random_map(settings["vocab"], settings["each"]) if settings.get("each") else None
+    engine = Native(format=settings["format"], vocabulary_map=file) if settings["native"] else None
+    ids, new = prompt(settings), settings["new"]
+    options = {"num_beams": settings["beams"], "max_new_tokens": new, "min_new_tokens": new, "eos_token_id": 1,
+               "pad_token_id": 0, "decoder_start_token_id": 0, "engine": engine}
+    return timed(lambda: generate(model, ids, torch.ones_like(ids), **options), len(ids) * new - 1)
+
+
+def save_random_map(vocab: int, each: int) -> str:
+    """Write a map of `each` random candidates a source token, and ten times as many always; return its file."""
+    import numpy as np
+
+    from saucier.generation import VocabularyMap
+
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)  # it is read at every turn
+    lists = np.random.default_rng(0).integers(0, vocab, vocab * each)
+    always, starts, file = np.arange(min(vocab, 10 * each)), np.arange(vocab + 1) * each, f"{folder.name}/map"
+    VocabularyMap(vocab, always, starts, lists).save(file)
+    return file
+
+
+def build_peer(settings: dict[str, Any]) -> Any:
+    """Return the same shape of random weights as transformers has it."""
+    import transformers
+
+    ends: dict[str, Any] = {"pad_token_id": settings["vocab"] - 1, "eos_token_id": 0, "vocab_size": settings["vocab"],
+                            "decoder_start_token_id": settings["vocab"] - 1, "d_model": settings["dim"]}
+    match settings["family"]:
+        case "marian":
+            sides = {f"{side}_{what}": settings[name] for side in ("encoder", "decoder")
+                     for what, name in (("layers", "layers"), ("attention_heads", "heads"), ("ffn_dim", "hidden"))}
+            return transformers.MarianMTModel(transformers.MarianConfig(
+                **ends, **sides, max_position_embeddings=settings["length"], activation_function="swish",
+                scale_embedding=True, forced_eos_token_id=None))
+        case "t5":
+            return transformers.T5ForConditionalGeneration(transformers.T5Config(
+                **ends, num_layers=settings["layers"], num_heads=settings["heads"], d_ff=settings["hidden"],
+                d_kv=settings["dim"] // settings["heads"]))
+
+
+def ctranslate2_pair(settings: dict[str, Any]) -> Turn:
+    """CTranslate2's `Translator`, of the same shape and as many beams."""
+    import ctranslate2 as peer
+    import torch
+    from ctranslate2.converters import TransformersConverter
+
+    with TemporaryDirectory() as folder:
+        build_peer(settings).save_pretrained(f"{folder}/published")
+        words = save_words(settings["vocab"], Path(folder) / "published", last="<pad>")
+        converted = TransformersConverter(f"{folder}/published").convert(f"{folder}/converted")
+        translator = peer.Translator(converted, compute_type=settings["format"], intra_threads=torch.get_num_threads())
+    tokens = [[words[token % (len(words) - 2) + 1] for token in row] for row in prompt(settings).tolist()]
+    new, beams = settings["new"], settings["beams"]
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        found = translator.translate_batch(tokens, beam_size=beams, max_decoding_length=new, min_decoding_length=new)
+        assert all(len(one.hypotheses[0]) == new for one in found), "no row may end early"
+        return float(len(tokens) * new / (time.perf_counter() - begin))
+
+    turn()
+    return turn
+
+
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
-                                    "ctranslate2": ctranslate2, "memory": memory}
+                                    "ctranslate2": ctranslate2, "memory": memory,
+                                    "translation": translation, "ctranslate2_pair": ctranslate2_pair}
 
 
 def count_bytes(shape: dict[str, Any], form: str) -> float:
     """Return the bytes that a token reads: every matrix once, the output layer too."""
-    matrices = shape["layers"] * 12 * shape["dim"]**2 + shape["vocab"] * shape["dim"]
+    dim, llama = shape["dim"], shape.get("family") == "llama"
+    block = 4 * dim**2 + (3 * shape["hidden"] * dim if llama else 8 * dim**2)
+    matrices = shape["layers"] * block + shape["vocab"] * dim
     return float(matrices * FORMATS[form])
 
 
@@ -122,9 +229,10 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
     """Return who takes part, by name, with what each is told."""
     told = shape | {"rows": rows}
     found = {"saucier: float32": told | {"format": "float32"},
-             "saucier: bfloat16": told | {"format": "bfloat16"},
-             "transformers: float32": told | {"dtype": "float32"}}
-    if shape is not QUICK:  # compiling alone takes a minute
+             "saucier: bfloat16": told | {"format": "bfloat16"}}
+    if "family" not in shape:
+        found["transformers: float32"] = told | {"dtype": "float32"}
+    if shape is SHAPE:  # compiling alone takes a minute
         found["saucier: float32 compiled"] = told | {"format": "float32", "compile": True}
     if importlib.util.find_spec("ctranslate2") is not None:
         found |= {f"ctranslate2: {form}": told | {"format": form} for form in ("float32", "int8")}
@@ -134,36 +242,69 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
     return found
 
 
-def compare(found: dict[str, float], rows: int) -> list[Row]:
+def compare(found: dict[str, float], rows: int, model: str) -> list[Row]:
     """Return a row for each format, against the best of the others, and the share of the floor."""
-    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")), key=found.__getitem__)
+    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")),
+               key=found.__getitem__, default="saucier: float32")
     lines = []
     for form in FORMATS:
         ours, same = found[f"native: {form}"], f"ctranslate2: {form}"
         against = same if same in found else best
-        lines.append(at_least(f"batch {rows}: native {form}, against {against}", f"{ours:.1f}", f"{found[against]:.1f}",
-                              ours / found[against], 1.5 if form in ("int8", "float32") else None))
-        lines.append(at_least(f"batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
+        lines.append(at_least(f"{model}, batch {rows}: native {form}, against {against}", f"{ours:.1f}",
+                              f"{found[against]:.1f}", ours / found[against],
+                              1.5 if form in ("int8", "float32") else None))
+        lines.append(at_least(f"{model}, batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
                               f"{found['saucier: float32']:.1f}", ours / found["saucier: float32"]))
         if rows == 1:
             floor = found[f"memory: {form}"]
-            lines.append(at_least(f"share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
+            lines.append(at_least(f"{model}: share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
                                   None if form == "int4" else 0.85))
     return lines
+
+
+def compare_pairs(shapes: dict[str, dict[str, Any]], rounds: int) -> tuple[list[Row], list[str]]:
+    """Return rows and notes of the encoder-decoders: each format against the same bits, and against our parts."""
+    lines, notes = [], []
+    for family, shape in shapes.items():
+        for batch in (1, 8):
+            told = shape | TRANSLATED | {"family": family, "rows": batch}
+            names = {f"translation: native {form}": told | {"format": form, "native": True} for form in FORMATS}
+            names["translation: parts float32"] = told | {"format": "float32", "native": False}
+            names["translation: native int8, vocabulary map"] = told | {"format": "int8", "native": True, "each": 20}
+            if importlib.util.find_spec("ctranslate2") is not None:
+                names |= {f"ctranslate2_pair: {form}": told | {"format": form} for form in ("float32", "int8")}
+            found = race("benchmarks.engines", names, rounds)
+            for form in FORMATS:
+                ours, same = found[f"translation: native {form}"], f"ctranslate2_pair: {form}"
+                against = same if same in found else "translation: parts float32"
+                lines.append(at_least(f"{family}, {batch} sources: native {form}, against {against}", f"{ours:.1f}",
+                                      f"{found[against]:.1f}", ours / found[against],
+                                      1.3 if against == same else None))
+            limited, whole = (found[f"translation: native int8{more}"] for more in (", vocabulary map", ""))
+            lines.append(at_least(f"{family}, {batch} sources: int8 with 20 candidates a source token, against all",
+                                  f"{limited:.1f}", f"{whole:.1f}", limited / whole))
+            notes.append(f"{family}, {batch} sources, tokens a second: " + ", ".join(
+                f"{name} {value:.1f}" for name, value in found.items()) + ".")
+    return lines, notes
 
 
 def measure(quick: bool) -> Section:
     """Compare at 1 and 8 rows."""
     shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
     rows, notes = [], []
-    for batch in (1, 8):
-        found = race("benchmarks.engines", list_contenders(shape, batch), rounds)
-        rows += compare(found, batch)
-        notes.append(f"Batch {batch}, tokens a second: " + ", ".join(
-            f"{name} {value:.1f}" for name, value in found.items() if not name.startswith("memory")) + ".")
+    llama = QUICK_LLAMA if quick else LLAMA
+    for name, held, batch in (("GPT-2", shape, 1), ("GPT-2", shape, 8), ("LLaMA", llama, 1)):
+        found = race("benchmarks.engines", list_contenders(held, batch), rounds)
+        rows += compare(found, batch, name)
+        notes.append(f"{name}, batch {batch}, tokens a second: " + ", ".join(
+            f"{one} {value:.1f}" for one, value in found.items() if not one.startswith("memory")) + ".")
+    lines, more = compare_pairs(QUICK_PAIRS if quick else PAIRS, rounds)
+    rows, notes = rows + lines, notes + more
     if importlib.util.find_spec("llama_cpp") is None:
         notes.append("llama.cpp was not measured: llama-cpp-python is not installed.")
     about = (f"GPT-2 124M shape ({shape['layers']} layers of {shape['dim']}, {shape['vocab']} tokens), random weights, "
              f"{shape['new']} new tokens after {shape['prompt']}, greedy, the prompt's pass included. New tokens a "
-             "second, all rows together. A format's floor is how often its bytes can be read in a second.")
+             "second, all rows together. A format's floor is how often its bytes can be read in a second. LLaMA has "
+             f"{LLAMA['layers']} layers of {LLAMA['dim']}. Marian and T5 of base size write {TRANSLATED['new']} tokens "
+             f"with {TRANSLATED['beams']} beams from sources of {TRANSLATED['prompt']}, the encoder's pass included.")
     return Section("Engines", about, rows, notes)

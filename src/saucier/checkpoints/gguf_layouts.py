@@ -354,7 +354,13 @@ def t5_extra(document: Document) -> Document:
 
 
 def with_scaled_output(document: Document) -> Reduced:
-    """T5 whose output layer is its own: llama.cpp does not scale what a tied one gives."""
+    """T5 whose output layer is its own: llama.cpp does not scale what a tied one gives.
+
+    Raises `InputError` for a decoder with more layers than the encoder, which llama.cpp does not open.
+    """
+    if (written := document.get("num_decoder_layers") or 0) > document["num_layers"]:
+        raise InputError(f"the decoder has {written} layers, and the encoder {document['num_layers']}", where="model",
+                         remedy="llama.cpp opens no such file; export it as ctranslate2 or onnx")
     if not document.get("tie_word_embeddings", True):
         return document | {"scale_decoder_outputs": False}, ()
     scaled = document.get("scale_decoder_outputs", document["model_type"] == "t5")

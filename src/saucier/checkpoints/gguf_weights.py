@@ -195,7 +195,8 @@ def write_metadata(family: GgufFamily, document: Document) -> dict[str, Any]:
     found: dict[str, Any] = {ARCHITECTURE: family.architecture}
     for name, entry in family.entries.items():
         value = document.get(entry.published)
-        value = document.get(entry.default) if value is None and isinstance(entry.default, str) else value
+        if value is None:
+            value = document.get(entry.default) if isinstance(entry.default, str) else entry.default
         if value is not None:
             found[f"{family.architecture}.{name}"] = value if entry.kind is None else Typed(value, entry.kind)
     return found | family.extra(document)

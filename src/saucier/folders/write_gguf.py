@@ -26,7 +26,7 @@ from saucier.text.tokenizer.gguf_writing import express_tokenizer
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 ELSE = "export it as onnx, or keep its own folder"
-NO_TOKENIZER = {"tokenizer.ggml.model": "none"}
+NO_TOKENIZER: dict[str, Any] = {"tokenizer.ggml.model": "none"}
 """What llama.cpp reads of a file without tokens."""
 
 
@@ -65,8 +65,8 @@ def write_gguf_model(model: Transformer, path: Path, *, form: str = "stored",
         published["lm_head.weight"] = published["shared.weight"]
     found = express_tensors(published, document, form)
     rows = model.config.input_embed.vocab
-    said = NO_TOKENIZER if tokenizer is None else express_tokenizer(
-        tokenizer.backend, tokenizer.names, rows, tokenizer.handling.chat, find_frame(tokenizer))
+    said, more = (NO_TOKENIZER, ("there is no tokenizer in the source, so none is in the file",)) if tokenizer is None \
+        else express_tokenizer(tokenizer.backend, tokenizer.names, rows, tokenizer.handling.chat, find_frame(tokenizer))
     metadata = {"general.architecture": FAMILIES[document["model_type"]].architecture, "general.type": "model",
                 "general.name": path.stem, **found.metadata, **said}
 
@@ -75,9 +75,8 @@ def write_gguf_model(model: Transformer, path: Path, *, form: str = "stored",
         refuse_another_model(temporary, names, FAMILIES[document["model_type"]].reduce(document)[0])
 
     write_atomically(path, write)
-    none = ("there is no tokenizer in the source, so none is in the file",) if tokenizer is None else ()
     return Written(document["model_type"], sum(one.numel() for one in model.parameters()),
-                   dict(Counter(found.kinds.values())), (*notes, *found.notes, *none))
+                   dict(Counter(found.kinds.values())), (*notes, *found.notes, *more))
 
 
 def choose_family(model: Transformer) -> tuple[PublishedNames, dict[str, Any]]:

@@ -126,6 +126,11 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
         number = next((one for one in said if one is not None), DEFAULTS[found.kind].get(role))
         if number is not None and 0 <= number < len(tokens):
             found.names[role] = tokens[number]
+    if found.kind == "bert":
+        found.names.setdefault("cls", found.names.get("bos") or str(tokens[0]))
+        for role, other in (("bos", "cls"), ("eos", "sep")):  # llama.cpp calls the first token so too
+            if found.names.get(role) == found.names.get(other):
+                found.names.pop(role, None)
     return found
 
 

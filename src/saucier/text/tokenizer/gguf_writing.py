@@ -31,8 +31,10 @@ from saucier.text.tokenizer.sentencepiece import SPACE, find_merges
 
 
 def express_tokenizer(backend: Backend, names: Mapping[str, str], rows: int, chat: Mapping[str, str],
-                      frame: tuple[Sequence[int], Sequence[int]]) -> dict[str, Any]:
-    """Return a tokenizer as metadata, for a table of so many rows. `frame`: the ids before and after a text.
+                      frame: tuple[Sequence[int], Sequence[int]]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a tokenizer as metadata, for a table of so many rows, and in words what is otherwise in llama.cpp.
+
+    `frame`: the ids before and after a text.
 
     Raises `InputError` for what llama.cpp would split otherwise.
     """
@@ -57,8 +59,21 @@ def express_tokenizer(backend: Backend, names: Mapping[str, str], rows: int, cha
            if names.get(role) in spelled}
     templates = {f"tokenizer.chat_template{'' if name == 'default' else f'.{name}'}": text
                  for name, text in chat.items()}
-    return {**found, f"{KEY}tokens": spelled, f"{KEY}token_type": Typed(kinds, I32), **ids,
-            **express_frame(found[f"{KEY}model"], spelled, names, frame), **templates}
+    metadata = {**found, f"{KEY}tokens": spelled, f"{KEY}token_type": Typed(kinds, I32), **ids,
+                **express_frame(found[f"{KEY}model"], spelled, names, frame), **templates}
+    return metadata, tuple(note for kind, told, note in DIFFERENCES if found[f"{KEY}model"] == kind and told(found))
+
+
+COMPOSED = ["NFKC", "Replace"]
+"""Normalization of the Unigram tokenizers that are trained here."""
+DIFFERENCES: tuple[tuple[str, Callable[[Mapping[str, Any]], bool], str], ...] = (
+    ("t5", lambda said: bool(said[f"{KEY}remove_extra_whitespaces"]) and f"{KEY}precompiled_charsmap" not in said,
+     "llama.cpp takes tabs and line breaks for letters, where this tokenizer takes them for spaces, and does not "
+     "compose letters (NFKC)"),
+    ("gpt2", lambda said: SPLITTINGS[said[f"{KEY}pre"]].composed,
+     "llama.cpp does not compose letters with their accents (NFC) before it splits a text, and this tokenizer does"),
+)
+"""Kind of tokenizer, whether it is one of those that llama.cpp reads in another way, and in which."""
 
 
 def refuse(what: str) -> InputError:
@@ -74,7 +89,7 @@ def express_frame(kind: str, tokens: Sequence[str], names: Mapping[str, str],
     if kind == "bert":
         if (before, after) != ([names.get("cls")], [names.get("sep")]):
             raise refuse(f"the frame {before} … {after}")
-        return {}
+        return {f"{KEY}bos_token_id": Typed(frame[0][0], U32)}  # llama.cpp reads no other id for the first token
     if before not in ([], [names.get("bos")]) or after not in ([], [names.get("eos")]):
         raise refuse(f"the frame {before} … {after}")
     return {f"{KEY}add_bos_token": bool(before), f"{KEY}add_eos_token": bool(after)}
@@ -150,15 +165,16 @@ def write_unigram(said: Mapping[str, Any], tokens: list[str], kinds: list[int]) 
     """Return the metadata of a Unigram tokenizer."""
     steps, cuts = flatten(said["normalizer"], "normalizers"), flatten(said["pre_tokenizer"], "pretokenizers")
     marks = [one["type"] for one in cuts]
-    if [one["type"] for one in steps] not in ([], ["Precompiled"]) or marks not in (["WhitespaceSplit", "Metaspace"],
-                                                                                   ["Metaspace"]):
-        raise refuse(f"the normalization {[one['type'] for one in steps]} with {marks}")
+    kinds_of_steps = [one["type"] for one in steps]
+    if kinds_of_steps not in ([], ["Precompiled"], COMPOSED) or marks not in (["WhitespaceSplit", "Metaspace"],
+                                                                             ["Metaspace"]):
+        raise refuse(f"the normalization {kinds_of_steps} with {marks}")
     scores = dict(said["model"]["vocab"])
     found: dict[str, Any] = {f"{KEY}model": "t5", f"{KEY}pre": "default",
                              f"{KEY}scores": Typed([scores.get(token, -10000.0) for token in tokens], F32),
                              f"{KEY}add_space_prefix": cuts[-1]["prepend_scheme"] != "never",
                              f"{KEY}remove_extra_whitespaces": len(marks) == 2}
-    if steps:
+    if kinds_of_steps == ["Precompiled"]:
         raw = base64.b64decode(steps[0]["precompiled_charsmap"])
         found[f"{KEY}precompiled_charsmap"] = Typed(list(raw), 0)
     return found

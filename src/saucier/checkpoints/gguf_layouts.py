@@ -105,6 +105,8 @@ class GgufFamily:
 
 BLOCK, SAME = "blk.{i}.", Same()
 ROPE = "rope.scaling."
+LENGTH = 2048
+"""Tokens that a file says a text has at most, where a model without a table of positions says nothing."""
 EPSILON, RMS_EPSILON = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
 
 
@@ -393,7 +395,7 @@ GPT2 = GgufFamily(
      EPSILON: Entry("layer_norm_epsilon", kind=F32)}, gpt2_names)
 LLAMA = GgufFamily(
     "llama", "LlamaForCausalLM",
-    {"context_length": Entry("max_position_embeddings"), "embedding_length": Entry("hidden_size"),
+    {"context_length": Entry("max_position_embeddings", LENGTH), "embedding_length": Entry("hidden_size"),
      "block_count": Entry("num_hidden_layers"), "feed_forward_length": Entry("intermediate_size"),
      "attention.head_count": Entry("num_attention_heads"),
      "attention.head_count_kv": Entry("num_key_value_heads", "num_attention_heads"),
@@ -420,14 +422,14 @@ FAMILIES: Mapping[str, GgufFamily] = {
                            "expert_used_count": Entry("num_experts_per_tok")}),
     "gpt_neox": GgufFamily(
         "gptneox", "GPTNeoXForCausalLM",
-        {"context_length": Entry("max_position_embeddings"), "embedding_length": Entry("hidden_size"),
+        {"context_length": Entry("max_position_embeddings", LENGTH), "embedding_length": Entry("hidden_size"),
          "block_count": Entry("num_hidden_layers"), "feed_forward_length": Entry("intermediate_size"),
          "attention.head_count": Entry("num_attention_heads"), EPSILON: Entry("layer_norm_eps", kind=F32),
          "use_parallel_residual": Entry("use_parallel_residual", True, None)},
         gpt_neox_names, gpt_neox_more, gpt_neox_extra),
     "bloom": GgufFamily(
         "bloom", "BloomForCausalLM",
-        {"context_length": Entry("seq_length", 2048), "embedding_length": Entry("hidden_size"),
+        {"context_length": Entry("seq_length", LENGTH), "embedding_length": Entry("hidden_size"),
          "block_count": Entry("n_layer"), "attention.head_count": Entry("n_head"),
          EPSILON: Entry("layer_norm_epsilon", kind=F32)}, bloom_names,
         extra=lambda document: {"bloom.feed_forward_length": Typed(4 * document["hidden_size"], U32),

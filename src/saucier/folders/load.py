@@ -270,7 +270,8 @@ def open_base(folder: AdapterFolder) -> tuple[Adapter, PublishedFolder, MergedWe
     adapter = read_adapter(folder.path)
     base = identify_folder(folder.resolve_base(), modules=False)
     if not isinstance(base, PublishedFolder):
-        raise base_error("it is in our own layout, and an adapter of PEFT names the weights of a published one",
+        what = "a GGUF file" if isinstance(base, GgufModel) else "in our own layout"
+        raise base_error(f"it is {what}, and an adapter of PEFT names the weights of a published one",
                          adapter.folder, adapter.base, base.path)
     source = MergedWeights(Weights(base.path), adapter, base.layout.bases)
     return adapter, replace(base, document={**base.document, **source.labels(base.document)}), source

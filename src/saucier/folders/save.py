@@ -40,7 +40,7 @@ from saucier.folders.stored import collect_numbers
 from saucier.model import Transformer
 from saucier.parts.provenance import FolderState, Saved
 from saucier.plain import HANDED_IN
-from saucier.text.tokenizer.folder import copy_tokenizer
+from saucier.text.tokenizer.tokenizer import place_tokenizer
 
 MODEL_FILE = "config.json"
 WHOLE_REWRITES = {"freeze", "quantization"}
@@ -171,8 +171,8 @@ def add_settings(model: Transformer, target: Path, made: Path, intact: bool) -> 
     """
     known, stored, sources = model.provenance, model.provenance.stored, [target]
     if not known.rewrite_kinds - WHOLE_REWRITES:
-        if known.origin is not None and known.origin.tokenizer is not None and Path(known.origin.tokenizer).is_dir():
-            copy_tokenizer(Path(known.origin.tokenizer), made)
+        if known.origin is not None and known.origin.tokenizer is not None and Path(known.origin.tokenizer).exists():
+            place_tokenizer(Path(known.origin.tokenizer), made)
         if stored is not None and stored.head == "auto" and stored.config.head == model.config.head:
             sources.append(Path(stored.state.path))
             copy_files(sources[-1], made, SETTINGS)

@@ -86,6 +86,7 @@ def choose_family(model: Transformer) -> tuple[PublishedNames, dict[str, Any]]:
     """
     came_from = model.provenance.model_type
     refusals: dict[str, InputError] = {}
+    another_head: list[InputError] = []
     for model_type in sorted(FAMILIES, key=lambda one: one != came_from):
         family = FAMILIES[model_type]
         try:
@@ -95,10 +96,10 @@ def choose_family(model: Transformer) -> tuple[PublishedNames, dict[str, Any]]:
             continue
         if names.published == family.published:
             return names, document
-        refusals[model_type] = InputError(
+        another_head.append(InputError(
             f"{names.published} has no place in a GGUF file, which holds {family.published}", where="model",
-            remedy=f"give --head {'none' if model_type == 'bert' else family.published}; {ELSE}")
-    raise refusals[came_from] if came_from in refusals else InputError(
+            remedy=f"give --head {'none' if model_type == 'bert' else family.published}; {ELSE}"))
+    raise another_head[0] if another_head else refusals[came_from] if came_from in refusals else InputError(
         f"no family of llama.cpp can express this model ({came_from})", where="model",
         remedy=f"{ELSE}; known: {', '.join(FAMILIES)}")
 

@@ -34,8 +34,8 @@ from saucier.recipes.catalogue import learned_length
 from saucier.report.card import find_facts, name_base, write_card
 from saucier.result import Result
 from saucier.text.reading.documents import read_documents
-from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.folder import TOKENIZER_FILES, find_tokenizer_files
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer, place_tokenizer
 from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens
 
 
@@ -112,7 +112,7 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
         if head == "auto":
             copy_task(find_model_folder(folder), place, learned_length(model.config))
         if tokenizer is None:
-            copied = copy_tokenizer(folder, place)
+            copied = place_tokenizer(folder, place)
         else:
             with report_disk_errors(place):
                 tokenizer.save(place)

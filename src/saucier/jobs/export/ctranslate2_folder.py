@@ -18,7 +18,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 NUMBER_FORMATS: Mapping[str, str] = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16",
                                      "int8": "int8"}
 """What a person asks for -> what CTranslate2 calls it."""
-FAMILIES = ("gpt2", "llama", "mistral", "mixtral", "gpt_neox", "gptj", "bloom", "opt", "t5", "mt5", "bart", "mbart",
+FAMILIES = ("gpt2", "llama", "mistral", "gptj", "bloom", "opt", "t5", "mt5", "bart", "mbart",
             "pegasus", "m2m_100", "marian", "bert", "roberta", "camembert", "xlm-roberta", "distilbert")
 """`model_type` of those of our layouts that its converter opens."""
 
@@ -35,6 +35,9 @@ def write_ctranslate2(model: Transformer, tokenizer: Tokenizer | None, place: Pa
     if tokenizer is None:
         raise InputError("there is no tokenizer, whose tokens CTranslate2 writes into its folder", where="--to",
                          remedy="put the model's tokenizer into its folder")
+    if model.config.decoder is None and model.config.head is not None:
+        raise InputError(f"CTranslate2 gives an encoder's vectors, and has no {model.config.head.kind} head",
+                         where="--to ctranslate2", remedy="give --head none, or export it as onnx")
     api: Any = import_module("ctranslate2.converters")
     with TemporaryDirectory(prefix="saucier-export-") as made:
         folder = Path(made) / "model"
@@ -45,6 +48,9 @@ def write_ctranslate2(model: Transformer, tokenizer: Tokenizer | None, place: Pa
         tokenizer.save(folder)
 
         def write(temporary: Path) -> None:
+            said: Any = import_module("transformers.utils.logging")
+            said.disable_progress_bar()
+            said.set_verbosity_error()
             try:
                 api.TransformersConverter(str(folder)).convert(str(temporary), quantization=NUMBER_FORMATS.get(form))
             except (ValueError, KeyError, NotImplementedError, AttributeError, RuntimeError) as error:

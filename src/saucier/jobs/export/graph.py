@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -60,6 +61,7 @@ def write_graph(model: Transformer, tokenizer: Tokenizer | None, place: Path, fo
     def write(temporary: Path) -> None:
         temporary.mkdir(parents=True)
         try:
+            logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that it could use
             with warnings.catch_warnings(), torch.no_grad():
                 warnings.simplefilter("ignore")  # of the exporter, about itself
                 torch.onnx.export(Answer(model, names, output), tuple(values[name] for name in names),

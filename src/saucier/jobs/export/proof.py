@@ -26,6 +26,8 @@ MOST, LENGTH = 16, 64
 """Texts that are compared, and tokens of each."""
 PROMPT, NEW = 8, 16
 """Tokens that an engine goes on from, and those that it writes."""
+START = "decoder_start_token_id"
+"""Where nothing says it, engines begin with token 0."""
 SAME_KL = 1e-3
 """Nats a token within which an export in float32 must stay."""
 
@@ -150,7 +152,9 @@ def compare_greedy(model: Transformer, engine: Engine, row: Sequence[int]) -> tu
     theirs = engine.write(given, count)
     if theirs is None:
         return None
-    made = generate(model, torch.tensor([given]), max_new_tokens=count, do_sample=False, num_beams=1)[0].tolist()
+    start: dict[str, Any] = {} if config.encoder is None or START in model.provenance.generation else {START: 0}
+    made = generate(model, torch.tensor([given]), max_new_tokens=count, do_sample=False, num_beams=1,
+                    **start)[0].tolist()
     ours = made[1:] if config.encoder is not None else made[len(given):]
     size = min(len(ours), len(theirs))
     same = next((place for place in range(size) if ours[place] != theirs[place]), size)

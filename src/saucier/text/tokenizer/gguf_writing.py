@@ -105,13 +105,15 @@ def write_bpe(said: Mapping[str, Any], tokens: list[str], kinds: list[int]) -> d
     if not parts or parts[-1]["type"] != "ByteLevel":
         return write_sentencepiece_bpe(said, merges, tokens, kinds)
     composed = [one["type"] for one in flatten(said["normalizer"], "normalizers")]
+    if composed not in ([], ["NFC"]):
+        raise refuse(f"the normalization {composed}")
     words = tuple(word for one in parts for word in list_words(one))
     for name, known in SPLITTINGS.items():
         if (known.words, known.composed, known.ignores_merges) == (words, composed == ["NFC"],
                                                                    bool(model.get("ignore_merges"))):
             return {f"{KEY}model": "gpt2", f"{KEY}pre": name, f"{KEY}merges": [" ".join(one) for one in merges],
                     f"{KEY}add_space_prefix": any(one.get("add_prefix_space") for one in parts)}
-    raise refuse(f"the splitting {words}" if composed in ([], ["NFC"]) else f"the normalization {composed}")
+    raise refuse(f"the splitting {words}")
 
 
 def flatten(part: Any, inside: str) -> list[dict[str, Any]]:

@@ -75,7 +75,10 @@ def read_matrix(source: GgufWeights, names: PublishedNames, ours: str) -> Codes 
     if rule is None or not given or len(kinds) != 1 or (kind := next(iter(kinds))) not in BITS:
         return None
     found = [read_parts(source, name) for name in given]
-    codes, scales, zeros = (rule.operation.ours([one[place] for one in found]).contiguous() for place in range(3))
+    try:
+        codes, scales, zeros = (rule.operation.ours([one[place] for one in found]).contiguous() for place in range(3))
+    except (ValueError, RuntimeError):  # rows that do not fit: whoever fills the weights says which
+        return None
     if codes.dim() != 2 or codes.shape[1] % GROUP or scales.shape != (len(codes), codes.shape[1] // GROUP):
         return None
     return Codes(codes.int(), scales, zeros.int(), BITS[kind], GROUP)

@@ -18,9 +18,9 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 NUMBER_FORMATS: Mapping[str, str] = {"float32": "float32", "float16": "float16", "bfloat16": "bfloat16",
                                      "int8": "int8"}
 """What a person asks for -> what CTranslate2 calls it."""
-FAMILIES = ("gpt2", "llama", "mistral", "gptj", "bloom", "opt", "t5", "mt5", "bart", "mbart",
-            "pegasus", "m2m_100", "marian", "bert", "roberta", "camembert", "xlm-roberta", "distilbert")
-"""`model_type` of those of our layouts that its converter opens."""
+FAMILIES = ("bart", "bert", "bloom", "camembert", "distilbert", "gpt2", "gptj", "llama", "m2m_100", "mistral", "mt5",
+            "opt", "roberta", "t5", "xlm-roberta")
+"""`model_type` of those of our layouts that its converter opens, and whose tokens are the same after it."""
 
 
 def write_ctranslate2(model: Transformer, tokenizer: Tokenizer | None, place: Path, form: str

@@ -16,10 +16,17 @@ from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.storage import dequantize_model
 from saucier.errors import InputError
 from saucier.files import write_atomically, write_json
+from saucier.folders.save import choose_layout
 from saucier.model import Transformer
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 NEEDED = ("onnx", "onnxscript")
+FAMILIES = ("albert", "bert", "bert-generation", "bloom", "camembert", "ctrl", "deberta", "deberta-v2", "distilbert",
+            "electra", "fnet", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "mobilebert", "modernbert",
+            "mpnet", "openai-gpt", "opt", "roberta", "roformer", "xlm", "xlm-roberta")
+"""`model_type` of the layouts whose models give the same numbers as graphs, with padding and at other lengths. Those
+whose attention is another computation for long texts (BigBird, Longformer) are not among them.
+"""
 
 
 class Answer(nn.Module):
@@ -49,6 +56,10 @@ def write_graph(model: Transformer, tokenizer: Tokenizer | None, place: Path, fo
     if config.encoder is not None and config.decoder is not None:
         raise InputError("a model with two stacks is not written as a graph", where="--to onnx",
                          remedy="export it as ctranslate2, or as gguf where llama.cpp knows its family")
+    family = choose_layout(model, "auto")[1]
+    if family not in FAMILIES:
+        raise InputError(f"{family} is not written as a graph", where="--to onnx",
+                         remedy=f"known: {', '.join(FAMILIES)}")
     notes = ("its matrices in few bits were widened first",) if is_quantized(model) else ()
     model = (dequantize_model(model) if notes else model).float().eval()
     names = ("input_ids", "attention_mask", *(("token_type_ids",) if config.embed.segments is not None and
@@ -76,7 +87,7 @@ def write_graph(model: Transformer, tokenizer: Tokenizer | None, place: Path, fo
 
     write_atomically(place, write)
     no_cache = ("the graph keeps no cache: each token reads all before it again",) if config.decoder is not None else ()
-    return model.provenance.model_type, {}, (*notes, *no_cache)
+    return family, {}, (*notes, *no_cache)
 
 
 def choose_output(config: c.Transformer) -> str:

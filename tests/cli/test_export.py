@@ -66,8 +66,9 @@ def test_a_file_in_the_place_of_a_folder(saucier: Saucier, gpt2: Path, tmp_path:
     path = tmp_path / "m.gguf"
     assert saucier("export", gpt2, "--to", "gguf", "--out", path).code == 0
     assert "GPT2LMHeadModel" in saucier("show", path).out
-    written = saucier("generate", gpt2, "the soup", "--tokens", "8", "--greedy")
-    assert written.code == 0 and saucier("generate", path, "the soup", "--tokens", "8", "--greedy").out == written.out
+    words = ("the soup", "--tokens", "8", "--temperature", "0")
+    written = saucier("generate", gpt2, *words)
+    assert written.code == 0 and saucier("generate", path, *words).out == written.out
     done = saucier("convert", path, tmp_path / "back", "--json")
     assert done.code == 0 and json.loads(done.out)["layout"] == "gpt2"
     ids = torch.tensor([[5, 9, 3]])
@@ -110,7 +111,8 @@ def test_onnx(saucier: Saucier, gpt2: Path, bert: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--to", "gguff"), "gguf"), (("--to", "gguf", "--format", "q4_k"), "no number format 'q4_k'"),
     (("--to", "onnx", "--format", "int8"), "no number format 'int8'"),
-    (("--to", "gguf", "--out", "taken"), "is there already"),
+    (("--to", "gguf", "--out", "taken"), "give a new file"),
+    (("--to", "onnx", "--out", "taken"), "is there already"),
 ])
 def test_faults(arguments: tuple[str, ...], message: str, saucier: Saucier, gpt2: Path, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()

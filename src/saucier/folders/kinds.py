@@ -32,7 +32,8 @@ from saucier.checkpoints.weight_files import SAFE, Weights, shard_paths
 from saucier.errors import InputError
 from saucier.families import find_layout
 from saucier.files import path_exists, read_json
-from saucier.text.tokenizer.folder import find_tokenizer_files
+from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +210,13 @@ def list_tokenizer_folders(kind: FolderKind) -> Iterator[Path]:
         yield kind.path.absolute().parent.parent
     if isinstance(kind, AdapterFolder) and kind.base is not None:
         yield from list_tokenizer_folders(identify_folder(kind.resolve_base()))
+
+
+def place_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy the tokenizer's files of a model folder, or write the one that is inside a GGUF file; return their names."""
+    if not is_gguf(source):
+        return copy_tokenizer(source, target)
+    if find_tokenizer_files(source) is None:
+        return ()
+    load_tokenizer(source).save(target)
+    return tuple(name for name in TOKENIZER_FILES if (target / name).is_file())

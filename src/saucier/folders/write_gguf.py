@@ -13,7 +13,8 @@ from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.storage import dequantize_model
 from saucier.checkpoints.fields import SPECIAL_IDS, put
 from saucier.checkpoints.gguf import open_gguf, write_gguf
-from saucier.checkpoints.gguf_layouts import FAMILIES, HOLDS_OUTPUT
+from saucier.checkpoints.gguf_layouts import FAMILIES
+from saucier.checkpoints.gguf_names import HOLDS_OUTPUT
 from saucier.checkpoints.gguf_weights import FORMATS, GgufWeights, express_tensors, read_document
 from saucier.checkpoints.layout import describe_difference
 from saucier.checkpoints.own_folder import stored_weights

@@ -65,7 +65,7 @@ def read_gguf_model(path: Path, overrides: Sequence[str]) -> Subject:
     if overrides:
         raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
     from saucier.checkpoints.gguf import open_gguf
-    from saucier.checkpoints.gguf_layouts import HOLDS_OUTPUT
+    from saucier.checkpoints.gguf_names import HOLDS_OUTPUT
     from saucier.checkpoints.gguf_weights import read_document
     from saucier.checkpoints.layout import published_tree
     from saucier.families import find_layout

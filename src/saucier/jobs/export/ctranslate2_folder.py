@@ -45,9 +45,10 @@ def write_ctranslate2(model: Transformer, tokenizer: Tokenizer | None, place: Pa
         if family not in FAMILIES:
             raise InputError(f"CTranslate2 has no {family}", where="--to ctranslate2",
                              remedy=f"known: {', '.join(FAMILIES)}; or export it as onnx")
-        tokenizer.save(folder)
+        fill_roles(tokenizer).save(folder)
 
         def write(temporary: Path) -> None:
+            """Convert, without the reference library's own lines on the screen."""
             said: Any = import_module("transformers.utils.logging")
             said.disable_progress_bar()
             said.set_verbosity_error()
@@ -60,3 +61,13 @@ def write_ctranslate2(model: Transformer, tokenizer: Tokenizer | None, place: Pa
 
         write_atomically(place, write)
     return family, {}, ()
+
+
+def fill_roles(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer that has the tokens without which CTranslate2 opens no folder; the end stands for others."""
+    names = tokenizer.names
+    instead = next((names[role] for role in ("eos", "bos", "unk", "pad") if role in names), None)
+    if instead is None:
+        return tokenizer
+    return Tokenizer(tokenizer.backend, {**dict.fromkeys(("unk", "bos", "eos"), instead), **names},
+                     clean_up=tokenizer.clean_up, handling=tokenizer.handling)

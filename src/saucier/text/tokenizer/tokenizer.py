@@ -15,20 +15,11 @@ from typing import Any
 
 import tokenizers
 
-from saucier.checkpoints.gguf import is_gguf
 from saucier.checkpoints.hub import resolve_folder
 from saucier.errors import InputError, expect, expect_texts, suggest_name
 from saucier.files import write_json, write_text
 from saucier.text.reading.documents import SURROGATE
-from saucier.text.tokenizer.folder import (
-    TARGET,
-    TOKENIZER_FILES,
-    TextHandling,
-    TokenizerFiles,
-    copy_tokenizer,
-    find_tokenizer_files,
-    open_tokenizer_folder,
-)
+from saucier.text.tokenizer.folder import TARGET, TextHandling, TokenizerFiles, open_tokenizer_folder
 from saucier.text.tokenizer.legacy_files import write_vocabulary_and_merges
 from saucier.text.tokenizer.model_inputs import (
     Encoded,
@@ -381,16 +372,6 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     Errors: `InputError` for a folder without one, and for a file that is not a tokenizer.
     """
     return _build_tokenizer(open_tokenizer_folder(resolve_folder(folder, weights=False)))
-
-
-def place_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
-    """Copy the tokenizer's files of a model folder, or write the one that is inside a GGUF file; return their names."""
-    if not is_gguf(source):
-        return copy_tokenizer(source, target)
-    if find_tokenizer_files(source) is None:
-        return ()
-    load_tokenizer(source).save(target)
-    return tuple(name for name in TOKENIZER_FILES if (target / name).is_file())
 
 
 def _build_tokenizer(opened: TokenizerFiles) -> Tokenizer:

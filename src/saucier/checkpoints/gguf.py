@@ -16,17 +16,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from saucier.checkpoints.gguf_blocks import BLOCKS, NAMES, Blocks
 from saucier.errors import InputError
 from saucier.files import path_exists
 
-ENDING = ".gguf"
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENDING, TOKENS = ".gguf", "tokenizer.ggml.tokens"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT = 32

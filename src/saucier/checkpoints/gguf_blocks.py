@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Bytes = NDArray[np.uint8]
 """[N, bytes of a block]."""
@@ -148,21 +150,30 @@ def read_q8_k(raw: Bytes) -> Values:
 def from_numpy(read: Callable[[Bytes], Values]) -> Callable[[Bytes], Tensor]:
     """Return what gives the numbers as a tensor."""
     def decode(raw: Bytes) -> Tensor:
+        import torch
+
         with np.errstate(all="ignore"):  # a damaged scale may be no number
             return torch.from_numpy(np.ascontiguousarray(read(raw), dtype=np.float32)).flatten()
 
     return decode
 
 
-def view_as(dtype: torch.dtype) -> Callable[[Bytes], Tensor]:
-    """Return what sees bytes as ordinary numbers."""
-    return lambda raw: torch.from_numpy(raw).flatten().view(dtype)
+def view_as(dtype: str) -> Callable[[Bytes], Tensor]:
+    """Return what sees bytes as numbers of a format of PyTorch's."""
+    def decode(raw: Bytes) -> Tensor:
+        import torch
+
+        return torch.from_numpy(raw).flatten().view(getattr(torch, dtype))
+
+    return decode
 
 
-def write_as(dtype: torch.dtype) -> Callable[[Tensor], Bytes]:
-    """Return what gives the bytes of ordinary numbers."""
+def write_as(dtype: str) -> Callable[[Tensor], Bytes]:
+    """Return what gives the bytes of numbers in a format of PyTorch's."""
     def encode(tensor: Tensor) -> Bytes:
-        raw: Bytes = tensor.to(dtype).contiguous().flatten().view(torch.uint8).numpy()
+        import torch
+
+        raw: Bytes = tensor.to(getattr(torch, dtype)).contiguous().flatten().view(torch.uint8).numpy()
         return raw
 
     return encode
@@ -197,8 +208,8 @@ def write_q4_0(tensor: Tensor) -> Bytes:
 
 
 BLOCKS: Mapping[int, Blocks] = {
-    0: Blocks("F32", 1, 4, view_as(torch.float32), write_as(torch.float32)),
-    1: Blocks("F16", 1, 2, view_as(torch.float16), write_as(torch.float16)),
+    0: Blocks("F32", 1, 4, view_as("float32"), write_as("float32")),
+    1: Blocks("F16", 1, 2, view_as("float16"), write_as("float16")),
     2: Blocks("Q4_0", 32, 18, from_numpy(read_q4_0), write_q4_0),
     3: Blocks("Q4_1", 32, 20, from_numpy(read_q4_1)),
     6: Blocks("Q5_0", 32, 22, from_numpy(read_q5_0)),
@@ -210,8 +221,8 @@ BLOCKS: Mapping[int, Blocks] = {
     13: Blocks("Q5_K", 256, 176, from_numpy(read_q5_k)),
     14: Blocks("Q6_K", 256, 210, from_numpy(read_q6_k)),
     15: Blocks("Q8_K", 256, 292, from_numpy(read_q8_k)),
-    28: Blocks("F64", 1, 8, view_as(torch.float64)),
-    30: Blocks("BF16", 1, 2, view_as(torch.bfloat16), write_as(torch.bfloat16)),
+    28: Blocks("F64", 1, 8, view_as("float64")),
+    30: Blocks("BF16", 1, 2, view_as("bfloat16"), write_as("bfloat16")),
 }
 """Number in the file -> number format."""
 KINDS = {one.name: kind for kind, one in BLOCKS.items()}

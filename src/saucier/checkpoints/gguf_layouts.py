@@ -10,10 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from saucier.checkpoints.gguf import F32, U32, GgufFile, Typed
 from saucier.checkpoints.gguf_names import (
@@ -29,9 +26,12 @@ from saucier.checkpoints.gguf_names import (
 from saucier.checkpoints.weight_names import Rule
 from saucier.errors import InputError
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Document = dict[str, Any]
 """A published config."""
-ARCHITECTURE, TOKENS = "general.architecture", "tokenizer.ggml.tokens"
+ARCHITECTURE = "general.architecture"
 SPECIAL = {"bos_token_id": "bos", "eos_token_id": "eos", "pad_token_id": "padding"}
 """Field of a published config that generation reads -> GGUF's word for the token."""
 
@@ -165,6 +165,8 @@ def llama_extra(document: Document) -> Document:
 
 def llama_made(document: Document) -> dict[str, Tensor]:
     """The factors of LLaMA 3, and others that are the same at all lengths."""
+    import torch
+
     rope = document["rope_parameters"]
     width = document.get("head_dim") or document["hidden_size"] // document["num_attention_heads"]
     match rope["rope_type"]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from saucier.checkpoints.weight_names import HeadByHead, Operation, Rule, Same, Transpose
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BLOCK, SAME = "blk.{i}.", Same()
 HOLDS_OUTPUT = "output.weight"
@@ -44,6 +44,8 @@ class Stacked(Operation):
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Put them on each other."""
+        import torch
+
         return torch.stack(list(tensors))
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:

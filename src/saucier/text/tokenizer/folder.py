@@ -14,8 +14,7 @@ import tokenizers
 from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Backend
 
-from saucier.checkpoints.gguf import is_gguf, open_gguf
-from saucier.checkpoints.gguf_layouts import TOKENS
+from saucier.checkpoints.gguf import TOKENS, is_gguf, open_gguf
 from saucier.errors import InputError, suggest_name
 from saucier.files import read_object, report_disk_errors
 from saucier.text.tokenizer.gguf_vocabulary import read_gguf_tokenizer

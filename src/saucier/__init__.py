@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from saucier.api.measuring import evaluate as evaluate
     from saucier.api.measuring import score as score
     from saucier.api.models import convert as convert
+    from saucier.api.models import export as export
     from saucier.api.models import merge as merge
     from saucier.api.models import push as push
     from saucier.api.text import clean as clean
@@ -68,7 +69,7 @@ PUBLIC = {
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate", "augment"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
-    **dict.fromkeys(("convert", "merge", "push"), "saucier.api.models"),
+    **dict.fromkeys(("convert", "export", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
 }
 """Public name -> its module."""

@@ -1,4 +1,6 @@
-"""Public functions of model folders: `convert` and `merge` make one of another, `push` sends one to the hub."""
+"""Public functions of model folders: `convert` and `merge` make one of another, `export` writes one for other engines,
+`push` sends one to the hub.
+"""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -11,6 +13,7 @@ from saucier.arguments import Files, Help, Place, public
 
 if TYPE_CHECKING:
     from saucier.jobs.convert import Converted
+    from saucier.jobs.export.export import Exported
     from saucier.jobs.merge import Merged
     from saucier.jobs.push import Pushed
 
@@ -67,6 +70,30 @@ def convert(
                                   new_tokens=new_tokens)
     return work(Path(source), Path(target), layout=to, dtype=dtype, head=head, options=operations,
                 texts=file_names(text))
+
+
+@public
+def export(
+    source: Annotated[Place, Help("A model folder, a GGUF file, a run folder, or owner/name.", metavar="SRC",
+                                 check=refuse_missing_model)],
+    *,
+    to: Annotated[str, Help("gguf (llama.cpp), ctranslate2 or onnx.", choices=("gguf", "ctranslate2", "onnx"))],
+    out: Annotated[Place | None, Help("A new file (gguf) or folder; named after SRC, here, without it.",
+                                      metavar="PATH")] = None,
+    format: Annotated[str, Help("float32, float16 or bfloat16; q8_0 or q4_0 for gguf, int8 for ctranslate2; "
+                                "stored keeps what the files have.", metavar="FORMAT")] = "stored",
+    head: Annotated[str, Help("Read the folder as this published class; none for the body alone.")] = "auto",
+    text: Annotated[Files | None, Help("Text to compare on; sentences of our own without. Can be given again.",
+                                       metavar="FILE", check=refuse_missing_files)] = None,
+) -> "Exported":
+    """Write a model for another engine, and let that engine run it: what it gives is compared with the model's own.
+
+    From Python: raises `InputError` for a target that is there already, and for a model, a tokenizer or a number format
+    that the engine has no place for.
+    """
+    from saucier.jobs.export.export import export as work
+
+    return work(Path(source), optional_path(out), to=to, form=format, head=head, texts=file_names(text))
 
 
 @public

@@ -43,6 +43,7 @@ class PublishedFolder:
     """A model in a published layout: where it is, the layout that its config names, and the config."""
 
     path: Path
+    """A folder, or a file that is read as one."""
     layout: Layout
     document: Mapping[str, Any]
     quantization: Any = None
@@ -62,7 +63,8 @@ def build_published(folder: PublishedFolder, source: Source, *, published: str |
     `source`: the folder's weights, which an adapter may have changed. `install` puts modules that hold matrices in few
     bits into the model while it has shapes alone; these need nothing of the source any more.
     """
-    document, where = folder.document, str(folder.path / "config.json")
+    document = folder.document
+    where = str(folder.path if folder.path.is_file() else folder.path / "config.json")
     if folder.quantization is not None and install is None:
         raise InputError(f"the weights are in few bits ({QUANTIZATION}), and here they must be in float", where=where,
                          remedy="use the folder in float")

@@ -91,6 +91,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "scaling": derive_verb(inspection.scaling, "scaling"),
     "score": derive_verb(measuring.score, "score"),
     "convert": derive_verb(models.convert, "convert"),
+    "export": derive_verb(models.export, "export"),
     "merge": derive_verb(models.merge, "merge"),
     "push": derive_verb(models.push, "push"),
     "number": derive_verb(inspection.number_formats, "number"),

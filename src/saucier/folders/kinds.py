@@ -1,5 +1,5 @@
-"""Which kind a folder is (a model in our layout or a published one, sentence-transformers, an adapter; a run is its
-best checkpoint), and what follows from it: the base model, the tokenizer, and the number format of the weights.
+"""Which kind a folder is (a model in our layout or a published one, sentence-transformers, an adapter, a GGUF file; a
+run is its best checkpoint), and what follows from it: the base model, the tokenizer, the number format of the weights.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from saucier.checkpoints.adapter_folder import (
     is_adapter_folder,
     read_settings,
 )
+from saucier.checkpoints.gguf import GgufFile, is_gguf, open_gguf
+from saucier.checkpoints.gguf_weights import GgufWeights, read_document
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.published_folder import PublishedFolder
@@ -30,7 +32,8 @@ from saucier.checkpoints.weight_files import SAFE, Weights, shard_paths
 from saucier.errors import InputError
 from saucier.families import find_layout
 from saucier.files import path_exists, read_json
-from saucier.text.tokenizer.folder import find_tokenizer_files
+from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,24 @@ class AdapterFolder:
         return found
 
 
-FolderKind = OwnFolder | PublishedFolder | SentenceFolder | AdapterFolder
+@dataclass(frozen=True, slots=True)
+class GgufModel:
+    """A file of llama.cpp, which is read as the published folder that it was made from."""
+
+    file: GgufFile
+    body: PublishedFolder
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.file.path
+
+    def open_weights(self) -> GgufWeights:
+        """Return its tensors. Raises `InputError` for unknown ones."""
+        return GgufWeights(self.file, self.body.document)
+
+
+FolderKind = OwnFolder | PublishedFolder | SentenceFolder | AdapterFolder | GgufModel
 
 
 def identify_folder(path: Path, base: str | None = None, *, modules: bool = True) -> FolderKind:
@@ -108,6 +128,10 @@ def identify_folder(path: Path, base: str | None = None, *, modules: bool = True
     count. Raises `InputError` for a folder of no known kind, and for a `base` where there is no adapter.
     """
     folder = find_model_folder(path)
+    if base is None and is_gguf(folder):
+        file = open_gguf(folder)
+        document = read_document(file)
+        return GgufModel(file, PublishedFolder(folder, find_layout(document, folder), document))
     if modules and base is None and is_sentence_folder(folder):
         body, head, maps = read_modules(folder)
         return SentenceFolder(folder, read_published_config(body), head, maps)
@@ -136,7 +160,7 @@ def read_published_config(folder: Path) -> PublishedFolder:
 
 def find_model_folder(folder: Path) -> Path:
     """Return the folder that holds the weights: itself, or a run's best or last checkpoint."""
-    if (folder / "config.json").is_file() or is_sentence_folder(folder) or is_adapter_folder(folder):
+    if is_gguf(folder) or (folder / "config.json").is_file() or is_sentence_folder(folder) or is_adapter_folder(folder):
         return folder
     return usable_checkpoint(folder)
 
@@ -150,6 +174,8 @@ def stored_dtype(kind: FolderKind) -> torch.dtype:
             return stored_dtype(identify_folder(kind.resolve_base()))
         case SentenceFolder(body=body):
             return Weights(body.path).dtype()
+        case GgufModel():
+            return kind.open_weights().dtype()
         case OwnFolder() | PublishedFolder():
             return Weights(kind.path).dtype()
 
@@ -159,6 +185,8 @@ def list_weight_files(kind: FolderKind) -> list[Path]:
     match kind:
         case OwnFolder():
             return [kind.path / SAFE]
+        case GgufModel():
+            return [kind.path]
         case PublishedFolder():
             return shard_paths(kind.path)
         case SentenceFolder(body=body, maps=maps):
@@ -182,3 +210,13 @@ def list_tokenizer_folders(kind: FolderKind) -> Iterator[Path]:
         yield kind.path.absolute().parent.parent
     if isinstance(kind, AdapterFolder) and kind.base is not None:
         yield from list_tokenizer_folders(identify_folder(kind.resolve_base()))
+
+
+def place_tokenizer(source: Path, target: Path) -> tuple[str, ...]:
+    """Copy the tokenizer's files of a model folder, or write the one that is inside a GGUF file; return their names."""
+    if not is_gguf(source):
+        return copy_tokenizer(source, target)
+    if find_tokenizer_files(source) is None:
+        return ()
+    load_tokenizer(source).save(target)
+    return tuple(name for name in TOKENIZER_FILES if (target / name).is_file())

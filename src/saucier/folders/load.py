@@ -17,6 +17,7 @@ from saucier.adaptation.lora import merge_pairs
 from saucier.adaptation.own_adapter import read_own_adapter
 from saucier.adaptation.peft_reading import attach_lora, attach_prefix
 from saucier.adaptation.quantization.aware import fix_rounding
+from saucier.adaptation.quantization.gguf_matrices import install_blocks
 from saucier.adaptation.quantization.published_weights import QuantizedWeights, install_published
 from saucier.adaptation.quantization.storage import check_matrices, install_matrices
 from saucier.checkpoints.adapter_folder import (
@@ -27,6 +28,7 @@ from saucier.checkpoints.adapter_folder import (
     base_error,
     read_adapter,
 )
+from saucier.checkpoints.gguf_weights import GgufWeights
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import NO_HEAD
 from saucier.checkpoints.own_folder import read_own_model
@@ -40,6 +42,7 @@ from saucier.errors import InputError, expect, suggest_name
 from saucier.folders.kinds import (
     AdapterFolder,
     FolderKind,
+    GgufModel,
     OwnFolder,
     SentenceFolder,
     find_model_folder,
@@ -50,10 +53,11 @@ from saucier.folders.kinds import (
     stored_dtype,
 )
 from saucier.folders.sentence_classifier import to_classifier
+from saucier.machine import available_memory
 from saucier.model import Transformer
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.provenance import FolderState, Origin, StoredWeights, mark_parameters
-from saucier.plain import HANDED_IN
+from saucier.plain import HANDED_IN, format_bytes
 from saucier.text.tokenizer.model_inputs import spell_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -94,7 +98,8 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
     where no such folder exists, `owner/name` is fetched from the hub. A folder of sentence-transformers gives the model
-    with its embedding head, an adapter (LoRA) the model that it names, or `base`, with the adapter merged in.
+    with its embedding head, an adapter (LoRA) the model that it names, or `base`, with the adapter merged in. A GGUF
+    file of llama.cpp gives its model; of its numbers in few bits those that can stay so do.
     `dtype` is what to compute in: "auto" (or "fastest") the format that the device multiplies fastest, "stored" that of
     the folder's weights. What is saved, changed or trained begins with the stored numbers either way. `device` "auto"
     is CUDA, then MPS, then CPU. `head` "auto" keeps what was saved; a published class name takes a folder of its family
@@ -171,6 +176,10 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             model = read_own_model(kind.path, dtype=dtype, device=device, install=install_matrices)
             check_matrices(model, str(kind.path / SAFE))
             return keep_head(model, head)
+        case GgufModel():
+            blocks = refuse_too_large(kind.open_weights(), dtype)
+            return build_published(kind.body, blocks, published=published, dtype=dtype, device=device,
+                                   install=partial(install_blocks, blocks))
         case PublishedFolder() if kind.quantization is not None:
             source = QuantizedWeights(Weights(kind.path), kind.quantization)
             return build_published(kind, source, published=published, dtype=dtype, device=device,
@@ -189,6 +198,15 @@ def open_folder(kind: FolderKind, head: str, dtype: torch.dtype, device: torch.d
             return open_unmerged(kind, head, dtype, device)
         case AdapterFolder():
             return build_on_base(*open_base(kind), head, dtype=dtype, device=device)
+
+
+def refuse_too_large(source: GgufWeights, dtype: torch.dtype) -> GgufWeights:
+    """Return the weights of a file. Raises `InputError` where this machine has no room for them in a number format."""
+    needed, free = source.predict_bytes(dtype), available_memory()
+    if free is not None and needed > free:
+        raise InputError(f"needs {format_bytes(needed)} of memory, and {format_bytes(free)} are free",
+                         where=source.where, remedy="close other programs, or take a file of a smaller model")
+    return source
 
 
 def keep_head(model: Transformer, head: str) -> Transformer:
@@ -252,7 +270,8 @@ def open_base(folder: AdapterFolder) -> tuple[Adapter, PublishedFolder, MergedWe
     adapter = read_adapter(folder.path)
     base = identify_folder(folder.resolve_base(), modules=False)
     if not isinstance(base, PublishedFolder):
-        raise base_error("it is in our own layout, and an adapter of PEFT names the weights of a published one",
+        what = "a GGUF file" if isinstance(base, GgufModel) else "in our own layout"
+        raise base_error(f"it is {what}, and an adapter of PEFT names the weights of a published one",
                          adapter.folder, adapter.base, base.path)
     source = MergedWeights(Weights(base.path), adapter, base.layout.bases)
     return adapter, replace(base, document={**base.document, **source.labels(base.document)}), source

@@ -33,14 +33,13 @@ from saucier.devices import choose_dtype
 from saucier.errors import InputError, expect, suggest_name
 from saucier.families import LAYOUTS
 from saucier.files import is_taken, list_entries, read_json, refuse_unwritable, write_atomically
-from saucier.folders.kinds import identify_folder, list_weight_files
+from saucier.folders.kinds import identify_folder, list_weight_files, place_tokenizer
 from saucier.folders.load import remember_stored
 from saucier.folders.sentence_classifier import modules_head, write_as_modules
 from saucier.folders.stored import collect_numbers
 from saucier.model import Transformer
 from saucier.parts.provenance import FolderState, Saved
 from saucier.plain import HANDED_IN
-from saucier.text.tokenizer.folder import copy_tokenizer
 
 MODEL_FILE = "config.json"
 WHOLE_REWRITES = {"freeze", "quantization"}
@@ -171,8 +170,8 @@ def add_settings(model: Transformer, target: Path, made: Path, intact: bool) -> 
     """
     known, stored, sources = model.provenance, model.provenance.stored, [target]
     if not known.rewrite_kinds - WHOLE_REWRITES:
-        if known.origin is not None and known.origin.tokenizer is not None and Path(known.origin.tokenizer).is_dir():
-            copy_tokenizer(Path(known.origin.tokenizer), made)
+        if known.origin is not None and known.origin.tokenizer is not None and Path(known.origin.tokenizer).exists():
+            place_tokenizer(Path(known.origin.tokenizer), made)
         if stored is not None and stored.head == "auto" and stored.config.head == model.config.head:
             sources.append(Path(stored.state.path))
             copy_files(sources[-1], made, SETTINGS)

@@ -20,7 +20,7 @@ from saucier.checkpoints.sentence_folder import MAP
 from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights
 from saucier.errors import InputError
-from saucier.folders.kinds import AdapterFolder, OwnFolder, SentenceFolder, identify_folder
+from saucier.folders.kinds import AdapterFolder, GgufModel, OwnFolder, SentenceFolder, identify_folder
 from saucier.folders.load import merge_if_possible, open_base, open_folder, open_unmerged
 from saucier.folders.sentence_classifier import map_of_output
 from saucier.model import Transformer
@@ -40,6 +40,8 @@ def open_stored(stored: StoredWeights) -> Read:
             shard = SafeShard(kind.path / SAFE)
             known = set(shard.names())
             return lambda name: shard.get(name) if name in known else None
+        case GgufModel():
+            return read_published(kind.body, kind.open_weights(), stored)
         case PublishedFolder() if kind.quantization is not None:
             return read_published(kind, QuantizedWeights(Weights(kind.path), kind.quantization), stored)
         case PublishedFolder():

@@ -23,7 +23,7 @@ from saucier.devices import choose_dtype
 from saucier.diagnosis.equivalence import Equivalence, compare_models
 from saucier.errors import InputError, expect, expect_texts
 from saucier.files import read_json, refuse_taken, refuse_unwritable, report_disk_errors, write_atomically, write_json
-from saucier.folders.kinds import find_model_folder
+from saucier.folders.kinds import find_model_folder, place_tokenizer
 from saucier.folders.load import load
 from saucier.folders.save import save_bare
 from saucier.jobs.finetuning.start import name_labels
@@ -34,7 +34,7 @@ from saucier.recipes.catalogue import learned_length
 from saucier.report.card import find_facts, name_base, write_card
 from saucier.result import Result
 from saucier.text.reading.documents import read_documents
-from saucier.text.tokenizer.folder import TOKENIZER_FILES, copy_tokenizer, find_tokenizer_files
+from saucier.text.tokenizer.folder import TOKENIZER_FILES, find_tokenizer_files
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 from saucier.text.tokenizer.vocabulary import extend_tokenizer, spell_new_tokens
 
@@ -112,7 +112,7 @@ def convert(source: str | Path, target: str | Path, *, layout: str = "auto", dty
         if head == "auto":
             copy_task(find_model_folder(folder), place, learned_length(model.config))
         if tokenizer is None:
-            copied = copy_tokenizer(folder, place)
+            copied = place_tokenizer(folder, place)
         else:
             with report_disk_errors(place):
                 tokenizer.save(place)

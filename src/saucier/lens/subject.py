@@ -1,4 +1,4 @@
-"""What `show`, `diff` and `plan` look at: a recipe by name or file, a run, or a saved model."""
+"""What `show`, `diff` and `plan` look at: a recipe by name or file, a run, a saved model or a GGUF file."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def find_subject(text: str, overrides: Sequence[str] = ()) -> Subject:
         return Subject(text, found.model, found)
     if is_file(path / "config.json"):
         return read_saved_model(path, overrides)
+    if text.lower().endswith(".gguf") and is_file(path):
+        return read_gguf_model(path, overrides)
     found = recipe(text, overrides)
     return Subject(found.name, found.model, found)
 
@@ -56,6 +58,23 @@ def read_saved_model(path: Path, overrides: Sequence[str]) -> Subject:
     layout = find_layout(document, path / "config.json")
     name = saved_class(document, layout, where)
     return Subject(f"{path} ({name})", published_tree(layout.choose_layout(layout, document), document, name, where))
+
+
+def read_gguf_model(path: Path, overrides: Sequence[str]) -> Subject:
+    """Read the header of a GGUF file."""
+    if overrides:
+        raise InputError("a saved model cannot be changed by key=value", where=str(path), remedy="change its recipe")
+    from saucier.checkpoints.gguf import open_gguf
+    from saucier.checkpoints.gguf_names import HOLDS_OUTPUT
+    from saucier.checkpoints.gguf_weights import read_document
+    from saucier.checkpoints.layout import published_tree
+    from saucier.families import find_layout
+
+    file = open_gguf(path)
+    document = read_document(file)
+    document["tie_word_embeddings"] = document["tie_word_embeddings"] and HOLDS_OUTPUT not in file.tensors
+    layout, name = find_layout(document, path), document["architectures"][0]
+    return Subject(f"{path} ({name})", published_tree(layout, document, name, str(path)))
 
 
 def comparable_values(left: Subject, right: Subject) -> tuple[dict[str, Any], dict[str, Any]]:

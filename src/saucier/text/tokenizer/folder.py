@@ -1,5 +1,5 @@
-"""Reading a tokenizer folder: `tokenizer.json` or the files from before it, and how the model wants its texts
-handled.
+"""Reading a tokenizer folder: `tokenizer.json`, the files from before it or a GGUF file, and how the model wants its
+texts handled.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import tokenizers
 from tokenizers import AddedToken, processors
 from tokenizers import Tokenizer as Backend
 
+from saucier.checkpoints.gguf import TOKENS, is_gguf, open_gguf
 from saucier.errors import InputError, suggest_name
 from saucier.files import read_object, report_disk_errors
+from saucier.text.tokenizer.gguf_vocabulary import read_gguf_tokenizer
 from saucier.text.tokenizer.legacy_classes import CLASSES, MODEL_TYPES, REFUSED, TokenizerClass
 from saucier.text.tokenizer.legacy_files import (
     ROLES,
@@ -179,8 +181,11 @@ class TokenizerFiles:
 def open_tokenizer_folder(folder: Path) -> TokenizerFiles:
     """Read a tokenizer folder, or a run folder, which keeps it in `tokenizer/`. tokenizer.json wins over older files.
 
-    Raises `InputError` for a folder without a tokenizer, and for a file that is not one.
+    A GGUF file has its tokenizer inside. Raises `InputError` for a folder without a tokenizer, and for a file that is
+    not one.
     """
+    if is_gguf(folder):
+        return open_gguf_tokenizer(folder)
     for place in (folder, folder / "tokenizer"):
         if (place / "tokenizer.json").is_file():
             other = place / TARGET
@@ -191,6 +196,14 @@ def open_tokenizer_folder(folder: Path) -> TokenizerFiles:
             return replace(read_legacy_tokenizer(place), target=written)
     raise InputError("has no tokenizer.json and no older tokenizer files", where=str(folder),
                      remedy="put the model's tokenizer.json into it")
+
+
+def open_gguf_tokenizer(path: Path) -> TokenizerFiles:
+    """Read the tokenizer of a GGUF file."""
+    found = read_gguf_tokenizer(open_gguf(path))
+    inputs = ("input_ids", "attention_mask", *(["token_type_ids"] if found.segments else []))
+    return TokenizerFiles(found.backend, found.names, TextHandling(found.max_length, inputs=inputs, chat=found.chat),
+                          clean_up=False)
 
 
 def read_legacy_tokenizer(folder: Path, *, target: bool = False) -> TokenizerFiles:
@@ -256,7 +269,12 @@ def read_chat_templates(folder: Path, options: Mapping[str, Any]) -> dict[str, s
 
 
 def find_tokenizer_files(folder: Path) -> Path | None:
-    """Return where a model folder or a run folder, which has them in `tokenizer/`, keeps a tokenizer's files."""
+    """Return where a model folder or a run folder, which has them in `tokenizer/`, keeps a tokenizer's files.
+
+    A GGUF file has it inside.
+    """
+    if is_gguf(folder):
+        return folder if TOKENS in open_gguf(folder).metadata else None
     return next((place for place in (folder, folder / "tokenizer") if any((place / name).is_file()
                                                                           for name in TOKENIZER_FILES)), None)
 

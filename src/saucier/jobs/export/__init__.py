@@ -1,0 +1,1 @@
+"""A model written for other engines, and held to what it was."""

@@ -1,4 +1,5 @@
 """Engines on a CPU, each in every number format that it has: GPT-2 124M shape, random weights, greedy; and the floor.
+Then two encoder-decoders with beams.
 
 `python -m benchmarks engines`; `--quick` tries it with tiny sizes. The floor is how fast a token's bytes can be read.
 """
@@ -17,6 +18,13 @@ from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48}
 QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8}
+PAIRS: dict[str, dict[str, Any]] = {
+    "marian": {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048, "vocab": 58101, "length": 512},
+    "t5": {"dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "vocab": 32128}}
+"""Family -> the shape of its base size."""
+TRANSLATED = {"prompt": 24, "new": 32, "beams": 4}
+QUICK_PAIRS = {family: shape | {"dim": 64, "layers": 1, "heads": 2, "hidden": 96, "vocab": 512}
+               for family, shape in PAIRS.items()}
 FORMATS = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
 """Format -> bytes of a weight; int4 with its scales, one of 16 bits for 32 weights."""
 LARGEST_READ = 2**29
@@ -57,17 +65,25 @@ def native(settings: dict[str, Any]) -> Turn:
 
 def save_peer(settings: dict[str, Any], folder: Path) -> list[str]:
     """Write a GPT-2 of random weights as transformers does, with a tokenizer of made-up words; return these."""
-    import json
+    from transformers import GPT2Config, GPT2LMHeadModel
 
-    from transformers import GPT2Config, GPT2LMHeadModel, GPT2Tokenizer
-
-    words = ["<|endoftext|>", *(f"w{number}" for number in range(1, settings["vocab"]))]
     config = GPT2Config(n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"],
                         vocab_size=settings["vocab"], n_positions=settings["length"], bos_token_id=0, eos_token_id=0)
     GPT2LMHeadModel(config).save_pretrained(folder)
+    return save_words(settings["vocab"], folder)
+
+
+def save_words(vocab: int, folder: Path, last: str | None = None) -> list[str]:
+    """Write a tokenizer of made-up words next to a model, `last` the word for padding; return them."""
+    import json
+
+    from transformers import GPT2Tokenizer
+
+    words = ["<|endoftext|>", *(f"w{number}" for number in range(1, vocab))]
+    words[-1] = last or words[-1]
     (folder / "vocab.json").write_text(json.dumps({word: number for number, word in enumerate(words)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
-    GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt")).save_pretrained(folder)
+    GPT2Tokenizer(str(folder / "vocab.json"), str(folder / "merges.txt"), pad_token=last).save_pretrained(folder)
     return words
 
 
@@ -108,8 +124,70 @@ def memory(settings: dict[str, Any]) -> Turn:
     return turn
 
 
+def translation(settings: dict[str, Any]) -> Turn:
+    """Our `generate` with beams by an encoder-decoder of random weights, by the kernels in C or by its parts."""
+    import torch
+
+    from saucier import build, generate
+    from saucier.families import FAMILIES
+    from saucier.generation.decoding import Native
+
+    torch.manual_seed(0)
+    shape = {name: settings[name] for name in PAIRS[settings["family"]]}
+    model = build(FAMILIES[settings["family"]](**shape)).eval()
+    engine = Native(format=settings["format"]) if settings["native"] else None
+    ids, new = prompt(settings), settings["new"]
+    options = {"num_beams": settings["beams"], "max_new_tokens": new, "min_new_tokens": new, "eos_token_id": 1,
+               "pad_token_id": 0, "decoder_start_token_id": 0, "engine": engine}
+    return timed(lambda: generate(model, ids, torch.ones_like(ids), **options), len(ids) * new - 1)
+
+
+def build_peer(settings: dict[str, Any]) -> Any:
+    """Return the same shape of random weights as transformers has it."""
+    import transformers
+
+    ends: dict[str, Any] = {"pad_token_id": settings["vocab"] - 1, "eos_token_id": 0, "vocab_size": settings["vocab"],
+                            "decoder_start_token_id": settings["vocab"] - 1, "d_model": settings["dim"]}
+    match settings["family"]:
+        case "marian":
+            sides = {f"{side}_{what}": settings[name] for side in ("encoder", "decoder")
+                     for what, name in (("layers", "layers"), ("attention_heads", "heads"), ("ffn_dim", "hidden"))}
+            return transformers.MarianMTModel(transformers.MarianConfig(
+                **ends, **sides, max_position_embeddings=settings["length"], activation_function="swish",
+                scale_embedding=True, forced_eos_token_id=None))
+        case "t5":
+            return transformers.T5ForConditionalGeneration(transformers.T5Config(
+                **ends, num_layers=settings["layers"], num_heads=settings["heads"], d_ff=settings["hidden"],
+                d_kv=settings["dim"] // settings["heads"]))
+
+
+def ctranslate2_pair(settings: dict[str, Any]) -> Turn:
+    """CTranslate2's `Translator`, of the same shape and as many beams."""
+    import ctranslate2 as peer
+    import torch
+    from ctranslate2.converters import TransformersConverter
+
+    with TemporaryDirectory() as folder:
+        build_peer(settings).save_pretrained(f"{folder}/published")
+        words = save_words(settings["vocab"], Path(folder) / "published", last="<pad>")
+        converted = TransformersConverter(f"{folder}/published").convert(f"{folder}/converted")
+        translator = peer.Translator(converted, compute_type=settings["format"], intra_threads=torch.get_num_threads())
+    tokens = [[words[token % (len(words) - 2) + 1] for token in row] for row in prompt(settings).tolist()]
+    new, beams = settings["new"], settings["beams"]
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        found = translator.translate_batch(tokens, beam_size=beams, max_decoding_length=new, min_decoding_length=new)
+        assert all(len(one.hypotheses[0]) == new for one in found), "no row may end early"
+        return float(len(tokens) * new / (time.perf_counter() - begin))
+
+    turn()
+    return turn
+
+
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
-                                    "ctranslate2": ctranslate2, "memory": memory}
+                                    "ctranslate2": ctranslate2, "memory": memory,
+                                    "translation": translation, "ctranslate2_pair": ctranslate2_pair}
 
 
 def count_bytes(shape: dict[str, Any], form: str) -> float:
@@ -152,6 +230,28 @@ def compare(found: dict[str, float], rows: int) -> list[Row]:
     return lines
 
 
+def compare_pairs(shapes: dict[str, dict[str, Any]], rounds: int) -> tuple[list[Row], list[str]]:
+    """Return rows and notes of the encoder-decoders: each format against the same bits, and against our parts."""
+    lines, notes = [], []
+    for family, shape in shapes.items():
+        for batch in (1, 8):
+            told = shape | TRANSLATED | {"family": family, "rows": batch}
+            names = {f"translation: native {form}": told | {"format": form, "native": True} for form in FORMATS}
+            names["translation: parts float32"] = told | {"format": "float32", "native": False}
+            if importlib.util.find_spec("ctranslate2") is not None:
+                names |= {f"ctranslate2_pair: {form}": told | {"format": form} for form in ("float32", "int8")}
+            found = race("benchmarks.engines", names, rounds)
+            for form in FORMATS:
+                ours, same = found[f"translation: native {form}"], f"ctranslate2_pair: {form}"
+                against = same if same in found else "translation: parts float32"
+                lines.append(at_least(f"{family}, {batch} sources: native {form}, against {against}", f"{ours:.1f}",
+                                      f"{found[against]:.1f}", ours / found[against],
+                                      1.3 if against == same else None))
+            notes.append(f"{family}, {batch} sources, tokens a second: " + ", ".join(
+                f"{name} {value:.1f}" for name, value in found.items()) + ".")
+    return lines, notes
+
+
 def measure(quick: bool) -> Section:
     """Compare at 1 and 8 rows."""
     shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
@@ -161,9 +261,13 @@ def measure(quick: bool) -> Section:
         rows += compare(found, batch)
         notes.append(f"Batch {batch}, tokens a second: " + ", ".join(
             f"{name} {value:.1f}" for name, value in found.items() if not name.startswith("memory")) + ".")
+    lines, more = compare_pairs(QUICK_PAIRS if quick else PAIRS, rounds)
+    rows, notes = rows + lines, notes + more
     if importlib.util.find_spec("llama_cpp") is None:
         notes.append("llama.cpp was not measured: llama-cpp-python is not installed.")
     about = (f"GPT-2 124M shape ({shape['layers']} layers of {shape['dim']}, {shape['vocab']} tokens), random weights, "
              f"{shape['new']} new tokens after {shape['prompt']}, greedy, the prompt's pass included. New tokens a "
-             "second, all rows together. A format's floor is how often its bytes can be read in a second.")
+             "second, all rows together. A format's floor is how often its bytes can be read in a second. Marian and "
+             f"T5 of base size write {TRANSLATED['new']} tokens with {TRANSLATED['beams']} beams from sources of "
+             f"{TRANSLATED['prompt']}, the encoder's pass included.")
     return Section("Engines", about, rows, notes)

@@ -1,7 +1,7 @@
 """The native kernels as a search sees them: a model lowered to a plan, and a feed that reads through it.
 
 Prompt and new tokens go the same way, 32 at a time, so that a token's scores do not depend on who read it with it.
-Letters: B prompts, R rows, L length, V vocab, P places, H heads.
+Letters: B prompts, R rows, L length, S sources' tokens, D dim, V vocab, P places, H heads.
 """
 
 from __future__ import annotations
@@ -14,23 +14,27 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config.questions import fits_any_place
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import Prompt
-from saucier.generation.packed_weights import MadeFromWeights
+from saucier.generation.packed_weights import MadeFromWeights, inference_view, use_packed_weights
 from saucier.generation.search import Step
-from saucier.model import Transformer
+from saucier.model import PassOptions, Transformer
+from saucier.native.decoders import lower
 from saucier.native.library import count_threads
-from saucier.native.lowering import lower
 from saucier.native.matrices import Weights
 from saucier.native.plan import Plan
 from saucier.native.session import Session
+from saucier.parts.inputs import Inputs, build_first_side
+from saucier.parts.masks import Span, find_ragged, is_worth_packing
 from saucier.parts.positions import (
     SinusoidalPositions,
     compute_frequencies,
     find_t5_bucket,
     kept_slopes,
 )
+from saucier.parts.visibility import allowed_pairs
 
 MADE: MadeFromWeights[Weights] = MadeFromWeights()
 """Model -> its weights in the formats that were asked for."""
@@ -57,9 +61,25 @@ class PartTables:
         kept = found if positions.kept is None else found[list(positions.kept.numbers)]
         return as_array(kept)
 
+    def biases_of_both_sides(self, positions: c.Alibi | c.T5Bias, heads: int, places: int,
+                             table: NDArray[Any] | None) -> NDArray[Any]:
+        """Return the same by the place of the key less that of the query. Shapes: -> [H, 2P - 1]."""
+        distances = torch.arange(1 - places, places)
+        if isinstance(positions, c.Alibi):
+            return as_array(-torch.tensor(kept_slopes(positions, heads))[:, None] * distances.abs())
+        assert table is not None, "a stack with T5's positions has their table"
+        found = torch.from_numpy(table)[find_t5_bucket(positions, distances)].T
+        return as_array(found if positions.kept is None else found[list(positions.kept.numbers)])
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> NDArray[Any]:
         """Return what is added to the token vectors. Shapes: -> [P, D]."""
         return as_array(SinusoidalPositions(positions, dim)(torch.arange(places)[None])[0])
+
+    def visible(self, visibility: c.Visibility, places: int) -> NDArray[Any]:
+        """Return which keys each place sees. Shapes: -> [P, P]."""
+        numbers = torch.arange(places)
+        found = allowed_pairs(visibility, numbers[:, None], numbers[None], Span(places, places, 0, numbers.device))
+        return as_array(found.expand(1, 1, places, places)[0, 0].to(torch.uint8))
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:
@@ -74,6 +94,14 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
 
     Raises `InputError` for a model that the kernels do not run: elsewhere than on a CPU, or with parts they lack.
     """
+    check_lowered(model)
+    made = MADE.get(model, ("native", engine.format), lambda: Weights(
+        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
+    return lower(model.config, made, PartTables(), places)
+
+
+def check_lowered(model: Transformer) -> None:
+    """Refuse a model elsewhere than on a CPU, in other numbers, or with a prefix. Raises `InputError`."""
     weights = list(model.parameters())
     if model.device.type != "cpu" or any(one.dtype not in (torch.float32, torch.bfloat16) for one in weights):
         raise InputError(f"the model is in {model.dtype} on {model.device.type}", where="engine",
@@ -81,20 +109,18 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
     if model.front is not None:
         raise InputError("the native kernels have no prefix or prompt before the text", where="engine",
                          remedy="use engine=None")
-    made = MADE.get(model, ("native", engine.format), lambda: Weights(
-        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
-    return lower(model.config, made, PartTables(), places)
 
 
 class NativeFeed:
     """Feeds a plan through its own cache, in which every row has its length; padding is not read at all."""
 
     def __init__(self, model: Transformer, prompt: Prompt, engine: Native, *, copies: int, capacity: int) -> None:
-        """`copies` rows for each prompt, of up to `capacity` tokens."""
-        self.prompt, self.copies = prompt, copies
+        """`copies` rows for each prompt, of up to `capacity` tokens. Raises `InputError` for what cannot be lowered."""
+        self.prompt, self.copies, self.model = prompt, copies, model
         rows = prompt.ids.shape[0] * copies
         threads = min(torch.get_num_threads(), count_threads())
         self.session = Session(lower_model(model, engine, capacity), rows, threads=threads)
+        check_prompt(model.config, prompt)
         self.lengths = np.zeros(rows, np.int32)
         self.numbers = np.arange(rows, dtype=np.int32)
         self.begun = [0] * prompt.ids.shape[0]
@@ -122,6 +148,8 @@ class NativeFeed:
     def read_prompt(self) -> Tensor:
         """Read every prompt into its first row, then give the other rows copies. Shapes: -> [R, V], float32."""
         ids, mask = self.prompt.ids, self.prompt.mask
+        if self.prompt.source is not None:
+            self.session.read_sources(*encode_sources(self.model, self.prompt), self.numbers // self.copies)
         real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
         lengths = real.sum(1).numpy().astype(np.int32)
         first = np.arange(len(ids), dtype=np.int32) * self.copies
@@ -147,3 +175,34 @@ class NativeFeed:
         """Let each row continue another one. Shapes: [R]."""
         self.session.move(sources, self.lengths)
         self.lengths = self.lengths[sources]
+
+
+def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    """Return what the encoder gives for the real tokens of each source, and how many there are: [T, D], [B]."""
+    reader, ids, mask = inference_view(use_packed_weights(model)), prompt.source, prompt.source_mask
+    if mask is None and reader.tables.read.padding is not None and ids is not None:
+        mask = ids != reader.tables.read.padding
+    inputs: Inputs = {} if prompt.source_global is None else {"global_attention_mask": prompt.source_global}
+    side = build_first_side(ids, mask, inputs, reader.embed.first_position)
+    assert side is not None and reader.encoder is not None, "asked of encoder-decoders with a source alone"
+    if side.mask is not None and reader.packs and reader.encoder.packs and is_worth_packing(side.mask):
+        side.layout = find_ragged(side.mask)
+    hidden = reader.run(reader.encoder, reader.embed, reader.fed(side), PassOptions()).unpacked()
+    real = torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask
+    return as_array(hidden[real].float()), real.sum(1).numpy().astype(np.int32)
+
+
+def check_prompt(config: c.Transformer, prompt: Prompt) -> None:
+    """Raise `InputError` for prompts that these parts of a model read otherwise in one piece than token by token."""
+    assert config.decoder is not None, "lower() refuses others"
+    full = [one.capacity for one in config.decoder.sublayers() if isinstance(one, c.Experts) and one.capacity]
+    length, positions = prompt.ids.shape[1], config.output_embed.positions
+    padded = prompt.mask is not None and not all(fits_any_place(one.visibility) for one in config.decoder.attentions())
+    skipped = length > 1 and isinstance(positions, c.Learned | c.Sinusoidal) and isinstance(
+        positions.places, c.SkipPadding) and bool(((prompt.ids == positions.places.padding) & (
+            prompt.ids >= 0 if prompt.mask is None else prompt.mask.bool())).any())
+    for found, what in ((full and length > min(full), f"experts that take {min(full, default=0)} of {length} tokens"),
+                        (padded, "patterns of visibility that count padding"),
+                        (skipped, "padding among real tokens")):
+        if found:
+            raise InputError(f"the native kernels have no {what}", where="engine", remedy="use engine=None")

@@ -30,8 +30,10 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE = 64, 8, 8
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS = 64, 8, 8, 16, 6
 """As in `saucier.h`."""
+PANEL_ROOM = 512 * PANEL_ROWS
+"""Numbers of a part of a panel, as in `rows.c`."""
 MOST_TOKENS = 32
 """Tokens of one pass, at most: room for the sums of a product."""
 
@@ -58,13 +60,37 @@ class CProduct(Structure):
                 ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
 
 
+class CRelative(Structure):
+    """`Relative`."""
+
+    _fields_ = [("keys", c_void_p), ("values", c_void_p), ("reach", c_int64), ("tables", c_int32),
+                ("meets_key", c_int32), ("scale", c_float)]
+
+
 class CAttention(Structure):
     """`Attention`."""
 
     _fields_ = [("query", c_void_p), ("to", c_void_p), ("stride", c_int64), ("to_stride", c_int64), ("keys", c_void_p),
                 ("values", c_void_p), ("capacity", c_int64), ("rows", c_void_p), ("places", c_void_p),
                 ("heads", c_int32), ("groups", c_int32), ("head", c_int32), ("window", c_int32), ("scale", c_float),
-                ("bias", c_void_p), ("reach", c_int64)]
+                ("bias", c_void_p), ("reach", c_int64), ("sources", c_void_p), ("lengths", c_void_p),
+                ("starts", c_void_p), ("relative", POINTER(CRelative)), ("seen", c_void_p)]
+
+
+class CPanels(Structure):
+    """`Panels`."""
+
+    _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
+                ("format", c_int32)]
+
+
+class CWideProduct(Structure):
+    """`WideProduct`."""
+
+    _fields_ = [("panels", POINTER(CPanels)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
+                ("tiles", c_void_p), ("token_scales", c_void_p), ("bias", c_void_p), ("to", c_void_p),
+                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32), ("rounds", c_int32),
+                ("activate", c_void_p)]
 
 
 class CKernels(Structure):
@@ -87,7 +113,10 @@ class COp(Structure):
     _fields_ = [*((name, c_int32) for name in (
         "kind", "source", "to", "width", "activation", "adds", "norm", "neighbours", "slot", "heads", "groups", "head",
         "turned", "window", "offset")), ("scale", c_float), ("eps", c_float), ("matrix", POINTER(CMatrix)),
-        ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64)]
+        ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64), ("padding", c_int32),
+        *((name, c_int32) for name in ("experts", "top", "renormalized", "hidden", "gated")), ("second", c_void_p),
+        ("relative", POINTER(CRelative)), ("seen", c_void_p), ("panels", POINTER(CPanels)), ("before", c_int64),
+        ("after", c_int64)]
 
 
 class CPlan(Structure):
@@ -101,7 +130,18 @@ class CSession(Structure):
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("keys", c_void_p),
                 ("values", c_void_p), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64), ("scores", c_void_p),
-                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p)]
+                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p),
+                ("source_keys", c_void_p), ("source_values", c_void_p), ("sources", c_void_p),
+                ("source_lengths", c_void_p), ("source_starts", c_void_p), ("source_places", c_int64),
+                ("longest_source", c_int64)]
+
+
+class CBatch(Structure):
+    """`Batch`."""
+
+    _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("tokens", c_int64), ("rows", c_int64),
+                ("starts", c_void_p), ("places", c_void_p), ("tiles", c_void_p), ("token_scales", c_void_p),
+                ("room", c_void_p), ("room_stride", c_int64)]
 
 
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -109,7 +149,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_best_path": (c_char_p, []),
     "saucier_block": (c_int64, [POINTER(CMatrix)]),
     "saucier_product": (None, [c_char_p, POINTER(CProduct), c_int32]),
-    "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32])}
+    "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
+    "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),
+    "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_void_p, c_int64, c_int32])}
 """Function -> what it gives, and its arguments."""
 
 
@@ -157,8 +199,8 @@ def name_library(command: tuple[str, ...]) -> str:
 def compile_library(command: tuple[str, ...], target: Path) -> None:
     """Compile the sources, and put the library at `target` when it is whole. Raises `WorkError`."""
     paths = {"portable": ()} | ({"avx2": AVX2_FLAGS} if processor_family() == "x86" else {})
-    sources = [("kernels.c", f"-DPATH={path}", *flags) for path, flags in paths.items()]
-    sources += [("run.c", *(["-DHAS_AVX2"] if "avx2" in paths else [])), ("pool.c",)]
+    sources = [(name, f"-DPATH={path}", *flags) for path, flags in paths.items() for name in ("kernels.c", "rows.c")]
+    sources += [(name, *(["-DHAS_AVX2"] if "avx2" in paths else [])) for name in ("run.c", "encode.c")] + [("pool.c",)]
     with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder, ThreadPoolExecutor() as pool:
         objects = [f"{folder}/{number}.o" for number in range(len(sources))]
         list(pool.map(partial(run_compiler, command), (

@@ -1,8 +1,9 @@
-"""A decoder lowered to a flat plan of kernel calls: from the parts of its config, and its weights by their names.
+"""The blocks of a decoder lowered to a flat plan of kernel calls: from the parts of its config, and weights by names.
 
 Nothing here knows families: each part of the config tree has its arm in a `match`, and the last arm names what the
-kernels do not have. Every weight must find its place in the plan, so that nothing is left out silently.
-Letters: D dim, E head width, H heads, P places, W rotated width.
+kernels do not have. The decoder of an encoder-decoder has a second, short list of steps: what is done once with each
+vector that the encoder gave.
+Letters: D dim, E head width, H heads, P places, R distances, W rotated width.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
+import numpy as np
+
 from saucier import config as c
-from saucier.config.questions import find_shared_positions, list_key_widths, name_sublayers
+from saucier.config.questions import fits_any_length, list_key_widths, list_terms, name_sublayers
+from saucier.config.visibility import is_causal
 from saucier.errors import InputError
-from saucier.native.matrices import Array, Matrix, Weights, store_matrix
+from saucier.native.matrices import Array, Matrix, Weights
 from saucier.native.plan import (
     ACTIVATIONS,
     HEADS,
@@ -23,11 +27,15 @@ from saucier.native.plan import (
     NORMED,
     OTHER,
     RANKS,
-    SCORES,
     STREAM,
     Plan,
+    Pointed,
+    Relative,
     Step,
 )
+
+BY_PLACE = c.Causal | c.Full | c.Window | c.Dilated | c.Strided | c.Columns | c.BlockWindow
+"""Terms of a visibility that depend on places alone."""
 
 
 class Tables(Protocol):
@@ -39,36 +47,20 @@ class Tables(Protocol):
     def biases(self, positions: c.Alibi | c.T5Bias, heads: int, places: int, table: Array | None) -> Array:
         """Return what is added to a score, by the distance to the key. Shapes: -> [H, P], float32."""
 
+    def biases_of_both_sides(self, positions: c.Alibi | c.T5Bias, heads: int, places: int,
+                             table: Array | None) -> Array:
+        """Return the same by the place of the key less that of the query, 1 - P first. Shapes: -> [H, 2P - 1]."""
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> Array:
         """Return what is added to the token vectors. Shapes: -> [P, D], float32."""
+
+    def visible(self, visibility: c.Visibility, places: int) -> Array:
+        """Return which keys each place sees. Shapes: -> [P, P], uint8."""
 
 
 def refuse(what: str) -> NoReturn:
     """Raise `InputError` for a part that the kernels do not have."""
     raise InputError(f"the native kernels have no {what}", where="engine", remedy="use engine=None")
-
-
-def lower(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
-    """Return the plan of a decoder for rows of up to `places` tokens.
-
-    Raises `InputError` for parts that the kernels do not have, and for weights that the plan has no place for.
-    """
-    stack, head = config.decoder, config.head
-    if stack is None or config.encoder is not None:
-        refuse("encoder")
-    if not isinstance(head, c.LanguageHead):
-        refuse(f"head of kind {head.kind}" if head else "model without a head")
-    lowering = Lowering(config, weights, tables, places)
-    try:
-        lowering.embed(config.embed)
-        lowering.run_stack(stack)
-        lowering.read_head(head, stack)
-    except KeyError as error:
-        refuse(f"way to use the model without a plain {error.args[0]}")
-    shared = {"decoder.shared.weight"} if find_shared_positions(stack) else set()
-    if left := sorted(weights.arrays.keys() - lowering.used - shared):
-        refuse(f"place for the weight {left[0]}" + (f" and {len(left) - 1} more" if len(left) > 1 else ""))
-    return lowering.plan()
 
 
 @dataclass
@@ -79,23 +71,30 @@ class Lowering:
     weights: Weights
     tables: Tables
     places: int
-    steps: list[Step] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     widths: list[int] = field(default_factory=lambda: [0] * 8)
+    steps: list[Step] = field(default_factory=list)
     kept: int = 0
     """Keys of a token that the attentions so far keep."""
+    key_widths: list[tuple[int, int]] = field(default_factory=list)
+    """Key heads and head width of each attention to the source."""
+    source: Lowering | None = None
+    """What is done once with each vector of a source."""
+    seen: dict[c.Visibility, Array] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         """Return what was made."""
         stack = self.config.decoder
         assert stack is not None, "lower() refuses others"
         sharing = max((one.projection.heads // (one.projection.kv_heads or one.projection.heads)
-                       for one in stack.attentions()), default=1)
+                       for one in stack.sublayers() if isinstance(one, c.SelfAttention | c.CrossAttention)), default=1)
+        source = self.source or Lowering(self.config, self.weights, self.tables, 0)
         return Plan(tuple(self.steps), tuple(self.widths), tuple(list_key_widths(stack, self.config.dim)), sharing,
-                    self.places, self.config.embed.vocab)
+                    self.places, self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
+                    tuple(source.key_widths))
 
     def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | None = None,
-            arrays: Mapping[str, Array | None] | None = None, **numbers: float) -> None:
+            arrays: Mapping[str, Pointed] | None = None, **numbers: float) -> None:
         """Append a step that leaves `width` numbers in the buffer `to`."""
         self.widths[to] = max(self.widths[to], width)
         self.steps.append(Step(kind, what, {"source": source, "to": to, "width": width} | numbers, matrix,
@@ -126,12 +125,16 @@ class Lowering:
                 adds: bool = False) -> None:
         """Append a map from and to these widths, or the two of a map of low rank."""
         inputs, outputs = sizes
-        if activation not in ACTIVATIONS:
-            refuse(f"activation {activation}")
         if f"{name}.first.weight" in self.weights.arrays:
             rank = len(self.weights.arrays[f"{name}.first.weight"])
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
+        matrix, bias = self.read_map(name, inputs, outputs)
+        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays={"bias": bias},
+                 activation=find_activation(activation), adds=int(adds))
+
+    def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix, Array | None]:
+        """Return the matrix and the bias of a map, counted as used."""
         bias = self.vector(f"{name}.bias")
         name = f"{name}.table" if f"{name}.table.codes" in self.weights.arrays else name  # an output layer in few bits
         self.count_used(name)
@@ -140,45 +143,16 @@ class Lowering:
             refuse(f"map of {matrix.inputs} to {len(matrix.codes)} numbers in place of {name}")
         if bias is not None and len(bias) != outputs:
             refuse(f"bias for some rows of {name} alone")
-        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays={"bias": bias},
-                 activation=ACTIVATIONS[activation], adds=int(adds))
+        return matrix, bias
 
-    def embed(self, embed: c.Embedding) -> None:
-        """Append what makes vectors of tokens."""
-        match embed.projection:
-            case None:
-                width = self.config.dim
-            case c.ProjectNarrow(kind="tokens", width=width):
-                pass
-            case _:
-                refuse(f"embedding of kind {embed.projection.kind}")
-        to = STREAM if embed.projection is None else NORMED
-        self.count_used("embed.tokens")
-        self.add("embed", "embed.tokens", source=to, to=to, width=width, scale=embed.scale,
-                 matrix=self.weights.table("embed.tokens", width))
-        if embed.projection is not None:
-            self.product("embed.project", (width, self.config.dim), NORMED, STREAM)
-        match embed.positions:
-            case c.NoPositions():
-                pass
-            case c.Learned(places=c.CountedPlaces(offset=offset)):
-                self.add_places("embed.positions", self.weights.table("embed.positions", self.config.dim), offset)
-            case c.Sinusoidal(places=c.CountedPlaces(offset=offset)) as waves:
-                table = self.tables.waves(waves, self.places + offset, self.config.dim)
-                self.add_places("embed.positions", store_matrix(table, "float32"), offset)
-            case _:
-                refuse(f"positions of kind {embed.positions.kind} with places of kind "
-                       f"{getattr(getattr(embed.positions, 'places', None), 'kind', 'none')} in the embedding")
-        if embed.norm is not None:
-            self.norm(embed.norm, "embed.norm", STREAM, STREAM)
-
-    def add_places(self, name: str, table: Matrix, offset: int) -> None:
+    def add_places(self, name: str, table: Matrix, places: c.Places, to: int) -> None:
         """Append the addition of a row of a table for the place of each token."""
         self.count_used(name)
+        offset, padding = first_row(places)
         if len(table.codes) < self.places + offset:
             raise InputError(f"{self.places} tokens, and {name} has {len(table.codes) - offset} places",
                              where="max_new_tokens", remedy="write less")
-        self.add("places", name, source=STREAM, to=STREAM, width=self.config.dim, matrix=table, offset=offset)
+        self.add("places", name, source=to, to=to, width=table.inputs, matrix=table, offset=offset, padding=padding)
 
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks."""
@@ -193,8 +167,7 @@ class Lowering:
                 refuse("bottleneck")
             if stack.layer_positions is not None:
                 name = f"decoder.positions.{number}"
-                self.add_places(name, self.weights.table(name, self.config.dim), stack.layer_positions.places.offset
-                                if isinstance(stack.layer_positions.places, c.CountedPlaces) else refuse("padding"))
+                self.add_places(name, self.weights.table(name, self.config.dim), stack.layer_positions.places, STREAM)
             self.run_block(block, f"decoder.blocks.{stored}")
 
     def run_block(self, block: c.Block, name: str) -> None:
@@ -212,13 +185,16 @@ class Lowering:
         """Append a sublayer with its norms, and those that are parallel to it."""
         match residual:
             case c.PreNorm(norm=norm, inner=inner):
-                self.norm(norm, f"{name}.norm", STREAM, NORMED)
+                if (read := STREAM if norm.kind == "identity" else NORMED) == NORMED:
+                    self.norm(norm, f"{name}.norm", STREAM, NORMED)
                 if len([one for _, one in parallel if one.norm is not None]) > 1:
                     refuse("room for more than one parallel sublayer with a norm of its own")
                 for other, one in parallel:
                     if one.norm is not None:
                         self.norm(one.norm, f"{other}.norm", STREAM, OTHER)
-                self.run_inner(inner, f"{name}.inner", NORMED, STREAM, adds=True)
+                if parallel and read == STREAM:
+                    refuse("parallel sublayers without a norm")
+                self.run_inner(inner, f"{name}.inner", read, STREAM, adds=True)
                 for other, one in parallel:
                     self.run_inner(one.inner, f"{other}.inner", OTHER if one.norm else NORMED, STREAM, adds=True)
             case c.PostNorm(norm=norm, inner=inner):
@@ -243,16 +219,40 @@ class Lowering:
         match inner:
             case c.SelfAttention():
                 self.attend(inner, name, source, to, adds=adds)
+            case c.CrossAttention():
+                self.attend_source(inner, name, source, to, adds=adds)
+            case c.Experts():
+                self.run_experts(inner, name, source, to, adds=adds)
             case c.FeedForward(hidden=hidden, activation=activation):
                 self.product(f"{name}.up", (dim, hidden), source, HIDDEN, activation=activation)
                 self.product(f"{name}.down", (hidden, dim), HIDDEN, to, adds=adds)
-            case c.GatedFeedForward(hidden=hidden, activation=activation) if activation in ACTIVATIONS:
+            case c.GatedFeedForward(hidden=hidden, activation=activation):
                 self.product(f"{name}.up", (dim, 2 * hidden), source, HIDDEN)
-                self.add("gate", name, source=HIDDEN, to=HIDDEN, width=hidden, activation=ACTIVATIONS[activation])
+                self.add("gate", name, source=HIDDEN, to=HIDDEN, width=hidden, activation=find_activation(activation))
                 self.product(f"{name}.down", (hidden, dim), HIDDEN, to, adds=adds)
             case _:
-                refuse(f"sublayer of kind {inner.kind}" + (f" with activation {inner.activation}" if isinstance(
-                    inner, c.GatedFeedForward) else ""))
+                refuse(f"sublayer of kind {inner.kind}")
+
+    def run_experts(self, experts: c.Experts, name: str, source: int, to: int, *, adds: bool) -> None:
+        """Append the scores of the experts, and the work of those that are chosen."""
+        inner, dim, gated = experts.inner, self.config.dim, isinstance(experts.inner, c.GatedFeedForward)
+        if inner.ranks is not None:
+            refuse("experts with maps of low rank")
+        router = f"{name}.router"
+        self.count_used(router)
+        self.add("product", router, source=source, to=RANKS, width=experts.count + dim,
+                 matrix=self.weights.table(router, dim), arrays={"bias": self.vector(f"{router}.bias")})
+        rows = inner.hidden * (1 + gated)
+        maps = [self.read_map(f"{name}.experts.{number}.{one}", *sizes) for number in range(experts.count)
+                for one, sizes in (("up", (dim, rows)), ("down", (inner.hidden, dim)))]
+        biases = [None if bias is None else np.stack([bias, *(one for _, one in maps[2 + first::2] if one is not None)])
+                  for first, (_, bias) in enumerate(maps[:2])]
+        for buffer, width in ((HEADS, dim), (HIDDEN, rows), (MIXED, dim)):
+            self.widths[buffer] = max(self.widths[buffer], width)
+        self.add("experts", name, source=source, to=to, width=dim, adds=int(adds), experts=experts.count, arrays={
+            "matrix": tuple(matrix for matrix, _ in maps), "bias": biases[0], "second": biases[1]},
+            activation=find_activation(inner.activation), gated=int(gated), hidden=inner.hidden,
+            top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)))
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the cache, and the output map."""
@@ -261,55 +261,109 @@ class Lowering:
                    else "maps for global tokens")
         projection = attention.projection
         query, key, head = projection.widths(self.config.dim)
-        heads, groups = query // head, key // head
-        bias, reach = None, 0
+        heads, groups, scale = query // head, key // head, projection.scale or head**-0.5
+        bias, relative = None, None
         self.product(f"{name}.qkv", (self.config.dim, query + 2 * key), source, HEADS)
         match attention.positions:
             case c.NoPositions():
                 pass
-            case c.Rotary(scaling=c.DynamicScaling() | c.LongRope() as scaling):
-                refuse(f"rotation with the scaling {scaling.kind}")
-            case c.Rotary(values=False) as rotary:
-                width = rotary.width(head)
-                self.add("rotate", f"{name}.positions", source=HEADS, to=HEADS, width=query + key, heads=heads + groups,
-                         head=head, turned=width, neighbours=int(rotary.pairs.kind == "neighbours"),
-                         arrays={"table": self.tables.turns(rotary, self.places, head)})
+            case c.Rotary() as rotary:
+                self.rotate(rotary, f"{name}.positions", heads + groups * (2 if rotary.values else 1), head)
             case c.Alibi() | c.T5Bias() as biased:
                 table = self.weights.vector("decoder.shared.weight")
-                bias, reach = self.tables.biases(biased, heads, self.places, table), self.places
+                bias = self.tables.biases(biased, heads, self.places, table)
+            case c.Shaw() | c.RelativeVectors() | c.MusicTransformer() as vectors:
+                relative = self.read_relative(vectors, f"{name}.positions", scale)
             case _:
                 refuse(f"attention with positions of kind {attention.positions.kind}")
+        window = find_window(visibility := attention.visibility)
+        if window is None and visibility not in self.seen:
+            self.seen[visibility] = self.tables.visible(visibility, self.places)
         self.add("attend", name, source=HEADS, to=MIXED, width=query, heads=heads, groups=groups, head=head,
-                 slot=self.kept, window=find_window(attention.visibility), scale=projection.scale or head**-0.5,
-                 reach=reach, arrays={"table": bias})
+                 slot=self.kept, window=window or 0, scale=scale, reach=self.places,
+                 arrays={"table": bias, "relative": relative, "seen": self.seen.get(visibility)})
         self.kept += key
         self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
 
-    def read_head(self, head: c.LanguageHead, stack: c.Stack) -> None:
-        """Append what makes scores of the vectors of the tokens that are asked for."""
-        for found, what in ((head.transform is not None, "transform before the output matrix"),
-                            (head.columns > 0, "further columns of a tied output matrix"),
-                            (head.predicts.kind != "next", "way to predict other than the next token")):
-            if found:
-                refuse(what)
-        width, last = self.config.dim, STREAM
-        self.add("select", "the tokens that are asked for", source=STREAM, to=STREAM, width=width)
-        if stack.final_norm is not None:
-            self.norm(stack.final_norm, "decoder.final_norm", STREAM, STREAM)
-        if stack.narrow is not None:
-            self.product("decoder.narrow", (width, stack.narrow), STREAM, NORMED)
-            width, last = stack.narrow, NORMED
-        if head.scale != 1:
-            self.add("scale", "head", source=last, to=last, width=width, scale=head.scale)
-        self.product("head", (width, self.config.embed.vocab), last, SCORES)
+    def rotate(self, rotary: c.Rotary, name: str, heads: int, head: int) -> None:
+        """Append the rotation of the first heads of a token. Raises `InputError` beyond what one table can hold."""
+        match rotary.scaling:
+            case c.DynamicScaling(length=length) | c.LongRope(length=length) if self.places > length:
+                raise InputError(f"{self.places} tokens, and with the scaling {rotary.scaling.kind} the frequencies of "
+                                 f"texts of more than {length} tokens depend on their length", where="engine",
+                                 remedy="write less, or use engine=None")
+        width = rotary.width(head)
+        self.add("rotate", name, source=HEADS, to=HEADS, width=heads * head, heads=heads, head=head, turned=width,
+                 neighbours=int(rotary.pairs.kind == "neighbours"),
+                 arrays={"table": self.tables.turns(rotary, self.places, head)})
+
+    def read_relative(self, positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, name: str,
+                      scale: float) -> Relative:
+        """Return the vectors of distances. Raises `InputError` where there are fewer than places."""
+        if positions.longest is not None and self.places > positions.longest:
+            raise InputError(f"{self.places} tokens, and {name} has {positions.longest} distances",
+                             where="max_new_tokens", remedy="write less")
+        keys = self.vector(f"{name}.keys" if isinstance(positions, c.Shaw) else f"{name}.weight")
+        assert keys is not None, "every kind has vectors"
+        return make_relative(positions, keys, self.vector(f"{name}.values"), scale=scale)
+
+    def attend_source(self, attention: c.CrossAttention, name: str, source: int, to: int, *, adds: bool) -> None:
+        """Append an attention to a source, and to the steps of the source its keys and values."""
+        if self.config.encoder is None:
+            refuse("attention to an encoder that is not there")
+        query, key, head = attention.projection.widths(self.config.dim)
+        if self.source is None:
+            self.source = Lowering(self.config, self.weights, self.tables, 0, self.used, self.widths)
+            self.widths[STREAM] = max(self.widths[STREAM], self.config.reader_dim)
+            if self.config.encoder_dim is not None:
+                self.source.product("bridge", (self.config.encoder_dim, self.config.dim), STREAM, NORMED)
+        reader, read = self.source, STREAM if self.config.encoder_dim is None else NORMED
+        sizes: dict[str, Any] = {"heads": query // head, "groups": key // head, "head": head, "slot": reader.kept}
+        reader.product(f"{name}.kv", (self.config.dim, 2 * key), read, HEADS)
+        reader.add("keep", name, source=HEADS, to=HEADS, width=2 * key, **sizes)
+        reader.key_widths.append((key // head, head))
+        reader.kept += key
+        self.product(f"{name}.q", (self.config.dim, query), source, HEADS)
+        self.add("cross", name, source=HEADS, to=MIXED, width=query, scale=attention.projection.scale or head**-0.5,
+                 **sizes)
+        self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
+
+def find_activation(name: str) -> int:
+    """Return the number of an activation in C. Raises `InputError` for one that is not there."""
+    return ACTIVATIONS[name] if name in ACTIVATIONS else refuse(f"activation {name}")
 
 
-def find_window(visibility: c.Visibility) -> int:
-    """Return how many last keys a query sees; 0: all."""
+def first_row(places: c.Places) -> tuple[int, int]:
+    """Return the row of the first place in a table of positions, and the token that has its own row; -1: none."""
+    return (places.padding + 1, places.padding) if isinstance(places, c.SkipPadding) else (places.offset, -1)
+
+
+def find_window(visibility: c.Visibility) -> int | None:
+    """Return how many last keys a query sees, 0: all; None for other patterns. Raises `InputError` for the unknown."""
     match visibility:
         case c.Causal():
             return 0
         case c.Combined(kind="and", terms=(c.Causal(), c.Window(size=size)) | (c.Window(size=size), c.Causal())):
             return int(size)
-        case _:
-            refuse(f"attention with the visibility {visibility.kind}")
+    if not is_causal(visibility) or not fits_any_length(visibility) or not all(
+            isinstance(term, BY_PLACE) or term.kind in ("and", "or") for term in list_terms(visibility)):
+        refuse(f"attention with the visibility {visibility.kind}")
+    return None
+
+
+def make_relative(positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, keys: Array, values: Array | None, *,
+                  scale: float) -> Relative:
+    """Return the vectors of the distances to earlier keys, the nearest first; `scale`: that of the scores.
+
+    Shapes: keys [R, E] or [H, R, E], values [R, E], as the part stores them.
+    """
+    match positions:
+        case c.Shaw(max_distance=reach):
+            assert values is not None, "they have values too"
+            first, second = (np.ascontiguousarray(one[reach::-1]) for one in (keys, values))
+            return Relative(first[None], scale, second)
+        case c.RelativeVectors(length=length):
+            return Relative(np.ascontiguousarray(keys[None, length - 1:]), positions.scale or scale,
+                            meets_key=positions.kind == "relative_key_query")
+        case c.MusicTransformer():
+            return Relative(np.ascontiguousarray(keys[:, ::-1]), scale)

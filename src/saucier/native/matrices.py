@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.native.library import CMatrix
+from saucier.native.library import PANEL_ROWS, CMatrix, CPanels
 
 Array = NDArray[Any]
 Format = Literal["float32", "bfloat16", "int8", "int4"]
@@ -54,6 +54,11 @@ class Matrix:
         """What reading it once reads."""
         return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
 
+    @property
+    def rows(self) -> int:
+        """Numbers that it gives."""
+        return len(self.codes)
+
     def values(self) -> NDArray[np.float64]:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
         if self.scales is None:
@@ -64,6 +69,58 @@ class Matrix:
             codes = np.stack([self.codes & 15, self.codes >> 4], -1).reshape(len(self.codes), -1)[:, :self.inputs]
             codes = codes.astype(np.float64) - 8
         return codes * np.repeat(self.scales.astype(np.float64), self.group, 1)[:, :self.inputs]
+
+
+@dataclass(frozen=True)
+class Panels:
+    """A matrix laid out for products of many tokens; it holds on to what its pointers point to."""
+
+    format: Format
+    """float32, bfloat16 or int8; int4 is held as int8."""
+    codes: Array
+    """[P, I, 16] of its format, or codes [P, ⌈I/2⌉, 16, 2] of int8."""
+    rows: int
+    inputs: int
+    scales: Array | None = None
+    """[P, G, 16] float32."""
+    group: int = 0
+    struct: CPanels = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Point to the arrays."""
+        object.__setattr__(self, "struct", CPanels(
+            pointer(self.codes), pointer(self.scales), self.rows, self.inputs, self.group or self.inputs,
+            CODES[self.format]))
+
+    @property
+    def bytes(self) -> int:
+        """What reading it once reads."""
+        return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+
+def lay_out_panels(matrix: Matrix) -> Panels:
+    """Return a matrix in panels of 16 rows. Shapes: [O, I] -> [P, I, 16], P = ⌈O/16⌉."""
+    rows, inputs, scales = len(matrix.codes), matrix.inputs, matrix.scales
+    if scales is None:
+        return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
+    codes = matrix.codes
+    if matrix.format == "int4":
+        codes = np.stack([codes & 15, codes >> 4], -1).reshape(rows, -1)[:, :inputs]
+    signed = (codes ^ 128).view(np.int8) if matrix.format == "int8" else codes.astype(np.int8) - np.int8(8)
+    paired = np.pad(signed, ((0, 0), (0, inputs % 2))).view(np.int16)
+    laid = panel_rows(paired)
+    return Panels("int8", laid.view(np.int8).reshape(*laid.shape, 2), rows, inputs, panel_rows(widen(scales)),
+                  matrix.group)
+
+
+def panel_rows(array: Array) -> Array:
+    """Cut into panels of 16 rows and put a panel's rows side by side. Shapes: [O, N] -> [P, N, 16]."""
+    found = np.zeros((-(-len(array) // PANEL_ROWS), array.shape[1], PANEL_ROWS), array.dtype)
+    whole = len(array) // PANEL_ROWS
+    found[:whole] = array[:whole * PANEL_ROWS].reshape(whole, PANEL_ROWS, array.shape[1]).swapaxes(1, 2)
+    if left := len(array) % PANEL_ROWS:
+        found[whole, :, :left] = array[-left:].T
+    return found
 
 
 def pointer(array: Array | None) -> c_void_p | None:
@@ -160,6 +217,14 @@ class Weights:
         if name not in self.made:
             self.made[name] = read_matrix(self.arrays, name, inputs, self.form)
         found: Matrix = self.made[name]
+        return found
+
+    def panels(self, name: str, inputs: int) -> Panels:
+        """Return the matrix of a map, laid out for products of many tokens."""
+        key = f"{name} panels"
+        if key not in self.made:
+            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, self.form))
+        found: Panels = self.made[key]
         return found
 
     def table(self, name: str, width: int) -> Matrix:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ctypes import Structure
 from ctypes import pointer as point_to
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
-from saucier.native.library import COp, CPlan
-from saucier.native.matrices import Array, Matrix, pointer
+from saucier.native.library import CMatrix, COp, CPlan, CRelative
+from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
-    ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select"))}
+    ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select", "shift",
+     "keep", "cross", "experts", "attend_rows"))}
 ACTIVATIONS = {name: number for number, name in enumerate(
     ("identity", "relu", "gelu", "gelu_tanh", "silu", "tanh", "quick_gelu", "squared_relu", "relu6", "leaky_relu",
      "sigmoid"))}
@@ -19,6 +22,29 @@ ACTIVATIONS = {name: number for number, name in enumerate(
 STREAM, NORMED, OTHER, HEADS, MIXED, HIDDEN, SCORES, RANKS = range(8)
 """The buffers: the residual stream, what sublayers read (two, where they are parallel), queries with keys and values,
 what attention gives, the hidden vectors of a feed-forward, the logits, and what lies between two matrices of a map."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Vectors by distance to the key, the last one for all that are further. E: head width."""
+
+    keys: Array
+    """[1 or heads, R, E] float32."""
+    scale: float
+    """Factor on what they add to the scores."""
+    values: Array | None = None
+    """[R, E]."""
+    meets_key: bool = False
+    """Whether keys meet the vector as well as queries."""
+
+    def struct(self) -> Structure:
+        """Return it for C."""
+        return CRelative(pointer(self.keys), pointer(self.values), self.keys.shape[1], len(self.keys),
+                         int(self.meets_key), self.scale)
+
+
+Pointed = Array | Relative | Panels | tuple[Matrix, ...] | None
+"""What a field of `Op` may point to; tuples are the two matrices of each expert."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +57,55 @@ class Step:
     numbers: Mapping[str, float]
     """Fields of `Op` in `saucier.h`."""
     matrix: Matrix | None = None
-    arrays: Mapping[str, Array | None] = field(default_factory=dict)
+    arrays: Mapping[str, Pointed] = field(default_factory=dict)
+    held: list[object] = field(default_factory=list, repr=False, compare=False)
+    """What C points to."""
 
     def struct(self) -> COp:
         """Return it for C."""
-        pointers = {name: pointer(array) for name, array in self.arrays.items() if array is not None}
-        matrix = {} if self.matrix is None else {"matrix": point_to(self.matrix.struct)}
-        return COp(kind=KINDS[self.kind], **self.numbers, **pointers, **matrix)
+        given: dict[str, Any] = {}
+        if self.matrix is not None:
+            given["matrix"] = point_to(self.matrix.struct)
+        for name, value in self.arrays.items():
+            match value:
+                case Relative():
+                    self.held.append(relative := value.struct())
+                    given[name] = point_to(relative)
+                case Panels():
+                    given[name] = point_to(value.struct)
+                case tuple():
+                    self.held.append(many := (CMatrix * len(value))(*(one.struct for one in value)))
+                    given[name] = point_to(many[0])
+                case _ if value is not None:
+                    given[name] = pointer(value)
+        return COp(kind=KINDS[self.kind], **self.numbers, **given)
+
+    @property
+    def matrices(self) -> tuple[Matrix, ...]:
+        """The matrix that it reads, or the two of each expert."""
+        experts = self.arrays.get("matrix")
+        return experts if isinstance(experts, tuple) else () if self.matrix is None else (self.matrix,)
+
+    @property
+    def panels(self) -> Panels | None:
+        """The matrix of a product of many tokens."""
+        found = self.arrays.get("panels")
+        return found if isinstance(found, Panels) else None
+
+    @property
+    def read_bytes(self) -> int:
+        """What it reads for one token: a whole matrix, and of experts those that are chosen."""
+        if self.kind == "experts":
+            return int(sum(one.bytes for one in self.matrices) * self.numbers["top"] / self.numbers["experts"])
+        held = self.matrices if self.panels is None else (self.panels,)
+        return sum(one.bytes for one in held) if self.kind == "product" else 0
+
+    def __str__(self) -> str:
+        """Show it in a line."""
+        held = self.matrices[:2] if self.panels is None else (self.panels,)
+        shown = "".join(f"  {one.rows} × {one.inputs} {one.format}" for one in held)
+        many = f", {self.numbers['top']} of {self.numbers['experts']}" if self.kind == "experts" else ""
+        return f"{self.kind:8} {self.what}{shown}{many}"
 
 
 @dataclass(frozen=True)
@@ -54,23 +122,29 @@ class Plan:
     places: int
     """Tokens of a row, at most."""
     vocab: int
+    source_steps: tuple[Step, ...] = ()
+    """What reading a vector of a source is, in an encoder-decoder: the keys and values of all attentions to it."""
+    source_width: int = 0
+    """Numbers of such a vector."""
+    source_key_widths: tuple[tuple[int, int], ...] = ()
+    """As `key_widths`, of the attentions to a source."""
     struct: CPlan = field(init=False, repr=False, compare=False)
+    source_struct: CPlan = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Lay the steps out for C."""
-        ops = (COp * len(self.steps))(*(step.struct() for step in self.steps))
-        object.__setattr__(self, "struct", CPlan(ops, len(ops)))
+        for name, steps in (("struct", self.steps), ("source_struct", self.source_steps)):
+            ops = (COp * len(steps))(*(step.struct() for step in steps))
+            object.__setattr__(self, name, CPlan(ops, len(ops)))
 
     @property
     def bytes(self) -> int:
         """What reading one token reads: every matrix once, not the tables that it looks one row up in."""
-        return sum(step.matrix.bytes for step in self.steps if step.matrix is not None and step.kind == "product")
+        return sum(step.read_bytes for step in self.steps)
 
     def __str__(self) -> str:
-        """Show it, a step in each line."""
-        return "\n".join(f"{step.kind:8} {step.what}" + ("" if step.matrix is None else
-                         f"  {len(step.matrix.codes)} × {step.matrix.inputs} {step.matrix.format}")
-                         for step in self.steps)
+        """Show it, a step in each line; what is done once for a source first."""
+        return "\n".join([*(f"source:  {step}" for step in self.source_steps), *map(str, self.steps)])
 
 
 def count_values(widths: tuple[tuple[int, int], ...]) -> int:

@@ -1,6 +1,6 @@
 """A plan at work: room for one pass, the cache, and rows of any length in it.
 
-Letters: R rows, T tokens of a call, P places, V vocab, G key heads, E head width.
+Letters: R rows, S sources, T tokens of a call, P places, V vocab, D dim, G key heads, E head width.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.matrices import Array
-from saucier.native.plan import SCORES, Plan, count_values
+from saucier.native.plan import SCORES, STREAM, Plan, count_values
 
 Places = NDArray[np.int32]
 
@@ -28,6 +28,16 @@ Places = NDArray[np.int32]
 def cache_bytes(plan: Plan, rows: int) -> int:
     """Return the bytes of the cache for some rows."""
     return 2 * 4 * rows * find_capacity(plan) * count_values(plan.key_widths)
+
+
+def source_bytes(plan: Plan, lengths: Array) -> int:
+    """Return the bytes of the keys and values of sources of these lengths [S]."""
+    return 2 * 4 * int(fill_blocks(lengths).sum()) * count_values(plan.source_key_widths)
+
+
+def fill_blocks(lengths: Array) -> NDArray[np.int64]:
+    """Return the places that these lengths take: whole blocks of keys. Shapes: [S] -> [S]."""
+    return -(-lengths.astype(np.int64) // KEYS_AT_ONCE) * KEYS_AT_ONCE
 
 
 def find_capacity(plan: Plan) -> int:
@@ -51,22 +61,56 @@ class Session:
                                   for _ in range(2))
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
-        inputs = max((step.matrix.inputs for step in plan.steps if step.matrix is not None), default=0)
+        steps = (*plan.steps, *plan.source_steps)
+        inputs = max((matrix.inputs for step in steps for matrix in step.matrices), default=0)
         room = -(-inputs // 32) * 32 + 256  # as many blocks as there are units of 32, in whole eights
         self.codes = np.zeros(MOST_TOKENS * room, np.int8)
         self.scales, self.sums = (np.zeros(MOST_TOKENS * (room // 32 + 8), np.float32) for _ in range(2))
-        self.scores = np.zeros((MOST_THREADS, plan.sharing * self.capacity), np.float32)
-        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity, score_stride=self.scores.shape[1])
-        for name in ("keys", "values", "codes", "scales", "sums", "scores"):
+        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity)
+        self.make_scores(self.capacity)
+        for name in ("keys", "values", "codes", "scales", "sums"):
             setattr(self.struct, name, getattr(self, name).ctypes.data)
         for buffer in range(BUFFERS):
             self.struct.buffers[buffer] = self.buffers[buffer].ctypes.data
             self.struct.strides[buffer] = plan.widths[buffer]
+        self.sources = np.zeros(rows, np.int32)
+        self.source_lengths = np.zeros(0, np.int32)
+        self.source_keys, self.source_values = (np.zeros(0, np.float32) for _ in range(2))
 
     @property
     def bytes(self) -> int:
-        """Size of the cache."""
-        return self.keys.nbytes + self.values.nbytes
+        """Size of the cache, that of the sources with it."""
+        return sum(one.nbytes for one in (self.keys, self.values, self.source_keys, self.source_values))
+
+    def read_sources(self, vectors: NDArray[np.float32], lengths: Places, sources: Places) -> None:
+        """Make keys and values of what an encoder gave, once for each source.
+
+        Shapes: vectors [T, D], source after source without padding; lengths [S]; sources [R], the source of each row.
+        """
+        room = fill_blocks(lengths)
+        self.source_lengths, self.sources = (np.ascontiguousarray(one, np.int32) for one in (lengths, sources))
+        self.source_starts = room.cumsum() - room
+        values = int(room.sum()) * count_values(self.plan.source_key_widths)
+        self.source_keys, self.source_values = (np.zeros(values, np.float32) for _ in range(2))
+        longest = int(room.max(initial=0))
+        self.make_scores(max(self.capacity, longest))
+        for name in ("sources", "source_lengths", "source_starts", "source_keys", "source_values"):
+            setattr(self.struct, name, getattr(self, name).ctypes.data)
+        self.struct.source_places, self.struct.longest_source = int(room.sum()), longest
+        rows = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        places = np.arange(len(rows), dtype=np.int32) - np.repeat(lengths.cumsum() - lengths, lengths).astype(np.int32)
+        run, none = load_library().saucier_run, np.zeros(0, np.int32)
+        for start in range(0, len(rows), MOST_TOKENS):
+            part = slice(start, start + MOST_TOKENS)
+            row, place = (np.ascontiguousarray(one[part]) for one in (rows, places))
+            self.buffers[STREAM][:len(row), :self.plan.source_width] = vectors[part]
+            run(self.path, byref(self.plan.source_struct), byref(self.struct), len(row), row.ctypes.data,
+                row.ctypes.data, place.ctypes.data, none.ctypes.data, 0, self.threads)
+
+    def make_scores(self, keys: int) -> None:
+        """Make room for the scores of this number of keys."""
+        self.scores = np.zeros((MOST_THREADS, self.plan.sharing * keys), np.float32)
+        self.struct.scores, self.struct.score_stride = self.scores.ctypes.data, self.scores.shape[1]
 
     def read(self, tokens: Places, rows: Places, places: Places, wanted: Places) -> NDArray[np.float32]:
         """Read tokens, each at its place of its row; tokens of one row come in rising order.
@@ -90,6 +134,7 @@ class Session:
         targets = np.flatnonzero(sources != np.arange(self.rows))
         if not len(targets):
             return
+        self.sources[targets] = self.sources[sources[targets]]
         for view in self.list_blocks(int(lengths.max())):
             view[targets] = view[sources[targets]]
 

@@ -56,7 +56,8 @@ def test_another_source_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_the_structs_are_as_large_as_those_of_c(tmp_path: Path) -> None:
     structs = {"Matrix": library.CMatrix, "Input": library.CInput, "Product": library.CProduct, "Op": library.COp,
                "Attention": library.CAttention, "Kernels": library.CKernels, "Plan": library.CPlan,
-               "Session": library.CSession}
+               "Session": library.CSession, "Panels": library.CPanels, "WideProduct": library.CWideProduct,
+               "Batch": library.CBatch}
     source = tmp_path / "sizes.c"
     shown = "".join(f'printf("%d ", (int)sizeof({name}));' for name in structs)
     source.write_text(f'#include <stdio.h>\n#include "saucier.h"\nint main(void) {{ {shown} return 0; }}\n')

@@ -7,59 +7,12 @@
 #include <immintrin.h>
 #endif
 
-#include "saucier.h"
+#include "numbers.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define UNIT 32   /* inputs that are rounded and multiplied together */
 #define WHOLE 128 /* inputs of a block where a row has one scale: loops over them have a known length */
 
-/* ---- numbers ---- */
-
-INLINE float widen_bfloat16(uint16_t bits) {
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-    memcpy(&value, &wide, 4);
-    return value;
-}
-
-INLINE float widen_float16(uint16_t bits) {
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff, wide;
-    float value;
-    if (rest >= 0x7c00) wide = 0x7f800000 | rest << 13;     /* infinite, or none */
-    else if (rest >= 0x0400) wide = (rest << 13) + 0x38000000;
-    else {                                                   /* subnormal: rest * 2^-24 */
-        value = (float)rest * 5.9604644775390625e-8f;
-        memcpy(&wide, &value, 4);
-    }
-    wide |= sign;
-    memcpy(&value, &wide, 4);
-    return value;
-}
-
-INLINE float read_number(const void *from, int64_t place, int format) {
-    if (format == FLOAT32) return ((const float *)from)[place];
-    uint16_t bits = ((const uint16_t *)from)[place];
-    return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
-}
-
-/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize. */
-INLINE float exponential(float x) {
-    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
-    float turns = x * 1.44269504f;
-    int32_t whole = (int32_t)(turns + (turns < 0 ? -0.5f : 0.5f));
-    float rest = x - (float)whole * 0.693359375f + (float)whole * 2.12194440e-4f;
-    float sum = 1.9875691500e-4f;
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * rest * rest + rest + 1.0f;
-    int32_t bits = (whole + 127) << 23;
-    float power;
-    memcpy(&power, &bits, 4);
-    return sum * power;
-}
+/* ---- activations ---- */
 
 INLINE float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
 INLINE float hyperbolic_tangent(float x) { return 2.0f * sigmoid(2.0f * x) - 1.0f; }
@@ -166,13 +119,39 @@ INLINE void score_block(const float *query, const float *block, int64_t head, fl
     for (int k = 0; k < KEYS_AT_ONCE; k++) to[k] = scale * (sum[0][k] + sum[1][k] + (sum[2][k] + sum[3][k]));
 }
 
+/* The vector of the distance between a key and a query. */
+INLINE const float *by_distance(const float *table, int64_t distance, int64_t reach, int64_t head) {
+    return table + (distance < reach ? distance : reach - 1) * head;
+}
+
+/* Add what relative vectors give to the scores of a query head. `keys`: those of the row, from its first block on. */
+static void add_relative(const Relative *r, const float *query, const float *keys, int64_t head_number, int64_t head,
+                         int64_t first, int64_t count, float *row) {
+    const float *table = r->keys + (r->tables > 1 ? head_number * r->reach * head : 0);
+    for (int64_t t = 0; t < count; t++) {
+        const float *vector = by_distance(table, count - 1 - t, r->reach, head);
+        float sum = dot(query, vector, head);
+        if (r->meets_key) {
+            const float *key = keys + (first + t) / KEYS_AT_ONCE * KEYS_AT_ONCE * head + (first + t) % KEYS_AT_ONCE;
+            for (int64_t e = 0; e < head; e++) sum += key[e * KEYS_AT_ONCE] * vector[e];
+        }
+        row[t] += r->scale * sum;
+    }
+}
+
 /* Attention of the query heads that share one key head. `scores`: room for (heads / groups) * capacity numbers. */
 static void attend(const Attention *a, int64_t token, int64_t group, float *scores) {
-    int64_t head = a->head, sharing = a->heads / a->groups, place = a->places[token];
+    int64_t head = a->head, sharing = a->heads / a->groups, row_number = a->rows[token], place = a->places[token];
+    int64_t capacity = a->capacity, cache = (row_number * a->groups + group) * capacity * head;
+    if (a->sources) { /* all of a source, of whatever length */
+        int64_t source = a->sources[row_number];
+        place = a->lengths[source] - 1;
+        capacity = (place + KEYS_AT_ONCE) / KEYS_AT_ONCE * KEYS_AT_ONCE;
+        cache = (a->starts[source] * a->groups + group * capacity) * head;
+    }
     int64_t first = a->window && place >= a->window ? place - a->window + 1 : 0, count = place - first + 1;
-    int64_t cache = ((int64_t)a->rows[token] * a->groups + group) * a->capacity;
     int64_t start = first / KEYS_AT_ONCE * KEYS_AT_ONCE; /* of the block that holds the first key */
-    const float *keys = a->keys + cache * head, *values = a->values + (cache + first) * head;
+    const float *keys = a->keys + cache, *values = a->values + cache + first * head;
     const float *query = a->query + token * a->stride + group * sharing * head;
     float *to = a->to + token * a->to_stride + group * sharing * head;
     for (int64_t t = start; t <= place; t += KEYS_AT_ONCE)
@@ -187,14 +166,20 @@ static void attend(const Attention *a, int64_t token, int64_t group, float *scor
                 row[t] += bias[distance < a->reach ? distance : a->reach - 1];
             }
         }
+        if (a->relative) add_relative(a->relative, query + h * head, keys, group * sharing + h, head, first, count, row);
+        if (a->seen)
+            for (int64_t t = 0; t < count; t++)
+                if (!a->seen[place * a->reach + first + t]) row[t] = -INFINITY;
 #pragma omp simd reduction(max : largest)
         for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
+        int nothing = largest == -INFINITY; /* what sees nothing gets zeros */
+        if (nothing) largest = 0;
 #pragma omp simd reduction(+ : sum)
         for (int64_t t = 0; t < count; t++) {
             row[t] = exponential(row[t] - largest);
             sum += row[t];
         }
-        float factor = 1.0f / sum;
+        float factor = nothing ? 0 : 1.0f / sum;
         float *mixed = to + h * head;
         memset(mixed, 0, (size_t)head * sizeof(float));
         int64_t t = 0;
@@ -208,6 +193,12 @@ static void attend(const Attention *a, int64_t token, int64_t group, float *scor
         for (; t < count; t++) {
             float weight = row[t] * factor;
             const float *v = values + t * head;
+#pragma omp simd
+            for (int64_t e = 0; e < head; e++) mixed[e] += weight * v[e];
+        }
+        for (t = 0; a->relative && a->relative->values && t < count; t++) {
+            float weight = row[t] * factor;
+            const float *v = by_distance(a->relative->values, count - 1 - t, a->relative->reach, head);
 #pragma omp simd
             for (int64_t e = 0; e < head; e++) mixed[e] += weight * v[e];
         }

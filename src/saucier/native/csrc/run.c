@@ -1,4 +1,5 @@
 /* A pass over a plan: every step for all tokens, with nothing of Python in it; and which instruction set is used. */
+#include <math.h>
 #include <string.h>
 
 #include "saucier.h"
@@ -95,47 +96,136 @@ static void read_row(const Kernels *kernels, const Matrix *m, int64_t row, float
     for (int64_t k = 0; k < m->inputs; k++) to[k] = (adds ? to[k] : 0) + kernels->weight(m, row, k) * scale;
 }
 
-static void run_matrix(const Pass *pass, const Op *op) {
+/* A product of the first n vectors of a buffer. */
+static void multiply_buffers(const Pass *pass, const Matrix *matrix, int from, int to, int64_t n, Product product) {
     const Session *s = pass->session;
-    int64_t inputs = op->matrix->inputs, units = (inputs + 31) / 32 * 32;
-    int64_t block = saucier_block(op->matrix), blocks = (inputs + block - 1) / block;
-    Product product = {
-        .matrix = op->matrix,
-        .input = {.values = s->buffers[op->from], .stride = s->strides[op->from], .codes = s->codes, .scales = s->scales,
-                  .sums = s->sums, .n = pass->n, .unit_stride = units, .block_stride = (blocks + 7) / 8 * 8, .block = block},
-        .bias = op->bias, .to = s->buffers[op->to], .stride = s->strides[op->to], .activation = op->activation,
-        .adds = op->adds};
+    int64_t inputs = matrix->inputs, units = (inputs + 31) / 32 * 32;
+    int64_t block = saucier_block(matrix), blocks = (inputs + block - 1) / block;
+    product.matrix = matrix;
+    product.input = (Input){.values = s->buffers[from], .stride = s->strides[from], .codes = s->codes, .scales = s->scales,
+                            .sums = s->sums, .n = n, .unit_stride = units, .block_stride = (blocks + 7) / 8 * 8,
+                            .block = block};
+    product.to = s->buffers[to];
+    product.stride = s->strides[to];
     run_product(pass->kernels, &product, pass->threads);
 }
 
-/* Write the new keys and values of all tokens, then let all attend: tokens of one row see each other by their places. */
-static void run_attention(const Pass *pass, const Op *op) {
-    const Session *s = pass->session;
-    int64_t head = op->head, queries = op->heads * head, width = op->groups * head;
-    int64_t layer = op->slot * s->rows * s->capacity;
-    for (int64_t i = 0; i < pass->n; i++) {
-        const float *key = row_of(pass, op->from, i) + queries;
-        for (int64_t g = 0; g < op->groups; g++) {
-            int64_t row = layer + (pass->rows[i] * op->groups + g) * s->capacity * head, at = row + pass->places[i] * head;
-            float *block = s->keys + row + pass->places[i] / KEYS_AT_ONCE * KEYS_AT_ONCE * head;
-            for (int64_t e = 0; e < head; e++)
-                block[e * KEYS_AT_ONCE + pass->places[i] % KEYS_AT_ONCE] = key[g * head + e];
-            memcpy(s->values + at, key + width + g * head, (size_t)head * sizeof(float));
-        }
+/* Write the keys and values of a token at a place of its room, which begins at `start` and has `capacity` places. */
+static void keep_token(const Op *op, const float *key, float *keys, float *values, int64_t start, int64_t capacity,
+                       int64_t place) {
+    int64_t head = op->head, width = op->groups * head;
+    for (int64_t g = 0; g < op->groups; g++) {
+        int64_t room = start + g * capacity * head;
+        float *block = keys + room + place / KEYS_AT_ONCE * KEYS_AT_ONCE * head;
+        for (int64_t e = 0; e < head; e++) block[e * KEYS_AT_ONCE + place % KEYS_AT_ONCE] = key[g * head + e];
+        memcpy(values + room + place * head, key + width + g * head, (size_t)head * sizeof(float));
     }
-    Attention attention = {.query = s->buffers[op->from], .to = s->buffers[op->to], .stride = s->strides[op->from],
-                           .to_stride = s->strides[op->to], .keys = s->keys + layer, .values = s->values + layer,
-                           .capacity = s->capacity, .rows = pass->rows, .places = pass->places, .heads = op->heads,
-                           .groups = op->groups, .head = op->head, .window = op->window, .scale = op->scale,
-                           .bias = op->table, .reach = op->reach};
+}
+
+static void run_attention(const Pass *pass, const Op *op, Attention attention) {
+    const Session *s = pass->session;
+    attention.query = s->buffers[op->from], attention.stride = s->strides[op->from];
+    attention.to = s->buffers[op->to], attention.to_stride = s->strides[op->to];
+    attention.rows = pass->rows, attention.places = pass->places;
+    attention.heads = op->heads, attention.groups = op->groups, attention.head = op->head;
+    attention.scale = op->scale;
     Work work = {.kernels = pass->kernels, .attention = &attention, .scores = s->scores, .score_stride = s->score_stride};
     saucier_parallel(pass->threads, pass->n * op->groups, run_heads, &work);
 }
 
+/* Write the new keys and values of all tokens, then let all attend: tokens of one row see each other by their places. */
+static void attend_rows(const Pass *pass, const Op *op) {
+    const Session *s = pass->session;
+    int64_t layer = op->slot * s->rows * s->capacity;
+    for (int64_t i = 0; i < pass->n; i++)
+        keep_token(op, row_of(pass, op->from, i) + op->heads * op->head, s->keys + layer, s->values + layer,
+                   pass->rows[i] * op->groups * s->capacity * op->head, s->capacity, pass->places[i]);
+    run_attention(pass, op, (Attention){
+        .keys = s->keys + layer, .values = s->values + layer, .capacity = s->capacity, .window = op->window,
+        .bias = op->table, .reach = op->reach, .relative = op->relative, .seen = op->seen});
+}
+
+/* The tokens of this pass are vectors of sources: `rows` numbers the sources. */
+static void keep_sources(const Pass *pass, const Op *op) {
+    const Session *s = pass->session;
+    int64_t layer = op->slot * s->source_places;
+    for (int64_t i = 0; i < pass->n; i++) {
+        int64_t source = pass->rows[i], length = s->source_lengths[source];
+        keep_token(op, row_of(pass, op->from, i), s->source_keys + layer, s->source_values + layer,
+                   s->source_starts[source] * op->groups * op->head,
+                   (length + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE, pass->places[i]);
+    }
+}
+
+static void attend_sources(const Pass *pass, const Op *op) {
+    const Session *s = pass->session;
+    int64_t layer = op->slot * s->source_places;
+    run_attention(pass, op, (Attention){
+        .keys = s->source_keys + layer, .values = s->source_values + layer, .capacity = s->longest_source,
+        .sources = s->sources, .lengths = s->source_lengths, .starts = s->source_starts});
+}
+
+/* Turn the scores of experts into their weights: softmax of all, the `top` largest kept, the others 0. */
+static void choose_experts(const Op *op, float *scores) {
+    float largest = scores[0], sum = 0, kept = 0;
+    for (int32_t e = 1; e < op->experts; e++) largest = scores[e] > largest ? scores[e] : largest;
+    for (int32_t e = 0; e < op->experts; e++) sum += scores[e] = expf(scores[e] - largest);
+    for (int32_t k = 0; k < op->top; k++) { /* chosen ones are marked by their sign */
+        int32_t best = -1;
+        for (int32_t e = 0; e < op->experts; e++)
+            if (!signbit(scores[e]) && (best < 0 || scores[e] > scores[best])) best = e;
+        kept += scores[best];
+        scores[best] = -scores[best];
+    }
+    for (int32_t e = 0; e < op->experts; e++)
+        scores[e] = signbit(scores[e]) ? -scores[e] / (op->renormalized ? kept : sum) : 0;
+}
+
+/* Each expert reads the tokens that chose it, all at once. `matrix`: two of each expert. RANKS holds the scores of all
+ * experts, and behind them the sum; the tokens of an expert go through HEADS, HIDDEN and MIXED. */
+static void run_experts(const Pass *pass, const Op *op) {
+    size_t width = (size_t)op->width * sizeof(float);
+    for (int64_t i = 0; i < pass->n; i++) {
+        float *scores = row_of(pass, RANKS, i);
+        choose_experts(op, scores);
+        memset(scores + op->experts, 0, width);
+    }
+    for (int32_t e = 0; e < op->experts; e++) {
+        int64_t rows = op->gated ? 2 * op->hidden : op->hidden, n = 0;
+        for (int64_t i = 0; i < pass->n; i++)
+            if (row_of(pass, RANKS, i)[e] != 0) memcpy(row_of(pass, HEADS, n++), row_of(pass, op->from, i), width);
+        if (!n) continue;
+        multiply_buffers(pass, op->matrix + 2 * e, HEADS, HIDDEN, n, (Product){
+            .bias = op->bias ? op->bias + e * rows : NULL, .activation = op->gated ? IDENTITY : op->activation});
+        for (int64_t i = 0; op->gated && i < n; i++)
+            pass->kernels->gate(op->activation, row_of(pass, HIDDEN, i), op->hidden);
+        multiply_buffers(pass, op->matrix + 2 * e + 1, HIDDEN, MIXED, n, (Product){
+            .bias = op->second ? op->second + e * op->width : NULL});
+        n = 0;
+        for (int64_t i = 0; i < pass->n; i++) {
+            float *scores = row_of(pass, RANKS, i);
+            if (scores[e] == 0) continue;
+            const float *given = row_of(pass, MIXED, n++);
+            for (int64_t k = 0; k < op->width; k++) scores[op->experts + k] += scores[e] * given[k];
+        }
+    }
+    for (int64_t i = 0; i < pass->n; i++) {
+        float *to = row_of(pass, op->to, i), *sum = row_of(pass, RANKS, i) + op->experts;
+        for (int64_t k = 0; k < op->width; k++) to[k] = (op->adds ? to[k] : 0) + sum[k];
+    }
+}
+
 static void run_op(Pass *pass, const Op *op) {
     const Kernels *kernels = pass->kernels;
-    if (op->kind == PRODUCT) return run_matrix(pass, op);
-    if (op->kind == ATTEND) return run_attention(pass, op);
+    switch (op->kind) {
+        case PRODUCT:
+            return multiply_buffers(pass, op->matrix, op->from, op->to, pass->n,
+                                    (Product){.bias = op->bias, .activation = op->activation, .adds = op->adds});
+        case ATTEND: return attend_rows(pass, op);
+        case KEEP: return keep_sources(pass, op);
+        case CROSS: return attend_sources(pass, op);
+        case EXPERTS: return run_experts(pass, op);
+    }
     if (op->kind == SELECT) { /* from here on only the tokens whose scores are wanted; they come in rising order */
         for (int64_t i = 0; i < pass->wanted_count; i++)
             memmove(row_of(pass, op->to, i), row_of(pass, op->from, pass->wanted[i]), (size_t)op->width * sizeof(float));
@@ -147,12 +237,16 @@ static void run_op(Pass *pass, const Op *op) {
         int64_t place = pass->places[i];
         switch (op->kind) {
             case EMBED: read_row(kernels, op->matrix, pass->tokens[i], to, op->scale, 0); break;
-            case PLACES: read_row(kernels, op->matrix, place + op->offset, to, 1.0f, 1); break;
+            case PLACES:
+                place = pass->tokens[i] == op->padding ? op->padding : place + op->offset;
+                read_row(kernels, op->matrix, place, to, 1.0f, 1);
+                break;
             case NORM: kernels->norm(op->norm, from, to, op->width, op->gain, op->bias, op->eps); break;
             case ROTATE: kernels->rotate(to, op->heads, op->head, op->turned, op->neighbours, op->table + place * op->turned); break;
             case GATE: kernels->gate(op->activation, to, op->width); break;
             case ACTIVATE: kernels->activate(op->activation, to, op->width); break;
             case ADD: for (int64_t k = 0; k < op->width; k++) to[k] += from[k]; break;
+            case SHIFT: for (int64_t k = 0; k < op->width; k++) to[k] += op->bias[k]; break;
             case SCALE: for (int64_t k = 0; k < op->width; k++) to[k] *= op->scale; break;
         }
     }

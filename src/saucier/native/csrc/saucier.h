@@ -30,6 +30,47 @@ typedef struct {
     int64_t n, unit_stride, block_stride, block;
 } Input;
 
+#define PANEL_ROWS 16
+#define TILE_TOKENS 6
+
+/* A matrix for products of many tokens: in panels of 16 rows, whose numbers for an input lie side by side.
+ * FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2], and scales
+ * [panels, ceil(inputs / group), 16] in float32. Rows and inputs that fill up are zero. */
+typedef struct {
+    const void *codes;
+    const float *scales;
+    int64_t rows, inputs, group;
+    int32_t format;
+} Panels;
+
+/* A product of many tokens. Where a row of an INT8 matrix has one scale, every token is rounded to codes of -127..127. */
+typedef struct {
+    const Panels *panels;
+    const float *values; /* [n, from_stride] */
+    int64_t from_stride, n;
+    void *tiles;         /* room for all tokens in whole tiles, as floats */
+    float *token_scales; /* [n] */
+    const float *bias;   /* [rows], or NULL */
+    float *to;           /* [n, stride] */
+    int64_t stride;
+    int32_t activation, adds; /* one of them at most */
+    int32_t rounds;
+    void (*activate)(int activation, float *values, int64_t count);
+} WideProduct;
+
+/* Attention among the tokens of each row. A query sees `before` tokens before it and `after` after it. */
+typedef struct {
+    const float *query; /* [tokens, stride]: queries of all heads, then keys, then values */
+    float *to;          /* [tokens, to_stride] */
+    int64_t stride, to_stride;
+    const int32_t *starts; /* [rows + 1]: the first token of each row */
+    int32_t heads, groups, head;
+    int64_t before, after;
+    float scale;
+    const float *bias; /* [heads, 2 * reach - 1] by distance of the key, -reach + 1 first; or NULL */
+    int64_t reach;
+} RowAttention;
+
 typedef struct {
     const Matrix *matrix;
     Input input;
@@ -39,6 +80,17 @@ typedef struct {
     int32_t activation;
     int32_t adds; /* add to what is there (a residual) rather than replace it */
 } Product;
+
+/* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
+ * `values` are mixed as the values are. */
+typedef struct {
+    const float *keys;   /* [tables, reach, E] */
+    const float *values; /* [reach, E], or NULL */
+    int64_t reach;
+    int32_t tables;    /* one, or one for each head */
+    int32_t meets_key; /* keys meet the vector too */
+    float scale;
+} Relative;
 
 /* Attention of tokens to the cache of their row. A query sees the keys at places first..last of its row. */
 typedef struct {
@@ -53,6 +105,12 @@ typedef struct {
     float scale;
     const float *bias; /* [heads, reach] by distance, or NULL */
     int64_t reach;
+    /* Attention to sources, without padding: keys [groups, length / 8 rounded up, E, 8] of each begin at its start. */
+    const int32_t *sources;       /* [rows], or NULL: attention to the row itself */
+    const int32_t *lengths;       /* [sources] */
+    const int64_t *starts;        /* [sources], in numbers */
+    const Relative *relative;     /* or NULL */
+    const uint8_t *seen;          /* [reach, reach] by place and key, or NULL: all up to the place */
 } Attention;
 
 /* The inner loops, compiled once for each instruction set. */
@@ -68,6 +126,13 @@ typedef struct {
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
 } Kernels;
 
+/* The inner loops of encoders, likewise. */
+typedef struct {
+    void (*lay_out)(const WideProduct *, int64_t tile);
+    void (*multiply)(const WideProduct *, int64_t begin, int64_t end, void *room);
+    void (*attend)(const RowAttention *, int64_t row, int64_t group, float *room);
+} RowKernels;
+
 typedef void Task(void *argument, int64_t chunk, int thread);
 void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);
 int saucier_enter(int threads);
@@ -76,7 +141,8 @@ void saucier_leave(void);
 #define KEYS_AT_ONCE 8
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
-enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT };
+enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
+              EXPERTS, ATTEND_ROWS };
 typedef struct {
     int32_t kind;
     int32_t from, to;   /* buffers */
@@ -91,9 +157,18 @@ typedef struct {
     const float *gain, *bias; /* NORM, PRODUCT */
     const float *table;  /* ROTATE: [places, turned] cosines, then sines; ATTEND: [heads, reach] */
     int64_t reach;
+    int32_t padding;     /* PLACES: a token whose row is its own number; -1: there is none */
+    int32_t experts, top, renormalized, hidden, gated; /* EXPERTS: see run_experts */
+    const float *second; /* EXPERTS: [experts, width], the biases of their second maps, or NULL */
+    const Relative *relative; /* ATTEND */
+    const uint8_t *seen;      /* ATTEND: [reach, reach] */
+    const Panels *panels;  /* PRODUCT of an encoder */
+    int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
 } Op;
 
-#define BUFFERS 8
+/* The stream, what sublayers read (two), queries with keys and values, what attention gives, hidden vectors, logits, and
+ * what lies between two matrices of a map. */
+enum Buffer { STREAM, NORMED, OTHER, HEADS, MIXED, HIDDEN, SCORES, RANKS, BUFFERS };
 typedef struct {
     const Op *ops;
     int32_t count;
@@ -109,7 +184,25 @@ typedef struct {
     int64_t score_stride;
     int8_t *codes; /* for Input: [most, widest input] */
     float *scales, *sums;
+    /* What an encoder gave, as keys and values of each attention to it; of sources of any lengths, without padding. */
+    float *source_keys, *source_values;
+    const int32_t *sources, *source_lengths; /* [rows]: the source of each; [sources] */
+    const int64_t *source_starts;            /* [sources]: places before it, all lengths rounded up to eights */
+    int64_t source_places, longest_source;   /* of all together; of the longest, rounded up */
 } Session;
+
+/* What an encoder's pass reads and writes: rows of any lengths one after the other. */
+typedef struct {
+    float *buffers[BUFFERS];
+    int64_t strides[BUFFERS];
+    int64_t tokens, rows;
+    const int32_t *starts; /* [rows + 1] */
+    const int32_t *places; /* [tokens] */
+    void *tiles;           /* for WideProduct */
+    float *token_scales;
+    float *room; /* [MOST_THREADS, room_stride]: see rows.c */
+    int64_t room_stride;
+} Batch;
 
 const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
@@ -117,4 +210,6 @@ int64_t saucier_block(const Matrix *matrix);
 void saucier_product(const char *path, const Product *product, int threads);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
+void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads);
+void saucier_multiply(const char *path, const WideProduct *product, float *room, int64_t room_stride, int threads);
 #endif

@@ -1,0 +1,142 @@
+"""Models whose text is read by the native kernels in one go: encoders, and decoders that classify or score a text.
+
+`use_native` gives a view of a model that is called as the model is; only its stack is another one. Embedding, pooler
+and head stay the model's own, so that every task and every head works.
+Letters: B batch, L length, D dim, T real tokens, R rows, P places.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from saucier import config as c
+from saucier.config.questions import reads_padding
+from saucier.generation.decoding import Native
+from saucier.generation.native_feed import PartTables, as_array, check_lowered
+from saucier.generation.packed_weights import MadeFromWeights, copy_modules
+from saucier.model import Transformer
+from saucier.native.encoding import encode, lower_stack
+from saucier.native.library import count_threads
+from saucier.native.lowering import refuse
+from saucier.native.matrices import Weights
+from saucier.native.plan import Plan
+from saucier.parts.context import Context
+from saucier.parts.masks import refuse_split_documents
+
+VIEWS: MadeFromWeights[Transformer] = MadeFromWeights()
+"""Model -> its views, one for each number format."""
+FEWEST_PLACES = 128
+"""Tables of positions are made for a power of two of places, from here on."""
+
+
+def use_native(model: Transformer, engine: Native) -> Transformer:
+    """Return a view of a model in evaluation mode whose encoder runs by the native kernels, in the engine's format.
+
+    Of a model without an encoder it is the decoder, which then reads whole texts without a cache (`generate` has its
+    own way: `engine=`). The view is called as the model is and gives the same outputs, except that the vectors of
+    padding are zeros; hidden states of single layers, attention weights and gradients it does not give. It shares all
+    weights but the matrices of the stack, which are copied once for each format, and made again when they change.
+
+    Raises `InputError` for a model that the kernels do not run, naming the part that they lack.
+    """
+    check_lowered(model)
+    if model.mix is not None:
+        refuse("mixture of the vectors of all layers")
+    if reads_padding(model.config):
+        refuse("head that reads the vectors of padding")
+    side = "encoder" if model.encoder is not None else "decoder"
+    stack = getattr(model, side)
+
+    def make() -> Transformer:
+        arrays = {name: as_array(one) for name, one in model.state_dict().items() if name.startswith(f"{side}.")}
+        native = NativeStack(stack, model.config, Weights(arrays, engine.format))
+        return copy_modules(model, lambda module: native if module is stack else None)
+
+    return VIEWS.get(model, engine.format, make)
+
+
+@dataclass(frozen=True)
+class RaggedRows:
+    """Where the real tokens of a batch are, and which of them may see each other."""
+
+    index: Tensor | None
+    """[T], the place of each in the flattened batch; None: they are all, in order."""
+    starts: NDArray[np.int32]
+    """[R + 1], the first token of each row, or of each document of a row."""
+    positions: NDArray[np.int32]
+    """[T]."""
+
+
+class NativeStack(nn.Module):
+    """A stack of blocks in C, called in the place of `Stack`."""
+
+    def __init__(self, stack: nn.Module, config: c.Transformer, weights: Weights) -> None:
+        """Lower it. Raises `InputError` for parts that the kernels do not have."""
+        super().__init__()
+        self.config, self.segmented, self.packs = stack.config, stack.segmented, stack.packs
+        self.lower = partial(lower_stack, config, weights, PartTables())
+        self.pads_right = config.encoder is not None
+        """Whether heads may read the first place, so that padding may not be there."""
+        self.plans: dict[int, Plan] = {}
+        """Places -> the plan for rows of up to as many tokens."""
+        self.find_plan(1)
+
+    def find_plan(self, places: int) -> Plan:
+        """Return the plan for rows of so many places, or more."""
+        size = max(FEWEST_PLACES, 1 << (places - 1).bit_length())
+        if size not in self.plans:
+            self.plans[size] = self.lower(size)
+        return self.plans[size]
+
+    def forward(self, x: Tensor, context: Context, record: list[Tensor] | None = None) -> Tensor:
+        """Return the last hidden vectors, zeros at padding. Shapes: x [B, L, D], or [1, T, D] when packed -> the same.
+
+        Raises `InputError` for what is asked of single layers, for a cache, and for padding before or between tokens.
+        """
+        for found, what in ((record is not None, "hidden states of single layers"),
+                            (context.want_weights, "attention weights"), (context.cache is not None, "cache here"),
+                            (context.span.visible is not None, "keys that the batch hides")):
+            if found:
+                refuse(what)
+        rows = find_rows(context, x, pads_right=self.pads_right)
+        flat = x.detach().flatten(0, 1)
+        vectors = (flat if rows.index is None else flat.index_select(0, rows.index)).float().contiguous()
+        longest = max(np.diff(rows.starts).max(initial=0), rows.positions.max(initial=0) + 1)
+        plan = self.find_plan(int(longest))
+        threads = min(torch.get_num_threads(), count_threads())
+        hidden = torch.from_numpy(encode(plan, vectors.numpy(), rows.starts, rows.positions, threads=threads))
+        hidden = hidden.to(x.dtype)
+        if rows.index is not None:
+            hidden = hidden.new_zeros(len(flat), hidden.shape[1]).index_copy_(0, rows.index, hidden)
+        return hidden.view(*x.shape[:2], -1)
+
+
+def find_rows(context: Context, x: Tensor, *, pads_right: bool) -> RaggedRows:
+    """Return where the real tokens of a pass are. Raises `InputError` for padding where the kernels do not take it."""
+    layout, real, documents = context.layout, context.span.padding, context.span.query_documents
+    if layout is not None:
+        starts = np.cumsum([0, *layout.lengths], dtype=np.int32)
+        return RaggedRows(None, starts, as_array(context.positions[0].int()))
+    rows, length = x.shape[:2]
+    positions = context.positions.expand(rows, length).flatten()
+    kept = torch.arange(rows * length)
+    if real is not None:
+        kept = real.flatten().nonzero()[:, 0]
+        if pads_right and not bool(real[:, 0].all()):
+            refuse("way to leave out padding before the tokens of a row")
+    numbers = kept // length
+    if documents is not None:
+        refuse_split_documents(documents)
+        numbers = torch.stack([numbers, documents.flatten()[kept]])
+    same = (numbers[..., 1:] == numbers[..., :-1]).reshape(-1, max(len(kept) - 1, 0)).all(0)
+    if bool((same & (kept[1:] - kept[:-1] != 1)).any()):
+        refuse("way to leave out padding between the tokens of a row")
+    borders = [torch.zeros(1, dtype=torch.long), (~same).nonzero()[:, 0] + 1, torch.tensor([len(kept)])]
+    return RaggedRows(None if real is None else kept, as_array(torch.cat(borders).int()),
+                      as_array(positions[kept].int()))

@@ -1,0 +1,126 @@
+/* A pass over the plan of an encoder: every step for all tokens of a batch, whose rows lie one after the other without
+ * padding. */
+#include <string.h>
+
+#include "saucier.h"
+
+extern const RowKernels rows_portable;
+#ifdef HAS_AVX2
+extern const RowKernels rows_avx2;
+#endif
+#define PANELS_AT_ONCE 8
+#define TOKENS_AT_ONCE 16
+
+typedef struct {
+    const Kernels *kernels;
+    const RowKernels *rows;
+    const Batch *batch;
+    const Op *op;
+    const WideProduct *product;
+    const RowAttention *attention;
+    int64_t panels; /* of a chunk */
+} Encoding;
+
+static const RowKernels *row_kernels(const Kernels *kernels) {
+#ifdef HAS_AVX2
+    if (!strcmp(kernels->name, "avx2")) return &rows_avx2;
+#endif
+    return (void)kernels, &rows_portable;
+}
+
+static float *room_of(const Encoding *e, int thread) { return e->batch->room + thread * e->batch->room_stride; }
+
+static void lay_out_tile(void *argument, int64_t chunk, int thread) {
+    const Encoding *e = argument;
+    (void)thread;
+    e->rows->lay_out(e->product, chunk);
+}
+
+static void multiply_chunk(void *argument, int64_t chunk, int thread) {
+    const Encoding *e = argument;
+    int64_t begin = chunk * e->panels, all = (e->product->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    int64_t end = begin + e->panels < all ? begin + e->panels : all;
+    e->rows->multiply(e->product, begin, end, room_of(e, thread));
+}
+
+static void attend_chunk(void *argument, int64_t chunk, int thread) {
+    const Encoding *e = argument;
+    e->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups, room_of(e, thread));
+}
+
+/* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
+static void multiply_wide(Encoding *e, const WideProduct *p, int threads) {
+    int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
+    e->product = p;
+    e->panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk;
+    saucier_parallel(threads, (p->n + TILE_TOKENS - 1) / TILE_TOKENS, lay_out_tile, e);
+    saucier_parallel(threads, (panels + e->panels - 1) / e->panels, multiply_chunk, e);
+}
+
+static void run_product(Encoding *e, const Op *op, int threads) {
+    const Batch *b = e->batch;
+    WideProduct product = {
+        .panels = op->panels, .values = b->buffers[op->from], .from_stride = b->strides[op->from], .n = b->tokens,
+        .tiles = b->tiles, .token_scales = b->token_scales, .bias = op->bias, .to = b->buffers[op->to],
+        .stride = b->strides[op->to], .activation = op->activation, .adds = op->adds, .activate = e->kernels->activate,
+        .rounds = op->panels->format == INT8 && op->panels->group >= op->panels->inputs};
+    multiply_wide(e, &product, threads);
+}
+
+static void run_attention(Encoding *e, const Op *op, int threads) {
+    const Batch *b = e->batch;
+    RowAttention attention = {
+        .query = b->buffers[op->from], .to = b->buffers[op->to], .stride = b->strides[op->from],
+        .to_stride = b->strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
+        .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach};
+    e->attention = &attention;
+    saucier_parallel(threads, b->rows * op->groups, attend_chunk, e);
+}
+
+/* A step that takes tokens one by one, for some of them. */
+static void run_tokens(void *argument, int64_t chunk, int thread) {
+    const Encoding *e = argument;
+    const Batch *b = e->batch;
+    const Op *op = e->op;
+    const Kernels *kernels = e->kernels;
+    int64_t end = (chunk + 1) * TOKENS_AT_ONCE < b->tokens ? (chunk + 1) * TOKENS_AT_ONCE : b->tokens;
+    (void)thread;
+    for (int64_t i = chunk * TOKENS_AT_ONCE; i < end; i++) {
+        float *from = b->buffers[op->from] + i * b->strides[op->from], *to = b->buffers[op->to] + i * b->strides[op->to];
+        int64_t place = b->places[i];
+        switch (op->kind) {
+            case NORM: kernels->norm(op->norm, from, to, op->width, op->gain, op->bias, op->eps); break;
+            case ROTATE: kernels->rotate(to, op->heads, op->head, op->turned, op->neighbours, op->table + place * op->turned); break;
+            case GATE: kernels->gate(op->activation, to, op->width); break;
+            case ACTIVATE: kernels->activate(op->activation, to, op->width); break;
+            case ADD: for (int64_t k = 0; k < op->width; k++) to[k] += from[k]; break;
+            case SCALE: for (int64_t k = 0; k < op->width; k++) to[k] *= op->scale; break;
+        }
+    }
+}
+
+/* Run a plan whose steps are products, norms, attention among whole rows, and what takes tokens one by one. */
+void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads) {
+    const Kernels *kernels = saucier_kernels(path);
+    Encoding encoding = {.kernels = kernels, .rows = row_kernels(kernels), .batch = batch};
+    threads = saucier_enter(threads);
+    for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
+        const Op *op = encoding.op = plan->ops + i;
+        if (op->kind == PRODUCT) run_product(&encoding, op, threads);
+        else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op, threads);
+        else saucier_parallel(threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
+    }
+    saucier_leave();
+}
+
+/* One product of many tokens, for tests and measurements. `room`: of each thread, ROOM numbers. */
+void saucier_multiply(const char *path, const WideProduct *product, float *room, int64_t room_stride, int threads) {
+    const Kernels *kernels = saucier_kernels(path);
+    Batch batch = {.room = room, .room_stride = room_stride};
+    Encoding encoding = {.kernels = kernels, .rows = row_kernels(kernels), .batch = &batch};
+    WideProduct copy = *product;
+    copy.activate = kernels->activate;
+    threads = saucier_enter(threads);
+    multiply_wide(&encoding, &copy, threads);
+    saucier_leave();
+}

@@ -1,0 +1,59 @@
+/* Numbers: those that are stored in 16 bits, and e^x. Included by what is compiled once for each instruction set. */
+#ifndef NUMBERS_H
+#define NUMBERS_H
+#include <string.h>
+
+#include "saucier.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE float widen_bfloat16(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+INLINE float widen_float16(uint16_t bits) {
+    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, rest = bits & 0x7fff, wide;
+    float value;
+    if (rest >= 0x7c00) wide = 0x7f800000 | rest << 13;     /* infinite, or none */
+    else if (rest >= 0x0400) wide = (rest << 13) + 0x38000000;
+    else {                                                   /* subnormal: rest * 2^-24 */
+        value = (float)rest * 5.9604644775390625e-8f;
+        memcpy(&wide, &value, 4);
+    }
+    wide |= sign;
+    memcpy(&value, &wide, 4);
+    return value;
+}
+
+INLINE float read_number(const void *from, int64_t place, int format) {
+    if (format == FLOAT32) return ((const float *)from)[place];
+    uint16_t bits = ((const uint16_t *)from)[place];
+    return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
+}
+
+/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
+ * rounded to a whole number by adding one so large that nothing behind the point is left. */
+INLINE float exponential(float x) {
+    const float large = 12582912.0f; /* 1.5 * 2^23 */
+    x = x > -87.0f ? x : -87.0f;
+    x = x < 88.0f ? x : 88.0f;
+    float shifted = x * 1.44269504f + large, whole = shifted - large;
+    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
+    float sum = 1.9875691500e-4f;
+    sum = sum * rest + 1.3981999507e-3f;
+    sum = sum * rest + 8.3334519073e-3f;
+    sum = sum * rest + 4.1665795894e-2f;
+    sum = sum * rest + 1.6666665459e-1f;
+    sum = sum * rest + 5.0000001201e-1f;
+    sum = sum * rest * rest + rest + 1.0f;
+    int32_t bits;
+    memcpy(&bits, &shifted, 4);
+    bits = (int32_t)((uint32_t)(bits + 127) << 23); /* the large number's own bits are shifted out */
+    float power;
+    memcpy(&power, &bits, 4);
+    return sum * power;
+}
+#endif

@@ -1,0 +1,197 @@
+"""Stacks that read whole rows, lowered to a plan, and that plan at work: encoders, and decoders without a cache.
+
+It begins with the vectors that the embedding gives and ends with the last hidden ones. Rows lie one after the other
+without padding; products are of all tokens of a pass at once (`csrc/rows.c`), so that reading the weights costs little.
+Letters: T tokens, R rows, D dim, H heads, P places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ctypes import byref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier import config as c
+from saucier.config.questions import find_shared_positions
+from saucier.native.library import (
+    BUFFERS,
+    PANEL_ROOM,
+    PANEL_ROWS,
+    TILE_TOKENS,
+    CBatch,
+    load_library,
+)
+from saucier.native.lowering import Lowering, Tables, find_activation, refuse
+from saucier.native.matrices import Array, Weights
+from saucier.native.plan import HEADS, MIXED, NORMED, RANKS, STREAM, Plan
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale"})
+"""Steps that `csrc/encode.c` runs."""
+MOST_TOKENS = 8192
+"""Tokens of a pass, unless one row alone has more: room for hidden vectors of 100 MB at a width of 3,072."""
+
+
+def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
+    """Return the plan of a model's encoder, or of the decoder of a model without one, for rows of `places` tokens.
+
+    Raises `InputError` for parts that the kernels do not have, and for weights that the plan has no place for.
+    """
+    side, stack = ("encoder", config.encoder) if config.encoder else ("decoder", config.decoder)
+    assert stack is not None, "check() refuses a model without stacks"
+    lowering = RowLowering(config.model_copy(update={"dim": config.reader_dim}), weights, tables, places)
+    lowering.side = side
+    try:
+        lowering.run_stack(stack)
+    except KeyError as error:
+        refuse(f"way to use the model without a plain {error.args[0]}")
+    used = lowering.used | ({f"{side}.shared.weight"} if find_shared_positions(stack) else set())
+    if left := sorted(one for one in weights.arrays.keys() - used if one.startswith(f"{side}.")):
+        refuse(f"place for the weight {left[0]}" + (f" and {len(left) - 1} more" if len(left) > 1 else ""))
+    for step in lowering.steps:
+        if step.kind not in KINDS:
+            refuse(f"{step.kind} for whole rows ({step.what})")
+    return Plan(tuple(lowering.steps), tuple(lowering.widths), (), 1, places, 0)
+
+
+class RowLowering(Lowering):
+    """A plan of whole rows: matrices in panels, and attention among the tokens of a row in place of a cache."""
+
+    side = "encoder"
+    """The stack's name in the model."""
+
+    def run_stack(self, stack: c.Stack) -> None:
+        """Append all blocks, and what follows the last one."""
+        for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"),
+                            (stack.residual.kind != "one", "two streams"),
+                            (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
+                            (stack.queries is not None, "second stream"),
+                            (stack.layer_positions is not None, "positions of every layer among whole rows")):
+            if found:
+                refuse(what)
+        self.widths[STREAM] = self.config.dim
+        for block, stored in zip(stack.blocks(), stack.layers.order(), strict=True):
+            if block.bottleneck is not None:
+                refuse("bottleneck")
+            self.run_block(block, f"{self.side}.blocks.{stored}")
+        if stack.final_norm is not None:
+            self.norm(stack.final_norm, f"{self.side}.final_norm", STREAM, STREAM)
+        if stack.narrow is not None:
+            self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
+
+    def product(self, name: str, sizes: tuple[int, int], source: int, to: int, *, activation: str = "identity",
+                adds: bool = False) -> None:
+        """Append a map from and to these widths, or the two of a map of low rank."""
+        inputs, outputs = sizes
+        if f"{name}.first.weight" in self.weights.arrays:
+            rank = len(self.weights.arrays[f"{name}.first.weight"])
+            self.product(f"{name}.first", (inputs, rank), source, RANKS)
+            name, inputs, source = f"{name}.second", rank, RANKS
+        bias = self.vector(f"{name}.bias")
+        self.count_used(name)
+        panels = self.weights.panels(name, inputs)
+        if (panels.rows, panels.inputs) != (outputs, inputs):
+            refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
+        if bias is not None and len(bias) != outputs:
+            refuse(f"bias for some rows of {name} alone")
+        self.add("product", name, source=source, to=to, width=outputs, arrays={"panels": panels, "bias": bias},
+                 activation=find_activation(activation), adds=int(adds))
+
+    def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
+        """Append an attention: its maps, its positions, the tokens of the row, and the output map."""
+        if not isinstance(attention.kernel, c.Softmax) or attention.global_maps is not None:
+            refuse(f"attention with the kernel {attention.kernel.kind}" if attention.global_maps is None
+                   else "maps for global tokens")
+        projection = attention.projection
+        query, key, head = projection.widths(self.config.dim)
+        heads, groups = query // head, key // head
+        bias = None
+        self.product(f"{name}.qkv", (self.config.dim, query + 2 * key), source, HEADS)
+        match attention.positions:
+            case c.NoPositions():
+                pass
+            case c.Rotary() as rotary:
+                self.rotate(rotary, f"{name}.positions", heads + groups * (2 if rotary.values else 1), head)
+            case c.Alibi() | c.T5Bias() as biased:
+                table = self.weights.vector(f"{self.side}.shared.weight")
+                bias = self.tables.biases_of_both_sides(biased, heads, self.places, table)
+            case _:
+                refuse(f"attention with positions of kind {attention.positions.kind}")
+        before, after = find_reach(attention.visibility, self.places)
+        self.add("attend_rows", name, source=HEADS, to=MIXED, width=query, heads=heads, groups=groups, head=head,
+                 before=before, after=after, scale=projection.scale or head**-0.5, reach=self.places,
+                 arrays={"table": bias})
+        self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
+
+
+def find_reach(visibility: c.Visibility, places: int) -> tuple[int, int]:
+    """Return how many tokens before it, and after it, a query sees in a row of up to `places`."""
+    match visibility:
+        case c.Full():
+            return places, places
+        case c.Causal():
+            return places, 0
+        case c.Window(size=size):
+            return size - 1, size - 1
+        case c.Combined(kind="and", terms=terms):
+            befores, afters = zip(*(find_reach(term, places) for term in terms), strict=True)
+            return min(befores), min(afters)
+        case _:
+            return refuse(f"attention with the visibility {visibility.kind}")
+
+
+def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, threads: int,
+           path: str | None = None) -> Floats:
+    """Return the last hidden vectors of rows that lie one after the other; `path`: None: the fastest instruction set.
+
+    Shapes: vectors [T, D], starts [R + 1] the first token of each row, positions [T] -> [T, width of the stack].
+    """
+    last = int(plan.steps[-1].numbers["to"])
+    found = np.empty((len(vectors), int(plan.steps[-1].numbers["width"])), np.float32)
+    for first, end in cut_passes(starts):
+        part = slice(int(starts[first]), int(starts[end]))
+        buffers = run_pass(plan, vectors[part], starts[first:end + 1] - starts[first], positions[part], threads, path)
+        found[part] = buffers[last][:, :found.shape[1]]
+    return found
+
+
+def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
+    """Cut rows into passes of at most `MOST_TOKENS` tokens, one row at least; yields (first row, row after the last).
+    """
+    first, rows = 0, len(starts) - 1
+    while first < rows:
+        end = max(first + 1, int(np.searchsorted(starts, starts[first] + MOST_TOKENS, "right")) - 1)
+        yield first, end
+        first = end
+
+
+def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int,
+             path: str | None) -> list[Array]:
+    """Run a plan once; returns what its buffers hold afterwards."""
+    library, tokens = load_library(), len(vectors)
+    buffers = [np.empty((tokens, width), np.float32) for width in plan.widths]
+    buffers[STREAM][:] = vectors
+    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
+    inputs = max((step.panels.inputs for step in plan.steps if step.panels is not None), default=0)
+    tiles, scales = np.empty(whole * (inputs + 1), np.float32), np.empty(whole, np.float32)
+    room = np.empty((threads, max(PANEL_ROOM, count_attention_room(plan, int(np.diff(starts).max(initial=0))))),
+                    np.float32)
+    starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
+    batch = CBatch(tokens=tokens, rows=len(starts) - 1, starts=starts.ctypes.data, places=positions.ctypes.data,
+                   tiles=tiles.ctypes.data, token_scales=scales.ctypes.data, room=room.ctypes.data,
+                   room_stride=room.shape[1])
+    for number in range(BUFFERS):
+        batch.buffers[number], batch.strides[number] = buffers[number].ctypes.data, plan.widths[number]
+    library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),
+                           threads)
+    return buffers
+
+
+def count_attention_room(plan: Plan, longest: int) -> int:
+    """Return the numbers that attention among the tokens of a row needs: keys, values and scores, in whole panels."""
+    heads = [int(step.numbers["head"]) for step in plan.steps if step.kind == "attend_rows"]
+    keys, head = -(-longest // PANEL_ROWS) * PANEL_ROWS, max(heads, default=0)
+    return keys * (head + TILE_TOKENS) + longest * -(-head // PANEL_ROWS) * PANEL_ROWS

@@ -1,0 +1,150 @@
+"""Products of many tokens and attention of whole rows, against float64, on every instruction set of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from tests.unit.native.products import address, round_activations
+
+from saucier.native import library
+from saucier.native.encoding import count_attention_room, cut_passes, run_pass
+from saucier.native.library import PANEL_ROOM, TILE_TOKENS, CWideProduct
+from saucier.native.matrices import Format, Matrix, lay_out_panels, round_groups, store_matrix
+from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Plan, Step
+
+FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
+pytestmark = pytest.mark.parametrize("path", library.list_paths())
+
+
+def multiply(path: str, matrix: Matrix, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
+             base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
+    """A product of many tokens; what a row of the output has behind the product stays as it is."""
+    panels, (tokens, inputs) = lay_out_panels(matrix), x.shape
+    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
+    tiles, scales = np.full(whole * (inputs + 1), np.nan, np.float32), np.full(whole, np.nan, np.float32)
+    room = np.full((threads, PANEL_ROOM), np.nan, np.float32)
+    to = np.full((tokens, panels.rows + 3), 7, np.float32)
+    if base is not None:
+        to[:, :-3] = base
+    product = CWideProduct(
+        ctypes.pointer(panels.struct), address(x), inputs, tokens, address(tiles), address(scales),
+        None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None),
+        int(panels.format == "int8" and panels.struct.group >= inputs), None)
+    library.load_library().saucier_multiply(path.encode(), product, address(room), room.shape[1], threads)
+    assert (to[:, -3:] == 7).all(), "nothing is written behind the last row of a matrix"
+    return to[:, :-3]
+
+
+def read_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
+    """Tokens are rounded as a whole where the rows of a matrix of whole numbers have one scale each."""
+    whole = matrix.scales is not None and matrix.struct.group >= matrix.inputs
+    return round_activations(x, matrix, matrix.inputs) if whole else x.astype(np.float64)
+
+
+def check(path: str, matrix: Matrix, tokens: int, random: np.random.Generator) -> None:
+    x = (random.normal(size=(tokens, matrix.inputs)) * 10.0 ** random.integers(-2, 3)).astype(np.float32)
+    expected = read_activations(x, matrix) @ matrix.values().T
+    size = np.abs(x).max() * np.abs(matrix.values()).max() * np.sqrt(matrix.inputs)
+    assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5, atol=1e-6 * size,
+                    err_msg=f"{matrix.format} {tokens}x{matrix.inputs}x{matrix.rows}")
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_products_are_those_of_the_stored_numbers(path: str, form: Format) -> None:
+    random = np.random.default_rng(0)
+    shapes = [(1, 1, 1), (3, 37, 5), (6, 32, 16), (7, 33, 17), (150, 96, 33), (32, 128, 300), (13, 1100, 20),
+              (300, 513, 18), *((int(n), int(i), int(o)) for n, i, o in random.integers(1, (200, 700, 200), (8, 3)))]
+    for tokens, inputs, rows in shapes:
+        check(path, store_matrix(random.normal(size=(rows, inputs)).astype(np.float32), form), tokens, random)
+
+
+@pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int8", 32), ("int8", 96)])
+def test_groups_of_inputs(path: str, form: Format, group: int) -> None:
+    random = np.random.default_rng(1)
+    weight = random.normal(size=(70, 960)).astype(np.float32)
+    codes, scales = round_groups(weight, group, 127 if form == "int8" else 7, np.dtype(np.float32))
+    check(path, Matrix(form, codes, 960, scales, group), 31, random)
+
+
+def test_zeros_stay_zeros(path: str) -> None:
+    matrix = store_matrix(np.zeros((20, 40), np.float32), "int8")
+    assert (multiply(path, matrix, np.zeros((9, 40), np.float32)) == 0).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_follows_a_product(path: str, form: Format, threads: int) -> None:
+    random = np.random.default_rng(2)
+    matrix = store_matrix(random.normal(size=(523, 100)).astype(np.float32), form)
+    x, bias = random.normal(size=(40, 100)).astype(np.float32), random.normal(size=523).astype(np.float32)
+    base = random.normal(size=(40, 523)).astype(np.float32)
+    plain = read_activations(x, matrix) @ matrix.values().T + bias
+    assert_allclose(multiply(path, matrix, x, bias=bias, threads=threads), plain, rtol=1e-5, atol=1e-4)
+    assert_allclose(multiply(path, matrix, x, bias=bias, base=base, threads=threads), plain + base, rtol=1e-5, atol=1e-4)
+    found = multiply(path, matrix, x, bias=bias, activation=ACTIVATIONS["relu"], threads=threads)
+    assert_allclose(found, np.maximum(plain, 0), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_token_is_the_same_in_any_company(path: str, form: Format) -> None:
+    random = np.random.default_rng(3)
+    matrix = store_matrix(random.normal(size=(50, 600)).astype(np.float32), form)
+    x = random.normal(size=(160, 600)).astype(np.float32)
+    together = multiply(path, matrix, x)
+    for first, last in ((0, 1), (5, 9), (100, 160)):
+        assert (multiply(path, matrix, np.ascontiguousarray(x[first:last])) == together[first:last]).all()
+
+
+def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int, after: int,
+           scale: float, bias: np.ndarray | None, threads: int = 1) -> np.ndarray:
+    """A plan of one step. Shapes: heads [T, (H + 2G)E] -> [T, H E]."""
+    width, reach = sizes["heads"] * sizes["head"], max(lengths) if bias is None else (bias.shape[1] + 1) // 2
+    step = Step("attend_rows", "attention", {"source": STREAM, "to": MIXED, "width": width, "before": before,
+                                             "after": after, "scale": scale, "reach": reach, **sizes},
+                arrays={"table": bias})
+    widths = [heads.shape[1] if buffer == STREAM else width for buffer in range(8)]
+    plan = Plan((step,), tuple(widths), (), 1, max(lengths), 0)
+    starts = np.cumsum([0, *lengths]).astype(np.int32)
+    return run_pass(plan, heads, starts, np.zeros(len(heads), np.int32), threads, path)[MIXED]
+
+
+@pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "biased"), [
+    (4, 4, 13, 99, 99, False), (4, 2, 32, 99, 0, True), (6, 1, 8, 3, 3, False), (3, 3, 17, 99, 99, True),
+    (2, 2, 16, 0, 0, False), (1, 1, 64, 5, 40, True)])
+def test_attention_of_whole_rows(path: str, heads: int, groups: int, head: int, before: int, after: int,
+                                 biased: bool) -> None:
+    random = np.random.default_rng(5)
+    lengths = [1, 35, 0, 6, 17, 64]
+    x = random.normal(size=(sum(lengths), (heads + 2 * groups) * head)).astype(np.float32)
+    bias = random.normal(size=(heads, 2 * 70 - 1)).astype(np.float32) if biased else None
+    sizes = {"heads": heads, "groups": groups, "head": head}
+    found = attend(path, x, lengths, sizes, before=before, after=after, scale=0.3, bias=bias)
+    assert (attend(path, x, lengths, sizes, before=before, after=after, scale=0.3, bias=bias, threads=3) == found).all()
+    start = 0
+    for length in lengths:
+        rows = x[start:start + length].astype(np.float64).reshape(length, heads + 2 * groups, head)
+        place = np.arange(length)
+        away = place[None] - place[:, None]
+        for one in range(heads):
+            group = heads + one * groups // heads
+            scores = 0.3 * rows[:, one] @ rows[:, group].T
+            scores = scores if bias is None else scores + bias[one, 69 + away]
+            scores[(away < -before) | (away > after)] = -np.inf
+            weights = np.exp(scores - scores.max(1, keepdims=True, initial=-1e9))
+            weights /= weights.sum(1, keepdims=True)
+            assert_allclose(found[start:start + length, one * head:(one + 1) * head], weights @ rows[:, group + groups],
+                            rtol=1e-5, atol=1e-6)
+        start += length
+
+
+def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are never cut; a row that is longer than a pass has one of its own."""
+    from saucier.native import encoding
+
+    monkeypatch.setattr(encoding, "MOST_TOKENS", 10)
+    starts = np.cumsum([0, 4, 5, 3, 25, 0, 10, 1]).astype(np.int32)
+    assert list(cut_passes(starts)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
+    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 6

@@ -1,20 +1,27 @@
-"""Encoding texts of different lengths: BERT-base on a padded batch, against `transformers`.
+"""Encoding texts: BERT-base and MiniLM on batches of one length and of many, against `transformers` and its exports.
 
 Letters: B texts, L length of the longest.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from benchmarks.race import Contender, Turn, race
-from benchmarks.section import Section, at_least
+from benchmarks.race import TRIED, Contender, Turn, race
+from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 30522, "texts": 32, "shortest": 16, "longest": 128,
          "passes": 2}
+CASES = {"BERT-base, 1 text of 128": {"texts": 1, "shortest": 128}, "BERT-base, 8 texts of 128":
+         {"texts": 8, "shortest": 128}, "MiniLM, 32 texts of 4 to 64":
+         {"dim": 384, "layers": 6, "shortest": 4, "longest": 64}}
+"""Case -> what is other than in `SHAPE`, for the native kernels."""
 QUICK = SHAPE | {"dim": 64, "layers": 2, "heads": 2, "vocab": 512, "texts": 4, "passes": 1}
 
 
@@ -30,16 +37,22 @@ def padded(settings: dict[str, Any]) -> tuple[Any, Any, int]:
 
 
 def timed(model: Any, settings: dict[str, Any]) -> Turn:
-    """Return a turn: so many passes, in real tokens a second."""
+    """Return a turn of a model in its number format: so many passes, in real tokens a second."""
     import torch
 
-    ids, mask, real = padded(settings)
+    ids, mask, _ = padded(settings)
     model = model.to(getattr(torch, settings["dtype"])).eval()
 
     def once() -> object:
         with torch.inference_mode():
             return model(ids, mask).last_hidden_state
 
+    return repeat(once, settings)
+
+
+def repeat(once: Any, settings: dict[str, Any]) -> Turn:
+    """Return a turn: so many passes, in real tokens a second."""
+    real = padded(settings)[2]
     once()
 
     def turn() -> float:
@@ -51,36 +64,137 @@ def timed(model: Any, settings: dict[str, Any]) -> Turn:
     return turn
 
 
-def saucier(settings: dict[str, Any]) -> Turn:
-    """Our encoder, with its pooler and without a head, as the other one."""
+def build_model(settings: dict[str, Any]) -> Any:
+    """Return our encoder, with its pooler and without a head, as the others."""
     from saucier.families import FAMILIES
     from saucier.model import build
 
     config = FAMILIES["bert"](**{key: settings[key] for key in ("dim", "layers", "heads", "vocab")})
-    return timed(build(config.model_copy(update={"head": None})), settings)
+    return build(config.model_copy(update={"head": None}))
+
+
+def saucier(settings: dict[str, Any]) -> Turn:
+    """Our encoder by its parts."""
+    return timed(build_model(settings), settings)
+
+
+def native(settings: dict[str, Any]) -> Turn:
+    """Our encoder by the kernels in C, in a number format."""
+    from saucier.generation.decoding import Native
+    from saucier.generation.native_encoder import use_native
+
+    return timed(use_native(build_model(settings).eval(), Native(format=settings["format"])), settings)
+
+
+def build_peer(settings: dict[str, Any]) -> Any:
+    """Return a `BertModel` of random weights."""
+    from transformers import BertConfig, BertModel
+
+    return BertModel(BertConfig(
+        hidden_size=settings["dim"], num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
+        vocab_size=settings["vocab"], intermediate_size=4 * settings["dim"])).eval()
+
+
+def build_graph(settings: dict[str, Any]) -> Any:
+    """Return that model as exporters take it: two inputs, one output."""
+    import torch
+
+    class Graph(torch.nn.Module):
+        """The vectors of ids and their mask."""
+
+        def __init__(self) -> None:
+            """Hold the model."""
+            super().__init__()
+            self.model = build_peer(settings)
+
+        def forward(self, ids: Any, mask: Any) -> Any:
+            """Shapes: [B, L] twice -> [B, L, D]."""
+            return self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+
+    return Graph().eval()
 
 
 def transformers(settings: dict[str, Any]) -> Turn:
     """`BertModel`, which uses PyTorch's fused attention."""
-    from transformers import BertConfig, BertModel
-
-    return timed(BertModel(BertConfig(
-        hidden_size=settings["dim"], num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
-        vocab_size=settings["vocab"], intermediate_size=4 * settings["dim"])), settings)
+    return timed(build_peer(settings), settings)
 
 
-CONTENDERS: dict[str, Contender] = {"saucier": saucier, "transformers": transformers}
+def onnxruntime(settings: dict[str, Any]) -> Turn:
+    """The exported `BertModel`, in float32 or with its matrices in int8 and activations rounded as they come."""
+    import onnxruntime as peer
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    ids, mask, _ = padded(settings)
+    with TemporaryDirectory() as folder:
+        path = str(Path(folder) / "model.onnx")
+        axes = {0: "texts", 1: "length"}
+        torch.onnx.export(build_graph(settings), (ids, mask), path, input_names=["ids", "mask"], dynamo=False,
+                          output_names=["hidden"], dynamic_axes={"ids": axes, "mask": axes})
+        if settings["format"] == "int8":
+            quantize_dynamic(path, f"{folder}/int8.onnx", weight_type=QuantType.QInt8, per_channel=True)
+            path = f"{folder}/int8.onnx"
+        options = peer.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = peer.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    given = {"ids": ids.numpy(), "mask": mask.numpy()}
+    return repeat(lambda: session.run(["hidden"], given), settings)
+
+
+def openvino(settings: dict[str, Any]) -> Turn:
+    """The converted `BertModel`, in float32."""
+    import openvino as peer
+    import torch
+
+    ids, mask, _ = padded(settings)
+    model = peer.convert_model(build_graph(settings), example_input=(ids, mask))
+    compiled = peer.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": torch.get_num_threads(),
+                                                 "INFERENCE_PRECISION_HINT": "f32"})
+    given = [ids.numpy(), mask.numpy()]
+    return repeat(lambda: compiled(given), settings)
+
+
+CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
+                                    "onnxruntime": onnxruntime, "openvino": openvino}
+PEERS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32",)}
+"""Exported graphs, where they are installed, and the number formats that they are measured in."""
+
+
+def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[Row], str]:
+    """Return rows of the native kernels against the best of the others at the same format, and all figures."""
+    told = {f"{key}: float32": shape | {"dtype": "float32"} for key in ("saucier", "transformers")}
+    told |= {f"native: {form}": shape | {"dtype": "float32", "format": form}
+             for form in ("float32", "bfloat16", "int8")}
+    if importlib.util.find_spec("onnx") is not None:
+        told |= {f"{peer}: {form}": shape | {"format": form} for peer, forms in PEERS.items() for form in forms
+                 if importlib.util.find_spec(peer) is not None}
+    found = race("benchmarks.encoder", told, rounds)
+    rows = []
+    for form in ("float32", "int8"):
+        others = [one for one in found if one.endswith(form) and not one.startswith("native")]
+        best = max(others or ["native: float32"], key=found.__getitem__)
+        ours = found[f"native: {form}"]
+        rows.append(at_least(f"{name}: native {form}, against {best}", f"{ours:,.0f}", f"{found[best]:,.0f}",
+                             ours / found[best], 1.0))
+    fast, plain = found["native: int8"], found["native: float32"]
+    rows.append(at_least(f"{name}: native int8, against native float32", f"{fast:,.0f}", f"{plain:,.0f}", fast / plain,
+                         1.0))
+    return rows, f"{name}, real tokens a second: " + ", ".join(f"{one} {value:,.0f}" for one, value in found.items())
 
 
 def measure(quick: bool) -> Section:
     """Compare at the same number format."""
     shape, rounds = (QUICK, 2) if quick else (SHAPE, 9)
-    rows = []
+    rows, notes = [], []
     for dtype in ("float32", "bfloat16"):
-        found = race("benchmarks.encoder", dict.fromkeys(CONTENDERS, shape | {"dtype": dtype}), rounds)
+        found = race("benchmarks.encoder", dict.fromkeys(("saucier", "transformers"), shape | {"dtype": dtype}), rounds)
         ours, theirs = found["saucier"], found["transformers"]
         rows.append(at_least(f"{dtype} on both sides", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.6))
+    for name, other in ({"tiny": {}} if quick else CASES).items():
+        more, note = compare_native(shape | other, TRIED if quick else 5, name)
+        rows, notes = rows + more, [*notes, note]
     about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with "
              f"lengths drawn evenly from {shape['shortest']} to {shape['longest']}, padded to the longest, forward "
-             "only, weights in the number format. Real tokens a second.")
-    return Section("Encoding a padded batch", about, rows)
+             "only, weights in the number format. Real tokens a second. "
+             "The rows of native kernels have their own batches.")
+    return Section("Encoding a padded batch", about, rows, notes)

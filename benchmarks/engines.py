@@ -1,11 +1,12 @@
 """Engines on a CPU, each in every number format that it has: GPT-2 124M shape, random weights, greedy; and the floor.
-Then two encoder-decoders with beams.
+Then LLaMA 300M, and two encoder-decoders with beams.
 
 `python -m benchmarks engines`; `--quick` tries it with tiny sizes. The floor is how fast a token's bytes can be read.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import time
 from pathlib import Path
@@ -18,6 +19,10 @@ from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48}
 QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8}
+LLAMA = {"family": "llama", "dim": 1024, "layers": 24, "heads": 16, "kv_heads": 16, "hidden": 2816, "vocab": 32000,
+         "prompt": 16, "new": 48}
+QUICK_LLAMA = LLAMA | {"dim": 64, "layers": 1, "heads": 2, "kv_heads": 2, "hidden": 96, "vocab": 512, "new": 8}
+"""LLaMA of 308 million parameters in its matrices."""
 PAIRS: dict[str, dict[str, Any]] = {
     "marian": {"dim": 512, "layers": 6, "heads": 8, "hidden": 2048, "vocab": 58101, "length": 512},
     "t5": {"dim": 768, "layers": 12, "heads": 12, "hidden": 3072, "vocab": 32128}}
@@ -32,15 +37,16 @@ LARGEST_READ = 2**29
 
 
 def build_model(settings: dict[str, Any]) -> Any:
-    """Return our GPT-2 of random weights, in float32."""
+    """Return our GPT-2, or another family, of random weights, in float32."""
     import torch
 
     from saucier import build
     from saucier.families import FAMILIES
 
     torch.manual_seed(0)
-    config = FAMILIES["gpt2"](**{key: settings[key] for key in ("dim", "layers", "heads", "vocab", "length")})
-    return build(config).eval()
+    named = ("dim", "layers", "heads", "vocab", "length", "kv_heads", "hidden")
+    family = FAMILIES[settings.get("family", "gpt2")]
+    return build(family(**{key: settings[key] for key in named if key in settings})).eval()
 
 
 def saucier(settings: dict[str, Any]) -> Turn:
@@ -64,9 +70,15 @@ def native(settings: dict[str, Any]) -> Turn:
 
 
 def save_peer(settings: dict[str, Any], folder: Path) -> list[str]:
-    """Write a GPT-2 of random weights as transformers does, with a tokenizer of made-up words; return these."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+    """Write a model of random weights as transformers does, with a tokenizer of made-up words; return these."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+    if settings.get("family") == "llama":
+        LlamaForCausalLM(LlamaConfig(
+            hidden_size=settings["dim"], num_hidden_layers=settings["layers"], num_attention_heads=settings["heads"],
+            num_key_value_heads=settings["kv_heads"], intermediate_size=settings["hidden"],
+            vocab_size=settings["vocab"], bos_token_id=0, eos_token_id=0)).save_pretrained(folder)
+        return save_words(settings["vocab"], folder)
     config = GPT2Config(n_embd=settings["dim"], n_layer=settings["layers"], n_head=settings["heads"],
                         vocab_size=settings["vocab"], n_positions=settings["length"], bos_token_id=0, eos_token_id=0)
     GPT2LMHeadModel(config).save_pretrained(folder)
@@ -135,11 +147,26 @@ def translation(settings: dict[str, Any]) -> Turn:
     torch.manual_seed(0)
     shape = {name: settings[name] for name in PAIRS[settings["family"]]}
     model = build(FAMILIES[settings["family"]](**shape)).eval()
-    engine = Native(format=settings["format"]) if settings["native"] else None
+    file = save_random_map(settings["vocab"], settings["each"]) if settings.get("each") else None
+    engine = Native(format=settings["format"], vocabulary_map=file) if settings["native"] else None
     ids, new = prompt(settings), settings["new"]
     options = {"num_beams": settings["beams"], "max_new_tokens": new, "min_new_tokens": new, "eos_token_id": 1,
                "pad_token_id": 0, "decoder_start_token_id": 0, "engine": engine}
     return timed(lambda: generate(model, ids, torch.ones_like(ids), **options), len(ids) * new - 1)
+
+
+def save_random_map(vocab: int, each: int) -> str:
+    """Write a map of `each` random candidates a source token, and ten times as many always; return its file."""
+    import numpy as np
+
+    from saucier.generation import VocabularyMap
+
+    folder = TemporaryDirectory()
+    atexit.register(folder.cleanup)  # it is read at every turn
+    lists = np.random.default_rng(0).integers(0, vocab, vocab * each)
+    always, starts, file = np.arange(min(vocab, 10 * each)), np.arange(vocab + 1) * each, f"{folder.name}/map"
+    VocabularyMap(vocab, always, starts, lists).save(file)
+    return file
 
 
 def build_peer(settings: dict[str, Any]) -> Any:
@@ -192,7 +219,9 @@ CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "trans
 
 def count_bytes(shape: dict[str, Any], form: str) -> float:
     """Return the bytes that a token reads: every matrix once, the output layer too."""
-    matrices = shape["layers"] * 12 * shape["dim"]**2 + shape["vocab"] * shape["dim"]
+    dim, llama = shape["dim"], shape.get("family") == "llama"
+    block = 4 * dim**2 + (3 * shape["hidden"] * dim if llama else 8 * dim**2)
+    matrices = shape["layers"] * block + shape["vocab"] * dim
     return float(matrices * FORMATS[form])
 
 
@@ -200,9 +229,10 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
     """Return who takes part, by name, with what each is told."""
     told = shape | {"rows": rows}
     found = {"saucier: float32": told | {"format": "float32"},
-             "saucier: bfloat16": told | {"format": "bfloat16"},
-             "transformers: float32": told | {"dtype": "float32"}}
-    if shape is not QUICK:  # compiling alone takes a minute
+             "saucier: bfloat16": told | {"format": "bfloat16"}}
+    if "family" not in shape:
+        found["transformers: float32"] = told | {"dtype": "float32"}
+    if shape is SHAPE:  # compiling alone takes a minute
         found["saucier: float32 compiled"] = told | {"format": "float32", "compile": True}
     if importlib.util.find_spec("ctranslate2") is not None:
         found |= {f"ctranslate2: {form}": told | {"format": form} for form in ("float32", "int8")}
@@ -212,20 +242,22 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
     return found
 
 
-def compare(found: dict[str, float], rows: int) -> list[Row]:
+def compare(found: dict[str, float], rows: int, model: str) -> list[Row]:
     """Return a row for each format, against the best of the others, and the share of the floor."""
-    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")), key=found.__getitem__)
+    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")),
+               key=found.__getitem__, default="saucier: float32")
     lines = []
     for form in FORMATS:
         ours, same = found[f"native: {form}"], f"ctranslate2: {form}"
         against = same if same in found else best
-        lines.append(at_least(f"batch {rows}: native {form}, against {against}", f"{ours:.1f}", f"{found[against]:.1f}",
-                              ours / found[against], 1.5 if form in ("int8", "float32") else None))
-        lines.append(at_least(f"batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
+        lines.append(at_least(f"{model}, batch {rows}: native {form}, against {against}", f"{ours:.1f}",
+                              f"{found[against]:.1f}", ours / found[against],
+                              1.5 if form in ("int8", "float32") else None))
+        lines.append(at_least(f"{model}, batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
                               f"{found['saucier: float32']:.1f}", ours / found["saucier: float32"]))
         if rows == 1:
             floor = found[f"memory: {form}"]
-            lines.append(at_least(f"share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
+            lines.append(at_least(f"{model}: share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
                                   None if form == "int4" else 0.85))
     return lines
 
@@ -238,6 +270,7 @@ def compare_pairs(shapes: dict[str, dict[str, Any]], rounds: int) -> tuple[list[
             told = shape | TRANSLATED | {"family": family, "rows": batch}
             names = {f"translation: native {form}": told | {"format": form, "native": True} for form in FORMATS}
             names["translation: parts float32"] = told | {"format": "float32", "native": False}
+            names["translation: native int8, vocabulary map"] = told | {"format": "int8", "native": True, "each": 20}
             if importlib.util.find_spec("ctranslate2") is not None:
                 names |= {f"ctranslate2_pair: {form}": told | {"format": form} for form in ("float32", "int8")}
             found = race("benchmarks.engines", names, rounds)
@@ -247,6 +280,9 @@ def compare_pairs(shapes: dict[str, dict[str, Any]], rounds: int) -> tuple[list[
                 lines.append(at_least(f"{family}, {batch} sources: native {form}, against {against}", f"{ours:.1f}",
                                       f"{found[against]:.1f}", ours / found[against],
                                       1.3 if against == same else None))
+            limited, whole = (found[f"translation: native int8{more}"] for more in (", vocabulary map", ""))
+            lines.append(at_least(f"{family}, {batch} sources: int8 with 20 candidates a source token, against all",
+                                  f"{limited:.1f}", f"{whole:.1f}", limited / whole))
             notes.append(f"{family}, {batch} sources, tokens a second: " + ", ".join(
                 f"{name} {value:.1f}" for name, value in found.items()) + ".")
     return lines, notes
@@ -256,18 +292,19 @@ def measure(quick: bool) -> Section:
     """Compare at 1 and 8 rows."""
     shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
     rows, notes = [], []
-    for batch in (1, 8):
-        found = race("benchmarks.engines", list_contenders(shape, batch), rounds)
-        rows += compare(found, batch)
-        notes.append(f"Batch {batch}, tokens a second: " + ", ".join(
-            f"{name} {value:.1f}" for name, value in found.items() if not name.startswith("memory")) + ".")
+    llama = QUICK_LLAMA if quick else LLAMA
+    for name, held, batch in (("GPT-2", shape, 1), ("GPT-2", shape, 8), ("LLaMA", llama, 1)):
+        found = race("benchmarks.engines", list_contenders(held, batch), rounds)
+        rows += compare(found, batch, name)
+        notes.append(f"{name}, batch {batch}, tokens a second: " + ", ".join(
+            f"{one} {value:.1f}" for one, value in found.items() if not one.startswith("memory")) + ".")
     lines, more = compare_pairs(QUICK_PAIRS if quick else PAIRS, rounds)
     rows, notes = rows + lines, notes + more
     if importlib.util.find_spec("llama_cpp") is None:
         notes.append("llama.cpp was not measured: llama-cpp-python is not installed.")
     about = (f"GPT-2 124M shape ({shape['layers']} layers of {shape['dim']}, {shape['vocab']} tokens), random weights, "
              f"{shape['new']} new tokens after {shape['prompt']}, greedy, the prompt's pass included. New tokens a "
-             "second, all rows together. A format's floor is how often its bytes can be read in a second. Marian and "
-             f"T5 of base size write {TRANSLATED['new']} tokens with {TRANSLATED['beams']} beams from sources of "
-             f"{TRANSLATED['prompt']}, the encoder's pass included.")
+             "second, all rows together. A format's floor is how often its bytes can be read in a second. LLaMA has "
+             f"{LLAMA['layers']} layers of {LLAMA['dim']}. Marian and T5 of base size write {TRANSLATED['new']} tokens "
+             f"with {TRANSLATED['beams']} beams from sources of {TRANSLATED['prompt']}, the encoder's pass included.")
     return Section("Engines", about, rows, notes)

@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from saucier.generation.decoding import MaskPredict as MaskPredict
     from saucier.generation.decoding import MetropolisHastings as MetropolisHastings
     from saucier.generation.decoding import Native as Native
+    from saucier.generation.native_encoder import use_native as use_native
     from saucier.generation.options import GenerationOptions as GenerationOptions
     from saucier.generation.prefix_cache import PrefixCache as PrefixCache
     from saucier.generation.search import TextStream as TextStream
     from saucier.generation.speculation import Draft as Draft
     from saucier.generation.speculation import PromptLookup as PromptLookup
+    from saucier.generation.vocabulary_map import VocabularyMap as VocabularyMap
+    from saucier.generation.vocabulary_map import build_vocabulary_map as build_vocabulary_map
+    from saucier.generation.vocabulary_map import load_vocabulary_map as load_vocabulary_map
 
 MODULES = {"Chains": "chains", "Draft": "speculation", "GenerationOptions": "options", "Gibbs": "decoding",
            "MaskPredict": "decoding", "MetropolisHastings": "decoding", "Native": "decoding",
-           "PrefixCache": "prefix_cache", "PromptLookup": "speculation", "TextStream": "search", "walk": "chains"}
+           "PrefixCache": "prefix_cache", "PromptLookup": "speculation", "TextStream": "search",
+           "VocabularyMap": "vocabulary_map", "build_vocabulary_map": "vocabulary_map",
+           "load_vocabulary_map": "vocabulary_map", "use_native": "native_encoder", "walk": "chains"}
 __all__ = list(MODULES)
 
 

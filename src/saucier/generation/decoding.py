@@ -172,3 +172,6 @@ class Native(Config):
     kind: Literal["native"] = "native"
     format: Literal["float32", "bfloat16", "int8", "int4"] = "float32"
     """bfloat16: 16 bits; int8: one scale for each row; int4: one for each 32 inputs of a row."""
+    vocabulary_map: str | None = None
+    """File of the target tokens that may be written, by the tokens of the source (`saucier.generation.VocabularyMap`);
+    the others get the score -∞. None: all tokens may."""

@@ -6,6 +6,7 @@ Letters: B prompts, R rows, L length, S sources' tokens, D dim, V vocab, P place
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from saucier.generation.decoding import Native
 from saucier.generation.feeds import Prompt
 from saucier.generation.packed_weights import MadeFromWeights, inference_view, use_packed_weights
 from saucier.generation.search import Step
+from saucier.generation.vocabulary_map import VocabularyMap, load_vocabulary_map
 from saucier.model import PassOptions, Transformer
 from saucier.native.decoders import lower
 from saucier.native.library import count_threads
@@ -119,8 +121,12 @@ class NativeFeed:
         self.prompt, self.copies, self.model = prompt, copies, model
         rows = prompt.ids.shape[0] * copies
         threads = min(torch.get_num_threads(), count_threads())
-        self.session = Session(lower_model(model, engine, capacity), rows, threads=threads)
+        plan = lower_model(model, engine, capacity)
         check_prompt(model.config, prompt)
+        self.candidates = None if engine.vocabulary_map is None else Candidates.of_prompt(
+            load_vocabulary_map(engine.vocabulary_map), prompt, model.config)
+        self.session = Session(plan if self.candidates is None else plan.limit_scores(self.candidates.tokens), rows,
+                               threads=threads)
         self.lengths = np.zeros(rows, np.int32)
         self.numbers = np.arange(rows, dtype=np.int32)
         self.begun = [0] * prompt.ids.shape[0]
@@ -135,7 +141,7 @@ class NativeFeed:
         tokens = step.tokens.numpy().astype(np.int32)
         scores = self.session.read(tokens, self.numbers, self.lengths, self.numbers)
         self.lengths = self.lengths + 1
-        return torch.from_numpy(scores)
+        return self.spread(scores, self.session.sources)
 
     def read_ahead(self, tokens: Tensor, rows: Tensor, places: Tensor) -> Tensor:
         """Read tokens of some rows, each at its place, which is forgotten from the first of them on.
@@ -160,7 +166,13 @@ class NativeFeed:
                                    (lengths - np.array(self.begun)).cumsum().astype(np.int32) - 1)
         self.lengths[first] = lengths
         self.follow(np.repeat(first, self.copies))
-        return torch.from_numpy(scores).repeat_interleave(self.copies, 0)
+        return self.spread(scores, np.arange(len(ids))).repeat_interleave(self.copies, 0)
+
+    def spread(self, scores: NDArray[Any], sources: NDArray[Any]) -> Tensor:
+        """Return the scores of all tokens, those of no candidate -∞. Shapes: [R, C], the source of each [R] -> [R, V].
+        """
+        found = torch.from_numpy(scores)
+        return found if self.candidates is None else self.candidates.spread(found, torch.from_numpy(sources))
 
     def take_row(self, row: int, length: int) -> list[NDArray[Any]]:
         """Return copies of keys and values of a row's first `length` tokens."""
@@ -175,6 +187,39 @@ class NativeFeed:
         """Let each row continue another one. Shapes: [R]."""
         self.session.move(sources, self.lengths)
         self.lengths = self.lengths[sources]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The tokens that may be written for some sources. C: those of all sources together."""
+
+    tokens: NDArray[np.int64]
+    """[C], rising."""
+    barred: Tensor
+    """[B, C], True where a token is a candidate of other sources alone."""
+    vocab: int
+
+    @classmethod
+    def of_prompt(cls, found: VocabularyMap, prompt: Prompt, config: c.Transformer) -> Candidates:
+        """Look the sources of a prompt up. Raises `InputError` for a map of other vocabularies, or without sources."""
+        sizes, vocab = (config.input_embed.vocab, config.output_embed.vocab), config.output_embed.vocab
+        if prompt.source is None:
+            raise InputError("a vocabulary map is for models that write from a source", where="engine.vocabulary_map",
+                             remedy="leave it out")
+        if (found.source_vocab, found.target_vocab) != sizes:
+            raise InputError(f"a map of {found.source_vocab} source and {found.target_vocab} target tokens, and the "
+                             f"model has {sizes[0]} and {sizes[1]}", where="engine.vocabulary_map",
+                             remedy="build it with the model's own tokenizer")
+        real = torch.ones_like(prompt.source).bool() if prompt.source_mask is None else prompt.source_mask.bool()
+        lists = [found.find_candidates(row[kept].numpy()) for row, kept in zip(prompt.source, real, strict=True)]
+        tokens = np.unique(np.concatenate(lists))
+        return cls(tokens, torch.from_numpy(np.stack([~np.isin(tokens, one) for one in lists])), vocab)
+
+    def spread(self, scores: Tensor, sources: Tensor) -> Tensor:
+        """Put the scores of candidates among those of all tokens. Shapes: [R, C], [R] -> [R, V]."""
+        kept = scores.masked_fill_(self.barred[sources], -torch.inf)
+        full = torch.full((len(scores), self.vocab), -torch.inf)
+        return full.index_copy_(1, torch.from_numpy(self.tokens), kept)
 
 
 def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float32], NDArray[np.int32]]:

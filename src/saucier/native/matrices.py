@@ -59,6 +59,11 @@ class Matrix:
         """Numbers that it gives."""
         return len(self.codes)
 
+    def take_rows(self, rows: Array) -> Matrix:
+        """Return the matrix of some rows."""
+        scales = None if self.scales is None else self.scales[rows]
+        return Matrix(self.format, self.codes[rows], self.inputs, scales, self.group)
+
     def values(self) -> NDArray[np.float64]:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
         if self.scales is None:

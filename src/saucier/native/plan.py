@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ctypes import Structure
 from ctypes import pointer as point_to
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -136,6 +136,18 @@ class Plan:
         for name, steps in (("struct", self.steps), ("source_struct", self.source_steps)):
             ops = (COp * len(steps))(*(step.struct() for step in steps))
             object.__setattr__(self, name, CPlan(ops, len(ops)))
+
+    def limit_scores(self, tokens: Array) -> Plan:
+        """Return the plan that gives the scores of some tokens alone: it reads these rows of the output matrix."""
+        last = self.steps[-1]
+        bias = last.arrays["bias"]
+        assert last.matrix is not None and not isinstance(bias, tuple | Relative), "a plan ends with the output matrix"
+        numbers = {**last.numbers, "width": len(tokens)}
+        narrow = Step(last.kind, last.what, numbers, last.matrix.take_rows(tokens),
+                      {"bias": None if bias is None else bias[tokens]})
+        return replace(self, steps=(*self.steps[:-1], narrow),
+                       widths=tuple(len(tokens) if buffer == SCORES else width
+                                    for buffer, width in enumerate(self.widths)))
 
     @property
     def bytes(self) -> int:

@@ -14,6 +14,7 @@
 #define TILE TILE_TOKENS
 #define PANEL PANEL_ROWS
 #define DEEP 512          /* inputs at a time: what a panel has of them stays in the first cache */
+#define ROUNDED ROUNDED_INPUTS
 #define BLOCK (24 * TILE) /* tokens at a time: what they have of these stays in the second one */
 
 #define EACH_SIZE(size, DO) \
@@ -100,7 +101,8 @@ INLINE void add_codes(const int16_t *a, const int16_t *b, int64_t pairs, const f
 
 /* ---- products ---- */
 
-/* Lay out a tile of tokens: [inputs, TILE], or for whole numbers [pairs of inputs, TILE, 2] and the tokens' scales. */
+/* Lay out a tile of tokens: [inputs, TILE], or for whole numbers [pairs of inputs, TILE, 2] and scales, a row of them for
+ * each block of inputs. */
 static void lay_out(const WideProduct *p, int64_t tile) {
     int64_t inputs = p->panels->inputs, first = tile * TILE, size = p->n - first < TILE ? p->n - first : TILE;
     const float *from = p->values + first * p->from_stride;
@@ -110,31 +112,29 @@ static void lay_out(const WideProduct *p, int64_t tile) {
             for (int64_t r = 0; r < TILE; r++) to[k * TILE + r] = r < size ? from[r * p->from_stride + k] : 0;
         return;
     }
-    int64_t pairs = (inputs + 1) / 2;
+    int64_t pairs = (inputs + 1) / 2, tokens = (p->n + TILE - 1) / TILE * TILE;
     int16_t *to = (int16_t *)p->tiles + first * pairs * 2;
     memset(to, 0, (size_t)(pairs * 2 * TILE) * sizeof(int16_t));
-    for (int64_t r = 0; r < size; r++) {
-        const float *x = from + r * p->from_stride;
-        float largest = 0;
+    for (int64_t r = 0; r < size; r++)
+        for (int64_t start = 0; start < inputs; start += ROUNDED) {
+            const float *x = from + r * p->from_stride + start;
+            int64_t count = inputs - start < ROUNDED ? inputs - start : ROUNDED;
+            int16_t codes[ROUNDED] = {0}, *at = to + start * TILE + 2 * r;
+            float largest = 0;
 #pragma omp simd reduction(max : largest)
-        for (int64_t k = 0; k < inputs; k++) {
-            float value = fabsf(x[k]);
-            largest = value > largest ? value : largest;
-        }
-        float inverse = largest > 0 ? 127.0f / largest : 0;
-        p->token_scales[first + r] = largest / 127.0f;
-        for (int64_t start = 0; start < inputs; start += 64) {
-            int16_t codes[64] = {0};
-            int64_t count = inputs - start < 64 ? inputs - start : 64;
+            for (int64_t k = 0; k < count; k++) {
+                float value = fabsf(x[k]);
+                largest = value > largest ? value : largest;
+            }
+            float inverse = largest > 0 ? 127.0f / largest : 0;
+            p->token_scales[start / ROUNDED * tokens + first + r] = largest / 127.0f;
 #pragma omp simd
             for (int64_t k = 0; k < count; k++) {
-                float value = x[start + k] * inverse;
+                float value = x[k] * inverse;
                 codes[k] = (int16_t)(int32_t)(value + (value < 0 ? -0.5f : 0.5f));
             }
-            int16_t *at = to + start * TILE + 2 * r;
             for (int64_t k = 0; k < (count + 1) / 2; k++) memcpy(at + 2 * k * TILE, codes + 2 * k, 4);
         }
-    }
 }
 
 /* Inputs begin..begin + count of a panel as floats [count, PANEL], or, to be multiplied as whole numbers, as int16. */
@@ -169,7 +169,7 @@ INLINE const void *read_panel(const WideProduct *p, int64_t panel, int64_t begin
  * `room`: a panel of DEEP inputs as floats. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, void *room) {
     const Panels *m = p->panels;
-    int64_t inputs = m->inputs, first = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - first;
+    int64_t inputs = m->inputs, tokens = (p->n + TILE - 1) / TILE * TILE, first = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - first;
     for (int64_t block = 0; block < p->n; block += BLOCK) {
         int64_t last = p->n - block < BLOCK ? p->n : block + BLOCK;
         for (int64_t i = block; i < last; i++) {
@@ -189,9 +189,13 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, vo
                     if (rows < PANEL) c = part, stride = PANEL; /* the last panel, which is not full */
                     if (p->rounds) {
                         const int16_t *x = (const int16_t *)p->tiles + i * ((inputs + 1) / 2 * 2) + k * TILE;
+                        for (int64_t part = 0; part < count; part += ROUNDED) {
+                            int64_t pairs = (count - part < ROUNDED ? count - part + 1 : ROUNDED) / 2;
+                            const float *scales = p->token_scales + (k + part) / ROUNDED * tokens + i;
 #define ADD_CODES(R) \
-    add_codes(x, weights, (count + 1) / 2, m->scales + panel * PANEL, p->token_scales + i, c, stride, R)
-                        EACH_SIZE(size, ADD_CODES)
+    add_codes(x + part * TILE, (const int16_t *)weights + part * PANEL, pairs, m->scales + panel * PANEL, scales, c, stride, R)
+                            EACH_SIZE(size, ADD_CODES)
+                        }
                     } else {
                         const float *x = (const float *)p->tiles + i * inputs + k * TILE;
 #define ADD_FLOATS(R) add_floats(x, TILE, 1, weights, count, c, stride, R)

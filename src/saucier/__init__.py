@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from saucier.api.inspection import recipe_schema as recipe_schema
     from saucier.api.inspection import scaling as scaling
     from saucier.api.inspection import show as show
+    from saucier.api.measuring import bench as bench
     from saucier.api.measuring import evaluate as evaluate
     from saucier.api.measuring import score as score
     from saucier.api.models import convert as convert
@@ -65,7 +66,7 @@ PUBLIC = {
     "load_tokenizer": "saucier.text.tokenizer.tokenizer", "recipe": "saucier.recipes.catalogue",
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare", "compress"), "saucier.api.training"),
-    **dict.fromkeys(("evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
+    **dict.fromkeys(("bench", "evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate", "augment"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),

@@ -96,6 +96,7 @@ class Transformer(nn.Module):
         self.tables = list_tables(config)
         self.provenance = Provenance()
         self.front: VirtualTokens | None = None
+        self.format: str | None = None  # in which inference reads the matrices: `load(format=)`
         self.embed = Embedding(config.embed, config.reader_dim)
         self.source = SourceEncoder(config.source, config.reader_dim) if config.source else None
         self.encoder = Stack(config.encoder, config.reader_dim) if config.encoder else None

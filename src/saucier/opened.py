@@ -150,14 +150,15 @@ def find_run(path: Path) -> RunFolder:
 
 def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: str | None = None,
                check: Callable[[Transformer], None] | None = None,
-               tokenizer: Tokenizer | str | Path | None = None) -> OpenModel:
+               tokenizer: Tokenizer | str | Path | None = None,
+               format: str | None = None) -> OpenModel:  # noqa: A002  # as `saucier.load` calls it
     """Open a run folder, one of its checkpoints, or a folder with a model and its tokenizer, for use.
 
-    `dtype` is as in `saucier.load`. `base`: of an adapter, instead of the one that it
+    `dtype` and `format` are as in `saucier.load`. `base`: of an adapter, instead of the one that it
     names. `check` refuses a model that cannot do the job, before its tokenizer is read. `tokenizer`: instead of the
     folder's. Raises `InputError` for what is no such folder.
     """
-    model = load(path, dtype=dtype, device=device, base=base)
+    model = load(path, dtype=dtype, device=device, base=base, format=format)
     if check is not None:
         check(model)
     folder = RunFolder(run_folder_of(path))

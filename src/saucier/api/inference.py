@@ -13,6 +13,7 @@ from saucier.api.options import (
     Device,
     Encoding,
     InferenceDtype,
+    NumberFormat,
     Run,
     SourceLanguage,
     TargetLanguage,
@@ -79,6 +80,7 @@ def write(
                                        "source already; the same is written.", minimum=1, maximum=128)] = None,
     draft: Annotated[Place | None, Help("A smaller model with the same tokenizer that guesses the next tokens; the "
                                         "same is written.", metavar="MODEL", check=refuse_missing_model)] = None,
+    format: NumberFormat = None,
     dtype: InferenceDtype = "auto",
     device: Device = "auto",
     base: Base = None,
@@ -98,7 +100,7 @@ def write(
     sources = None if file is None else job.Sources(files, column, optional_path(out), batch, options)
     job.refuse_unused(sources, {"--out": out, "--column": column, "--delimiter": delimiter, "--encoding": encoding},
                       strategy)
-    opened = job.open_writer(Path(model), dtype, device, base)
+    opened = job.open_writer(Path(model), dtype, device, base, format)
     way = job.Way(source_language, target_language, strategy, masks)
     ahead = job.choose_speculation(opened, way, lookup, optional_path(draft), dtype)
     if sources is not None:
@@ -122,6 +124,7 @@ def predict(
     bad_rows: BadRows = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    format: NumberFormat = None,
     base: Base = None,
     out: Annotated[Place | None, Help("Write JSON lines here.", metavar="FILE", check=refuse_file)] = None,
 ) -> "Predictions":
@@ -141,7 +144,8 @@ def predict(
     options = RowOptions(ReadOptions(delimiter, encoding), column_names(columns), drop=bad_rows == "drop")
     with TemporaryDirectory(prefix="saucier-rows-") as folder:
         return work(str(model), row_files(rows, folder, "rows"), file_names(texts),
-                    base=None if base is None else str(base), out=optional_path(out), options=options)
+                    base=None if base is None else str(base), out=optional_path(out), options=options,
+                    number_format=format)
 
 
 @public

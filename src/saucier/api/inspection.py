@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from saucier.lens.diff import Differences
     from saucier.lens.growth import Growth
     from saucier.lens.heat_map import HeatMap
+    from saucier.lens.kernel_plan import KernelPlan
     from saucier.lens.layouts import Layouts
     from saucier.lens.number_formats import GivenNumbers
     from saucier.lens.pattern_pictures import Patterns
@@ -85,11 +86,17 @@ def show(
     *,
     length: Annotated[int | None, Help("Tokens in a row; the recipe's length by default.", minimum=1)] = None,
     batch: Annotated[int | None, Help("Rows in training; the recipe's (micro-)batch by default.", minimum=1)] = None,
-) -> "Description | AdapterDescription":
+    plan: Annotated[bool, Help("Show the kernel calls that a saved model is lowered to, or why it is not; exit code 1 "
+                               "then.")] = False,
+) -> "Description | AdapterDescription | KernelPlan":
     """Draw a model as a tree: parts, shapes, parameters, FLOPs a token, and the memory it needs.
 
     From Python: raises `InputError` for what is no recipe and no model.
     """
+    if plan:
+        from saucier.lens.kernel_plan import describe_kernel_plan
+
+        return describe_kernel_plan(Path(model))
     from saucier.lens.anatomy import describe
 
     return describe(str(model), format_changes(set), length=length, batch=batch)

@@ -1,15 +1,24 @@
-"""Public functions that measure: `evaluate` a model on any file, `score` predictions."""
+"""Public functions that measure: `evaluate` a model on any file, `bench` its formats, `score` predictions."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from saucier.api.options import BadRows, Base, Delimiter, Encoding, InferenceDtype
-from saucier.api.requests import column_names, file_names, format_changes, refuse_missing_model, row_files
+from saucier.api.options import BadRows, Base, Delimiter, Encoding, InferenceDtype, NumberFormat
+from saucier.api.requests import (
+    column_names,
+    file_names,
+    format_changes,
+    refuse_folder,
+    refuse_missing_model,
+    row_files,
+)
 from saucier.arguments import Changes, Files, Help, Place, Rows, public
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
+    from saucier.jobs.bench import Bench
     from saucier.jobs.evaluation.measurement import Evaluation
     from saucier.jobs.score import ScoreReport
 
@@ -41,6 +50,7 @@ def evaluate(
     batch: Annotated[int | None, Help("Rows in one pass.", minimum=1)] = None,
     memory: Annotated[int | None, Help("Tokens that a model with a memory remembers; as in training by default.",
                                        minimum=1)] = None,
+    format: NumberFormat = None,
     dtype: InferenceDtype = "auto",
     base: Base = None,
 ) -> "Evaluation":
@@ -64,7 +74,47 @@ def evaluate(
         return work(str(model), files, EvaluationOptions(
             changes=format_changes(set), baselines=baselines, beams=beams, limit=limit, stride=stride, length=length,
             batch=batch, memory=memory, dtype=dtype, base=None if base is None else str(base), read=read,
-            columns=column_names(columns), bad_rows=bad_rows))
+            columns=column_names(columns), bad_rows=bad_rows, format=format))
+
+
+@public
+def bench(
+    model: Annotated[Place, Help("A run, a fine-tuning, a model folder in any layout, or a hub id.", metavar="MODEL",
+                                 check=refuse_missing_model)],
+    set: Annotated[Changes, Help("How rows are read: {'task.label': COLUMN}.", shell=False)] = (),
+    *,
+    data: Annotated[Rows | None, Help("Your own text, or labelled rows: what each format loses on it. Can be given "
+                                      "again.", metavar="FILE")] = None,
+    loss: Annotated[float, Help("What --format auto may lose from now on: nats of KL divergence a token; of a model "
+                                "that does not write freely the share of its score.", minimum=0)] = 0.0,
+    tokens: Annotated[int, Help("New tokens of a turn.", minimum=1)] = 32,
+    columns: Annotated[Changes, Help("The column of the text; or ROLE=NAME. Can be given again.",
+                                     metavar="[ROLE=]NAME", option="--column")] = (),
+    limit: Annotated[int | None, Help("The first documents, pairs or rows only.", minimum=1)] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    base: Base = None,
+    out: Annotated[Place | None, Help("Draw it into DIR/bench.html.", metavar="DIR", check=refuse_folder)] = None,
+) -> "Bench":
+    """Measure every number format of a model on this machine: speed, what memory allows, and what is lost on your text.
+
+    The fastest format that loses no more than --loss is what --format auto takes for this model on this machine.
+    """
+    from tempfile import TemporaryDirectory
+
+    from saucier.text.reading.guessing import ReadOptions
+    from saucier.text.reading.sources import find_sources
+
+    read = ReadOptions(delimiter, encoding)
+    with TemporaryDirectory(prefix="saucier-rows-") as folder:
+        files = row_files(data, folder, "rows")
+        find_sources(files, read)  # a file that is not there is refused before torch is imported
+        from saucier.jobs.bench import bench as work
+        from saucier.jobs.evaluation.measurement import EvaluationOptions
+
+        return work(Path(model), files, loss=loss, tokens=tokens, out=None if out is None else Path(out),
+                    options=EvaluationOptions(changes=format_changes(set), columns=column_names(columns), read=read,
+                                              limit=limit, base=None if base is None else str(base)))
 
 
 @public

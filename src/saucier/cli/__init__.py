@@ -71,6 +71,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "cook": derive_verb(training.cook, "cook"),
     "train": derive_verb(training.train, "train"),
     "evaluate": derive_verb(measuring.evaluate, "evaluate", prepare=split_words),
+    "bench": derive_verb(measuring.bench, "bench"),
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": derive_verb(inference.predict, "predict"),

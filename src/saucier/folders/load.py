@@ -93,7 +93,7 @@ MERGEABLE = {"lora", "qlora", "freeze", "bias", "quantization_aware"}
 
 def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto",
          device: str | torch.device = "auto", *, base: str | None = None, task: str | None = None,
-         labels: Sequence[str] = ()) -> Transformer:
+         labels: Sequence[str] = (), format: str | None = None) -> Transformer:  # noqa: A002  # its public name
     """Load a model in evaluation mode.
 
     `path` is a model folder, in our layout or a published one, or a run folder (then its best checkpoint, or the last);
@@ -107,10 +107,14 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     `task` puts a new head on the body, as `saucier finetune` begins (`classification`, `tagging`, ...); `labels` are
     the names of its outputs, in order. A head that knows the same labels is kept. Such a model is to be trained: it has
     the stored format, float32 at least, where `dtype` is "auto".
+    `format` reads the matrices by kernels in C, in float32, bfloat16, int8 or int4: such a model is for inference on a
+    CPU alone. "auto" takes what `saucier bench` chose for it on this machine; see docs/fast.md. None: as without them.
     Raises `InputError` for a folder that cannot be read, for an unknown dtype, device, head or task, for wrong labels,
-    and for a `base` where there is no adapter.
+    for a `base` where there is no adapter, and for a format that the model cannot take, naming the part.
     """
     check_options(head, base)
+    if format is not None:
+        return load_in_format(path, format, head, dtype, device, base=base, task=task)
     if task is not None or not isinstance(labels, tuple | list) or labels:
         return load_for_task(path, head, dtype, device, base=base, put_head=HANDED_IN["task head"](task, labels))
     kind, place = identify_folder(resolve_folder(path), base, modules=head == "auto"), choose_real_device(device)
@@ -126,6 +130,27 @@ def load(path: str | Path, head: str = "auto", dtype: str | torch.dtype = "auto"
     if not model.provenance.rewrites:
         model.provenance = replace(model.provenance, origin=Origin.of(path, model, tokenizer=find_tokenizer(kind)))
     return model.eval()
+
+
+def load_in_format(path: str | Path, form: str, head: str, dtype: str | torch.dtype, device: str | torch.device, *,
+                   base: str | None, task: str | None) -> Transformer:
+    """Load a model for inference with its matrices in a number format, as `load` says.
+
+    Where `auto` leaves it to the model's own parts, these compute in `dtype`.
+    """
+    from saucier.generation.formats import check_format, use_format
+
+    check_format(form)
+    for found, where, what in ((task is not None, "task", "a model with a new head is to be trained"),
+                               (str(device) not in ("auto", "cpu"), "device", f"{device} has no formats of ours"),
+                               (form != "auto" and dtype not in ("auto", "stored", "float32", torch.float32), "dtype",
+                                f"the matrices are in {form}")):
+        if found:
+            raise InputError(what, where=where, remedy="leave it or the format out")
+    model = load(path, head, "float32", "cpu", base=base)
+    stored = model.provenance.stored
+    view = use_format(model, form, widest=torch.float32 if stored is None else stored.widest)
+    return load(path, head, dtype, device, base=base) if view is None and dtype != "float32" else view or model
 
 
 def load_for_task(path: str | Path, head: str, dtype: str | torch.dtype, device: str | torch.device, *,

@@ -90,6 +90,9 @@ def save_with(model: Transformer, folder: str | Path, layout: str, dtype: str | 
               add_files: AddFiles, *, replace: bool = False) -> Saved:
     """Write a model, and further files next to it, as `save` and `save_bare` say."""
     check_folder(folder)
+    if model.format is not None:
+        raise InputError(f"was loaded in {model.format}, for inference alone", where="model",
+                         remedy="load it without a format to save it; `saucier compress` stores models in few bits")
     expect(layout, str, "layout", f"give {', '.join(LAYOUT_NAMES)}, or a model_type")
     expect(replace, bool, "replace", "give True or False")
     target, rounded = Path(folder), None if dtype == "stored" else choose_dtype(dtype, model.device, ("stored",))

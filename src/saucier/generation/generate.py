@@ -84,6 +84,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     tokens unless `top_k` is given (there 50), and the default of 20 new tokens is not cut at the config's positions.
     """
     check_call(model, tokenizer, listener, compile)
+    if model.format is not None and options.get("strategy") is None:
+        options = {"engine": {"format": model.format}, **options}
     speculation: Speculation | None = options.pop("speculation", None)
     prefixes: PrefixCache | None = options.pop("prefix_cache", None)
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):

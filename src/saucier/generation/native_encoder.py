@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +36,14 @@ FEWEST_PLACES = 128
 """Tables of positions are made for a power of two of places, from here on."""
 
 
-def use_native(model: Transformer, engine: Native) -> Transformer:
+def use_native(model: Transformer, engine: Native, weights: Weights | None = None) -> Transformer:
     """Return a view of a model in evaluation mode whose encoder runs by the native kernels, in the engine's format.
 
     Of a model without an encoder it is the decoder, which then reads whole texts without a cache (`generate` has its
     own way: `engine=`). The view is called as the model is and gives the same outputs, except that the vectors of
     padding are zeros; hidden states of single layers, attention weights and gradients it does not give. It shares all
     weights but the matrices of the stack, which are copied once for each format, and made again when they change.
+    `weights`: these matrices where they are there already.
 
     Raises `InputError` for a model that the kernels do not run, naming the part that they lack.
     """
@@ -50,15 +52,24 @@ def use_native(model: Transformer, engine: Native) -> Transformer:
         refuse("mixture of the vectors of all layers")
     if reads_padding(model.config):
         refuse("head that reads the vectors of padding")
-    side = "encoder" if model.encoder is not None else "decoder"
-    stack = getattr(model, side)
+    stack = getattr(model, name_side(model))
 
     def make() -> Transformer:
-        arrays = {name: as_array(one) for name, one in model.state_dict().items() if name.startswith(f"{side}.")}
-        native = NativeStack(stack, model.config, Weights(arrays, engine.format))
+        native = NativeStack(stack, model.config, weights or Weights(list_stack_arrays(model), engine.format))
         return copy_modules(model, lambda module: native if module is stack else None)
 
     return VIEWS.get(model, engine.format, make)
+
+
+def name_side(model: Transformer) -> str:
+    """Return which stack of a model is read by the kernels."""
+    return "encoder" if model.encoder is not None else "decoder"
+
+
+def list_stack_arrays(model: Transformer) -> dict[str, NDArray[Any]]:
+    """Return the weights of that stack, by name."""
+    side = f"{name_side(model)}."
+    return {name: as_array(one) for name, one in model.state_dict().items() if name.startswith(side)}
 
 
 @dataclass(frozen=True)

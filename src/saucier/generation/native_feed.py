@@ -222,6 +222,30 @@ class Candidates:
         return full.index_copy_(1, torch.from_numpy(self.tokens), kept)
 
 
+def find_engine(model: Transformer) -> Native | None:
+    """Return the engine of a model that was loaded in a format."""
+    return None if model.format is None else Native.model_validate({"format": model.format})
+
+
+def score_texts(model: Transformer, engine: Native, ids: Tensor, mask: Tensor) -> Tensor:
+    """Return a decoder's scores after every token of some texts, as its plan gives them; zeros at padding.
+
+    Shapes: ids, mask [B, L] -> [B, L, V], float32.
+    """
+    real = mask.bool()
+    lengths = real.sum(1).numpy()
+    session = Session(lower_model(model, engine, ids.shape[1]), len(ids),
+                      threads=min(torch.get_num_threads(), count_threads()))
+    check_prompt(model.config, Prompt(ids, mask))
+    rows = np.repeat(np.arange(len(ids), dtype=np.int32), lengths)
+    places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+    tokens = ids[real].numpy().astype(np.int32)
+    found = session.read(tokens, rows, places, np.arange(len(tokens), dtype=np.int32))
+    scores = torch.zeros(*ids.shape, found.shape[1])
+    scores[real] = torch.from_numpy(found)
+    return scores
+
+
 def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
     """Return what the encoder gives for the real tokens of each source, and how many there are: [T, D], [B]."""
     reader, ids, mask = inference_view(use_packed_weights(model)), prompt.source, prompt.source_mask

@@ -17,12 +17,13 @@ from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
 def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: Tokenizer | None = None,
-          batch: int = 32) -> Tensor:
+          batch: int = 32, format: str | None = None) -> Tensor:  # noqa: A002  # its public name
     """Return one vector for each text, on the CPU in float32.
 
     `model` is a model with an embedding head, or the folder or hub id of one, such as sentence-transformers publishes;
     a folder brings its own tokenizer. Texts of similar length go through the model together, `batch` at a time; longer
-    ones than the model was trained on are cut, with one warning that counts.
+    ones than the model was trained on are cut, with one warning that counts. `format`: of a folder, as in
+    `saucier.load`.
     Shapes: -> [texts, E]; with `normalize` in the head, the product of two rows is their cosine similarity.
     Errors: `InputError` for a model without such a head, for a model given without tokenizer, and for what is no text.
     Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084.
@@ -30,7 +31,10 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     expect_texts([*texts] if isinstance(texts, Sequence) and not isinstance(texts, str) else texts, "texts")
     if not isinstance(model, Transformer):
         tokenizer = tokenizer or load_tokenizer(model)
-        model = load(model, dtype="float32")
+        model = load(model, dtype="float32", format=format)
+    elif format is not None:
+        raise InputError("a model in memory has the format that it was loaded in", where="format",
+                         remedy="give the folder, or saucier.load(folder, format=...)")
     head = model.config.head
     if not isinstance(head, c.EmbeddingHead):
         raise InputError("this model has no embedding head", where="model",

@@ -51,7 +51,8 @@ def evaluate(model: str, files: Sequence[str] = (), options: EvaluationOptions |
         resolve_folder(model)
         raise InputError("on which text or rows? This model comes without any", where=model,
                          remedy="name a file: text for a language model, labelled rows for a task")
-    opened = replace(open_model(Path(model), dtype="float32", base=options.base), dtype=read_dtype(options.dtype))
+    opened = open_model(Path(model), dtype="float32", base=options.base, format=options.format)
+    opened = replace(opened, dtype=read_dtype(options.dtype) if opened.model.format is None else "float32")
     match identify_model(opened, files, options.read):
         case NextTokenModel(opened=found):
             return evaluate_language_model(found, files, options)
@@ -110,6 +111,9 @@ def choose_comparison(files: Sequence[str], read: ReadOptions = AS_GUESSED) -> C
 def evaluate_run(model: str, files: Sequence[str], options: EvaluationOptions) -> Evaluation:
     """Measure a run by its own objective, on its held-out text or on files."""
     options.refuse_idle("run", "baselines", "beams", "stride", "memory")
+    if options.format is not None:
+        raise InputError("a run is measured by its objective, which the model's own parts compute", where="--format",
+                         remedy=f"leave it out; saucier bench {model} --data FILE measures every format")
     changes = {"baselines": KINDS if options.baselines else None, "beams": options.beams, "limit": options.limit,
                "stride": options.stride, "batch": options.batch}
     found = evaluate_again(Path(model), tuple(files), changes=changes, dtype=options.dtype, memory=options.memory,

@@ -25,6 +25,7 @@ from saucier.config.base import Config
 from saucier.config.model import set_memory_length
 from saucier.devices import autocast
 from saucier.errors import InputError
+from saucier.generation.native_feed import find_engine, score_texts
 from saucier.generation.packed_weights import inference_view
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes, single_baseline
 from saucier.opened import OpenModel, room
@@ -166,7 +167,8 @@ def score_rows(opened: OpenModel, rows: Iterator[Row], length: int, batch: int |
             ids, mask = (one.to(opened.device) for one in pad_rows([row.ids for row in some],
                                                                    opened.tokenizer.pad_id or 0, left=False))
             more = {"prefix_length": ids.new_zeros(len(ids))} if sees_prefix(config.decoder) else {}
-            logits = model(ids, mask, **more).logits
+            engine = find_engine(opened.model) if config.decoder is not None else None
+            logits = model(ids, mask, **more).logits if engine is None else score_texts(opened.model, engine, ids, mask)
             yield from (row_loss(found, row) for found, row in zip(logits, some, strict=True))
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Baselines = tuple[tuple[str, tuple[Score, ...]], ...]
 """Simple methods by name, each with its scores."""
-FOR_ANY = ("changes", "limit", "batch", "dtype", "base", "read", "columns")
+FOR_ANY = ("changes", "limit", "batch", "dtype", "format", "base", "read", "columns")
 """Options that every kind of model but a run reads."""
 
 
@@ -49,6 +49,8 @@ class EvaluationOptions:
     """Tokens that a model with a memory remembers."""
     dtype: str = "auto"
     """Number format of the multiplications."""
+    format: str | None = None
+    """In which the matrices are read; None: in that of the multiplications."""
     base: str | None = None
     """Of an adapter, instead of the one that it names."""
     read: ReadOptions = AS_GUESSED

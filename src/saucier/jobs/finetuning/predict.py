@@ -167,15 +167,15 @@ def answer_examples(opened: OpenModel, examples: Sequence[Any], batch: int = PRE
     return TaskAnswers(opened.task, examples, answers, encoded.truncation.rows)
 
 
-def open_task(path: Path | str, base: str | None = None) -> OpenModel:
+def open_task(path: Path | str, base: str | None = None, number_format: str | None = None) -> OpenModel:
     """Open a fine-tuning's folder, its model, or a model that was published for a task.
 
-    `base`: of an adapter, instead of the one that it names. Raises `InputError` for a model that answers nothing of the
-    kind.
+    `base`: of an adapter, instead of the one that it names. `number_format`: as `format` of `saucier.load`. Raises
+    `InputError` for a model that answers nothing of the kind.
     """
     from saucier.opened import open_model
 
-    return find_task(open_model(Path(path), dtype="float32", base=base))
+    return find_task(open_model(Path(path), dtype="float32", base=base, format=number_format))
 
 
 def find_task(opened: OpenModel) -> OpenModel:
@@ -236,15 +236,15 @@ def read_known_task(path: Path | str) -> Task | None:
 
 
 def predict_answers(path: Path | str, files: Sequence[str], texts: Sequence[str] = (), *, base: str | None = None,
-                    options: RowOptions = AS_TRAINED) -> TaskAnswers:
-    """Answer for the rows of files, and for texts. `base`: as in `open_task`.
+                    options: RowOptions = AS_TRAINED, number_format: str | None = None) -> TaskAnswers:
+    """Answer for the rows of files, and for texts. `base` and `number_format`: as in `open_task`.
 
     Raises `InputError` as `read_request`, before the model is opened where its folder says what it was trained for.
     """
     find_sources(files, options.read)
     known = read_known_task(path)
     request = None if known is None else read_request(known, files, texts, options)
-    opened = open_task(path, base)
+    opened = open_task(path, base, number_format)
     assert opened.task is not None, "open_task knows it"
     request = request or read_request(opened.task, files, texts, options)
     return replace(answer_examples(opened, request.examples), request=request)

@@ -92,7 +92,8 @@ def to_column(values: Sequence[Any]) -> Any:
 
 
 def predict(model: Path | str, files: Sequence[str] = (), texts: Sequence[str] = (), *, base: str | None = None,
-            out: Path | None = None, options: RowOptions = AS_TRAINED) -> Predictions:
+            out: Path | None = None, options: RowOptions = AS_TRAINED,
+            number_format: str | None = None) -> Predictions:
     """Answer for the rows of files and for texts, and write the rows into a file where one is given.
 
     Raises `InputError` for nothing to answer for, for a file that is there, and as `predict_answers`.
@@ -102,7 +103,8 @@ def predict(model: Path | str, files: Sequence[str] = (), texts: Sequence[str] =
                          remedy="give a FILE, - for standard input, or --text TEXT")
     if out is not None and out.exists():
         raise InputError("is there already", where=str(out), remedy="give another name with --out")
-    found = make_predictions(predict_answers(model, files, texts, base=base, options=options), out)
+    found = make_predictions(predict_answers(model, files, texts, base=base, options=options,
+                                             number_format=number_format), out)
     if out is not None:
         write_predictions(out, found.rows)
     return found

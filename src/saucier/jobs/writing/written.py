@@ -143,9 +143,9 @@ class Written(Result):
                 *([f"took {accepted:,} of {proposed:,} proposals ({accepted / proposed:.0%})"] if proposed else ())]
 
 
-def open_writer(path: Path, dtype: str, device: str, base: Place | None) -> OpenModel:
+def open_writer(path: Path, dtype: str, device: str, base: Place | None, number_format: str | None) -> OpenModel:
     """Open what writes. Raises `InputError`."""
-    return open_model(path, dtype=dtype, device=device, base=None if base is None else str(base))
+    return open_model(path, dtype=dtype, device=device, base=None if base is None else str(base), format=number_format)
 
 
 def writes_whole(opened: OpenModel) -> bool:

@@ -1,0 +1,154 @@
+"""A loaded model in the number format that inference reads its matrices in: one that is named, or `auto`.
+
+`auto` takes what `saucier bench` chose for this model on this machine; without that, a decoder's format as it is
+stored, which loses nothing, and of other models the own parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import warnings
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import torch
+
+from saucier.errors import InputError, WorkError, expect, suggest_name
+from saucier.files import cache_folder, read_object, write_json
+from saucier.generation.decoding import Native
+from saucier.generation.feeds import prediction_kind
+from saucier.generation.native_encoder import list_stack_arrays, use_native
+from saucier.generation.native_feed import MADE, as_array, lower_model
+from saucier.model import Transformer
+from saucier.native.library import SOURCES, count_threads, load_library
+from saucier.native.matrices import Format, Matrix, Panels, Weights
+from saucier.native.packed import digest_files, name_packed, read_packed, write_packed
+from saucier.plain import format_bytes
+
+Choice = Literal["auto"] | Format
+CHOICES: tuple[str, ...] = ("auto", *get_args(Format))
+OWN_PARTS = "own parts"
+"""What `auto` may choose instead of a format."""
+
+
+def check_format(form: object) -> None:
+    """Raise `InputError` for what is no format."""
+    expect(form, str, "format", f"give one of {', '.join(CHOICES)}")
+    if form not in CHOICES:
+        raise InputError(f"unknown format {form!r}", where="format", remedy=suggest_name(str(form), list(CHOICES)))
+
+
+def writes_tokens(model: Transformer) -> bool:
+    """Say whether a model writes texts token by token, so that all of its decoder is one plan."""
+    config = model.config
+    return config.decoder is not None and config.language_head is not None and prediction_kind(config).kind == "next"
+
+
+def use_format(model: Transformer, form: str, *, widest: torch.dtype = torch.float32) -> Transformer | None:
+    """Return a loaded model as inference reads it in a format; None where `auto` leaves it to the model's own parts.
+
+    A model that writes stays itself, and `saucier.generate` and `evaluate` read it so; any other becomes the view that
+    `use_native` gives. `widest`: the format in which it is stored. What `auto` takes is said by one warning where that
+    is not a format. Raises `InputError` for a format that the model cannot take, naming the part.
+    """
+    check_format(form)
+    if form != "auto":
+        return set_format(model, cast(Format, form))
+    chosen = read_choice(model)
+    if chosen is None and not writes_tokens(model):
+        warnings.warn("format auto: not measured on this machine yet, so the model's own parts; `saucier bench` "
+                      "measures and chooses", stacklevel=3)
+    lossless = "bfloat16" if widest == torch.bfloat16 else "float32"
+    chosen = chosen or (lossless if writes_tokens(model) else OWN_PARTS)
+    if chosen == OWN_PARTS:
+        return None
+    try:
+        return set_format(model, cast(Format, chosen))
+    except InputError as error:
+        warnings.warn(f"format auto: the model's own parts, since {error.what}", stacklevel=3)
+        return None
+
+
+def set_format(model: Transformer, form: Format) -> Transformer:
+    """Return a model in a named format. Raises `InputError`."""
+    try:
+        load_library()
+        view = prepare(model, Native(format=form))
+    except InputError as error:
+        raise InputError(error.what, where="format", remedy="leave it out, or use auto") from error
+    except WorkError as error:
+        raise InputError(error.what, where="format", remedy="pip install ziglang, or leave the format out") from error
+    view.format = form
+    return view
+
+
+def prepare(model: Transformer, engine: Native) -> Transformer:
+    """Lower a model; its matrices come from the user's cache folder, or go there. Raises `InputError`."""
+    form, path = engine.format, find_packed(model, engine.format)
+    kept = {} if path is None else read_packed(path)
+    if writes_tokens(model):
+        weights = MADE.get(model, ("native", form), lambda: Weights(
+            {name: as_array(one) for name, one in model.state_dict().items()}, form, dict(kept)))
+        lower_model(model, engine, 1)
+        view = model
+    else:
+        weights = Weights(list_stack_arrays(model), form, dict(kept))
+        view = use_native(model, engine, weights)
+    made = list_made(weights)
+    if path is not None and made.keys() - kept.keys():
+        size = write_packed(path, made)
+        warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})",
+                      stacklevel=5)
+        if view is model:  # from here on the memory that other processes share
+            weights.made.update(read_packed(path))
+    return view
+
+
+def list_made(weights: Weights) -> dict[str, Any]:
+    """Return the matrices that are not the model's own memory."""
+    own: set[int] = {id(array) for array in weights.arrays.values()}
+    return {name: one for name, one in weights.made.items()
+            if isinstance(one, Matrix | Panels) and id(one.codes) not in own}
+
+
+def digest_model(model: Transformer) -> str | None:
+    """Return a digest of the files that a model was loaded from; None where they are not there any more, or were none.
+    """
+    stored = model.provenance.stored
+    return digest_files(stored.state.files) if stored is not None and stored.state.is_current else None
+
+
+def find_packed(model: Transformer, form: Format) -> Path | None:
+    """Return where a model's matrices in a format are kept; None of those that are as they are stored."""
+    if form == "float32" or (digest := digest_model(model)) is None:
+        return None
+    return name_packed(digest, model.config.model_dump_json(), form)
+
+
+def name_choice(model: Transformer) -> Path | None:
+    """Return where the choice for a model on this machine, with these kernels and as many threads, is kept."""
+    digest = digest_model(model)
+    if digest is None:
+        return None
+    found = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))))
+    threads = min(torch.get_num_threads(), count_threads())
+    facts = (digest, model.config.model_dump_json(), platform.node(), platform.machine(), threads)
+    found.update(repr(facts).encode())
+    return cache_folder("formats") / f"{found.hexdigest()[:24]}.json"
+
+
+def read_choice(model: Transformer) -> str | None:
+    """Return what `saucier bench` chose for a model; None where it was not measured."""
+    path = name_choice(model)
+    found = None if path is None else read_object(path).get("format")
+    return found if found in (OWN_PARTS, *get_args(Format)) else None
+
+
+def write_choice(model: Transformer, choice: dict[str, Any]) -> Path | None:
+    """Keep the choice for a model, with why; return where."""
+    path = name_choice(model)
+    if path is not None:
+        write_json(path, choice)
+    return path
+

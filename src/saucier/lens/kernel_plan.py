@@ -1,0 +1,55 @@
+"""`saucier show --plan`: the kernel calls that a model is lowered to, or why it is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saucier.errors import InputError
+from saucier.plain import format_bytes
+from saucier.result import Result
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPlan(Result):
+    """What the native kernels run for a model."""
+
+    model: str
+    steps: tuple[str, ...] = ()
+    """A line for each kernel call of a token, or of a batch of texts."""
+    bytes: int = 0
+    """What they read of matrices."""
+    fault: str = ""
+    """Why there is no plan: the model runs by its own parts."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no plan."""
+        return bool(self.fault)
+
+    def view(self) -> str:
+        """Return the plan."""
+        if self.fault:
+            return f"{self.model} runs by its own parts: {self.fault}"
+        return "\n".join([f"{self.model}: {len(self.steps)} kernel calls, {format_bytes(self.bytes)} of matrices",
+                          *self.steps])
+
+
+def describe_kernel_plan(what: Path, number_format: str | None = None) -> KernelPlan:
+    """Lower a model in float32, or in another format, and return its plan. Raises `InputError` for what is no model."""
+    from saucier.folders.load import load
+    from saucier.generation.decoding import Native
+    from saucier.generation.formats import check_format, writes_tokens
+    from saucier.generation.native_encoder import name_side, use_native
+    from saucier.generation.native_feed import lower_model
+
+    form: Any = number_format or "float32"
+    check_format(form)
+    model, engine = load(what, dtype="float32", device="cpu"), Native(format="float32" if form == "auto" else form)
+    try:
+        plan = lower_model(model, engine, 1) if writes_tokens(model) else getattr(
+            use_native(model, engine), name_side(model)).find_plan(1)
+    except InputError as error:
+        return KernelPlan(str(what), fault=error.what)
+    return KernelPlan(str(what), tuple(str(plan).splitlines()), int(plan.bytes))

@@ -116,6 +116,15 @@ def test_words_of_bert_are_marked(tmp_path: Path) -> None:
     assert tokens[word] == "▁soup" and not tokens[inside].startswith(("#", "▁")) and tokens[2] == "[CLS]"
 
 
+def test_the_first_token_of_bert_by_the_name_that_llama_cpp_knows(tmp_path: Path) -> None:
+    tokenizer = wordpiece()
+    metadata, _ = express_tokenizer(tokenizer.backend, tokenizer.names, 120, {}, find_frame(tokenizer))
+    del metadata["tokenizer.ggml.cls_token_id"]
+    write_gguf(tmp_path / "t.gguf", metadata, {})
+    again = load_tokenizer(tmp_path / "t.gguf")
+    assert again.names == tokenizer.names and again.encode(TEXTS[0]) == tokenizer.encode(TEXTS[0])
+
+
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: byte_bpe(r"\w+|\W+"), "the splitting"),
     (lambda: byte_bpe(normalizer=normalizers.Lowercase()), "Lowercase"),

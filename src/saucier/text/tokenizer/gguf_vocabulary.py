@@ -122,13 +122,13 @@ def read_vocabulary(file: GgufFile) -> Vocabulary:
                              remedy="the file is damaged; copy it again")
     found = Vocabulary(file, str(kind), tokens, kinds.astype(int).tolist(), scores.astype(float).tolist())
     for role, keys in ROLES.items():
-        said = (file.count(KEY + key) for key in keys)
+        also = ("bos_token_id",) if (found.kind, role) == ("bert", "cls") else ()  # llama.cpp calls it so
+        said = (file.count(KEY + key) for key in (*keys, *also))
         number = next((one for one in said if one is not None), DEFAULTS[found.kind].get(role))
         if number is not None and 0 <= number < len(tokens):
             found.names[role] = tokens[number]
     if found.kind == "bert":
-        found.names.setdefault("cls", found.names.get("bos") or str(tokens[0]))
-        for role, other in (("bos", "cls"), ("eos", "sep")):  # llama.cpp calls the first token so too
+        for role, other in (("bos", "cls"), ("eos", "sep")):
             if found.names.get(role) == found.names.get(other):
                 found.names.pop(role, None)
     return found

@@ -167,6 +167,16 @@ INLINE const void *read_panel(const WideProduct *p, int64_t panel, int64_t begin
     return to;
 }
 
+/* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
+ * the first tile of every panel wait. */
+INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t begin, int64_t count, int64_t part, int64_t parts) {
+    int64_t size = m->format == FLOAT32 ? 4 : m->format == BFLOAT16 ? 2 : 1, row = PANEL * size;
+    int64_t inputs = m->format == INT8 ? (m->inputs + 1) / 2 * 2 : m->inputs;
+    const char *from = (const char *)m->codes + (panel * inputs + begin) * row;
+    for (int64_t at = count * part / parts * row; at < count * (part + 1) / parts * row; at += 64)
+        __builtin_prefetch(from + at, 0, 2);
+}
+
 /* Panels begin..end of a product for all its tokens, with what follows while it is in the cache.
  * `room`: a panel of DEEP inputs as floats. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, void *room) {
@@ -189,6 +199,8 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, vo
                     float *to = p->to + i * p->stride + panel * PANEL, part[TILE * PANEL] = {0}, *c = to;
                     int64_t size = last - i < TILE ? last - i : TILE, stride = p->stride;
                     if (rows < PANEL) c = part, stride = PANEL; /* the last panel, which is not full */
+                    if (panel + 1 < end)
+                        fetch_panel(m, panel + 1, k, count, (i - block) / TILE, (last - block + TILE - 1) / TILE);
                     if (p->rounds) {
                         const int16_t *x = (const int16_t *)p->tiles + i * ((inputs + 1) / 2 * 2) + k * TILE;
                         for (int64_t part = 0; part < count; part += ROUNDED) {

@@ -12,7 +12,7 @@ from saucier import config as c
 from saucier.adaptation.quantization.maps import is_quantized
 from saucier.adaptation.quantization.storage import dequantize_model
 from saucier.checkpoints.fields import SPECIAL_IDS, put
-from saucier.checkpoints.gguf import open_gguf, write_gguf
+from saucier.checkpoints.gguf import U32, Typed, open_gguf, write_gguf
 from saucier.checkpoints.gguf_layouts import FAMILIES
 from saucier.checkpoints.gguf_names import HOLDS_OUTPUT
 from saucier.checkpoints.gguf_weights import FORMATS, GgufWeights, express_tensors, read_document
@@ -65,11 +65,12 @@ def write_gguf_model(model: Transformer, path: Path, *, form: str = "stored",
     elif document["model_type"] in ("t5", "mt5") and "lm_head.weight" not in published:
         published["lm_head.weight"] = published["shared.weight"]
     found = express_tensors(published, document, form)
+    pooling = find_pooling(model.config)
     rows = model.config.input_embed.vocab
     said, more = (NO_TOKENIZER, ("there is no tokenizer in the source, so none is in the file",)) if tokenizer is None \
         else express_tokenizer(tokenizer.backend, tokenizer.names, rows, tokenizer.handling.chat, find_frame(tokenizer))
     metadata = {"general.architecture": FAMILIES[document["model_type"]].architecture, "general.type": "model",
-                "general.name": path.stem, **found.metadata, **said}
+                "general.name": path.stem, **found.metadata, **pooling, **said}
 
     def write(temporary: Path) -> None:
         write_gguf(temporary, metadata, found.tensors)
@@ -103,6 +104,24 @@ def choose_family(model: Transformer) -> tuple[PublishedNames, dict[str, Any]]:
     raise another_head[0] if another_head else refusals[came_from] if came_from in refusals else InputError(
         f"no family of llama.cpp can express this model ({came_from})", where="model",
         remedy=f"{ELSE}; known: {', '.join(FAMILIES)}")
+
+
+POOLINGS = {"mean": 1, "cls": 2, "first": 2}
+"""How the vectors of a text's tokens become one -> llama.cpp's number for it."""
+
+
+def find_pooling(config: c.Transformer) -> dict[str, Any]:
+    """Return the metadata of how a text gets a vector; none for a body alone.
+
+    Raises `InputError` for what llama.cpp does not compute.
+    """
+    if not isinstance(config.head, c.EmbeddingHead):
+        return {}
+    kinds = [one.kind for one in config.head.pooling]
+    if len(kinds) > 1 or kinds[0] not in POOLINGS or config.head.maps or config.head.norm is not None:
+        raise InputError(f"llama.cpp does not make a text's vector like this ({', '.join(kinds)}, "
+                         f"{len(config.head.maps)} maps)", where="model", remedy=f"give --head none; {ELSE}")
+    return {"bert.pooling_type": Typed(POOLINGS[kinds[0]], U32)}
 
 
 def find_frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import saucier as library
+from saucier import config as c
 from saucier.adaptation.quantization.maps import list_matrices
 from saucier.checkpoints.gguf import U32, StoredTensor, Typed, open_gguf, write_gguf
 from saucier.checkpoints.gguf_blocks import BLOCKS, KINDS, read_codes
@@ -78,6 +79,16 @@ def test_mistral_without_its_window(tmp_path: Path) -> None:
     written = write_gguf_model(model, tmp_path / "model.gguf")
     assert "at most 8 tokens" in written.notes[0]
     assert open_gguf(tmp_path / "model.gguf").count("llama.context_length") == 8
+
+
+def test_how_a_text_gets_its_vector(tmp_path: Path) -> None:
+    model = build("bert")
+    model.config = model.config.model_copy(update={"head": c.EmbeddingHead(pooling=(c.Pooling(kind="cls"),))})
+    write_gguf_model(model, tmp_path / "model.gguf")
+    assert open_gguf(tmp_path / "model.gguf").count("bert.pooling_type") == 2
+    model.config = model.config.model_copy(update={"head": c.EmbeddingHead(pooling=(c.Pooling(kind="max"),))})
+    with pytest.raises(InputError, match="does not make a text's vector like this"):
+        write_gguf_model(model, tmp_path / "other.gguf")
 
 
 @pytest.mark.parametrize(("model", "message"), [

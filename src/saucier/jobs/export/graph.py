@@ -92,7 +92,7 @@ def write_graph(model: Transformer, tokenizer: Tokenizer | None, place: Path, fo
 
 def choose_output(config: c.Transformer) -> str:
     """Return which part of a model's output the graph gives."""
-    return "last_hidden_state" if config.head is None else "embedding" if isinstance(
+    return "last_hidden_state" if config.head is None else "embeddings" if isinstance(
         config.head, c.EmbeddingHead) else "logits"
 
 

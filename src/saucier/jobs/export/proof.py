@@ -107,7 +107,7 @@ def prove(model: Transformer, tokenizer: Tokenizer | None, engine: Engine, texts
     for row in rows:
         theirs = engine.outputs(row)
         if theirs is not None:
-            ours = run(model, row)
+            ours = run(model, row, whole=len(theirs) != len(row))
             gaps.append(float((ours - theirs).abs().max()))
             if model.config.language_head is not None:
                 log, other = F.log_softmax(ours, -1), F.log_softmax(theirs, -1)
@@ -132,13 +132,17 @@ def encode_texts(model: Transformer, tokenizer: Tokenizer | None, texts: Sequenc
     return [row[:room(model.config, LENGTH)] for row in rows if row]
 
 
-def run(model: Transformer, row: Sequence[int]) -> Tensor:
-    """Return a model's logits at each token, or its vectors. Shapes: -> [L, V] or [L, D]."""
+def run(model: Transformer, row: Sequence[int], *, whole: bool = False) -> Tensor:
+    """Return a model's logits at each token, or its vectors; `whole`: what a head gives of the text.
+
+    Shapes: -> [L, V] or [L, D], of a whole text [1, N].
+    """
     ids = torch.tensor([list(row)])
     pair = model.config.encoder is not None and model.config.decoder is not None
     with torch.inference_mode():
         output: Any = model(input_ids=ids, **({"decoder_input_ids": ids} if pair else {}))
-    found: Tensor = output.last_hidden_state if output.logits is None else output.logits
+    found: Tensor = output.logits if output.logits is not None else output.embeddings if whole else \
+        output.last_hidden_state
     return (found[0] if found.dim() == 3 else found).float()
 
 

@@ -26,6 +26,7 @@ from saucier.jobs.evaluation.evaluate import evaluate, identify_model
 from saucier.jobs.evaluation.likelihood import NextTokenModel, cut_windows, read_measured_texts, read_texts
 from saucier.jobs.evaluation.measurement import EvaluationOptions
 from saucier.jobs.run.console import show_progress
+from saucier.jobs.writing.writer import Writer
 from saucier.model import Transformer
 from saucier.native.matrices import Format
 from saucier.opened import OpenModel, open_model, room
@@ -153,10 +154,11 @@ def bench(path: Path, files: Sequence[str] = (), *, loss: float = 0.0, tokens: i
     opened = open_model(path, dtype="float32", device="cpu", base=options.base)
     model = opened.model
     runs, faults = list_contenders(model)
+    special = Writer(opened, tokens).special_tokens if writes_tokens(model) else {}
     speeds = {one.name: dict[int, float]() for one in runs}
     for batch, _, one in show_progress([(batch, turn, one) for batch in BATCHES for turn in range(ROUNDS)
                                         for one in runs], "measuring speed"):
-        found = time_turn(one, batch, tokens, vocab=model.config.input_embed.vocab)
+        found = time_turn(one, batch, tokens, special)
         best = max if writes_tokens(model) else min
         speeds[one.name][batch] = best(found, speeds[one.name].get(batch, found))
     lost, count, metric = measure_loss(opened, runs, files, options)
@@ -184,9 +186,12 @@ def list_contenders(model: Transformer) -> tuple[list[Contender], list[FormatFig
     return runs, faults
 
 
-def time_turn(one: Contender, rows: int, tokens: int, *, vocab: int) -> float:
-    """Return new tokens a second, or the milliseconds of a batch of texts, at random tokens."""
-    writes = writes_tokens(one.view)
+def time_turn(one: Contender, rows: int, tokens: int, special: Mapping[str, Any]) -> float:
+    """Return new tokens a second, or the milliseconds of a batch of texts, at random tokens.
+
+    `special`: the special ids that generation takes.
+    """
+    writes, vocab = writes_tokens(one.view), one.view.config.input_embed.vocab
     length = min(room(one.view.config, LENGTH), PROMPT if writes else LENGTH)
     ids = torch.randint(min(5, vocab - 1), vocab, (rows, length), generator=torch.Generator().manual_seed(0))
     if not writes:
@@ -197,7 +202,7 @@ def time_turn(one: Contender, rows: int, tokens: int, *, vocab: int) -> float:
     new = max(1, min(tokens, room(one.view.config, tokens, side="written", ahead=length)))
     begin = time.perf_counter()
     generate(one.view, ids, torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False, num_beams=1,
-             stop_strings=(), engine=one.engine)
+             stop_strings=(), engine=one.engine, **special)
     return rows * new / max(LEAST_SECONDS, time.perf_counter() - begin)
 
 

@@ -31,7 +31,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def build(folder: Path, family: str, tokenizer: str) -> Path:
     torch.manual_seed(0)
     vocab = saucier.load_tokenizer(GOLDEN / tokenizer).vocab_size
-    saucier.build(FAMILIES[family](dim=32, layers=2, heads=2, vocab=vocab, length=64)).eval().save(folder)
+    length = {} if family == "t5" else {"length": 64}
+    saucier.build(FAMILIES[family](dim=32, layers=2, heads=2, vocab=vocab, **length)).eval().save(folder)
     shutil.copy(GOLDEN / tokenizer / "tokenizer.json", folder)
     shutil.copy(GOLDEN / tokenizer / "tokenizer_config.json", folder)
     return folder
@@ -62,6 +63,12 @@ def test_an_encoder_without_data_keeps_its_numbers(tmp_path: Path) -> None:
     found = saucier.bench(build(tmp_path / "model", "bert", "tokenizer-wordpiece"))
     assert found.unit == "ms" and found.chosen in ("own parts", "float32")
     assert all(one.kl is None and one.floor is None for one in found.formats)
+
+
+def test_an_encoder_decoder(tmp_path: Path) -> None:
+    found = saucier.bench(build(tmp_path / "model", "t5", "tokenizer-unigram-t5"), tokens=2)
+    assert found.unit == "tokens/s" and not any(one.fault for one in found.formats)
+    assert found.chosen in ("own parts", "float32")
 
 
 def test_what_is_chosen_loses_no_more_than_it_may() -> None:

@@ -114,7 +114,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
-        search = make_search(chosen, prompt.ids, rules)
+        search, start = make_search(chosen, prompt.ids, rules), prompt.ids.shape[1]
+        prompt = prompt if speculation is None and prefixes is None else drop_padding(prompt)
         if prefixes is not None:
             check_prefix_cache(model, prompt, chosen, compile)
         if speculation is None:
@@ -129,7 +130,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
             maker = fingerprint_weights(model), chosen.engine
             prefixes.restore(inner, prompt, chosen.rows, maker)
             ids = decode(feed, search, listener)
-            written = ids if isinstance(search, RowSearch) else None
+            written = ids[:, start:] if isinstance(search, RowSearch) else None
             prefixes.keep(inner, read_texts(prompt, written, chosen.rows, rules.fill), maker)
     return ids.clone()  # outside inference mode, so that the caller may change it
 
@@ -141,8 +142,6 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
     Raises `InputError` for a model that this cannot be done with.
     """
     copies = options.rows
-    if options.engine is None and prompt.source is None and len(prompt.ids) == 1 and prompt.mask is not None:
-        prompt = replace(prompt, ids=prompt.ids[:, prompt.mask[0].bool()], mask=None)  # one row needs no padding
     if options.engine is not None:
         if compiled or not options.use_cache:
             raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),
@@ -167,6 +166,15 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
         raise InputError("only steps that read a key-value cache are compiled, and this model keeps none",
                          where="compile", remedy="leave it out")
     return (MemoryFeed if memory else RereadFeed)(inference_view(use_packed_weights(model)), prompt, copies=copies)
+
+
+def drop_padding(prompt: Prompt) -> Prompt:
+    """Return a prompt of one row without its padding, which other rows alone need; any other as it is."""
+    if prompt.mask is None or prompt.source is not None or len(prompt.ids) > 1:
+        return prompt
+    padding = int(prompt.mask.argmax(1))
+    return replace(prompt, ids=prompt.ids[:, padding:], mask=None,
+                   prefix=None if prompt.prefix is None else prompt.prefix - padding)
 
 
 def make_speculative_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, search: Search,

@@ -135,12 +135,12 @@ def check_prefix_cache(model: Transformer, prompt: Prompt, options: GenerationOp
 
 
 def read_texts(prompt: Prompt, written: Tensor | None, copies: int, fill: int) -> list[tuple[int, Tensor]]:
-    """Return the first row of each prompt, and what has been read there: the prompt, and what was `written` [R, L]
+    """Return the first row of each prompt, and what has been read there: the prompt, and what was `written` [R, new]
     after it but for the last token, and for what fills rows that have ended.
     """
     texts = split_prompt(prompt)
     if written is not None:
-        for number, row in enumerate(written.cpu()[::copies, prompt.ids.shape[1]:]):
+        for number, row in enumerate(written.cpu()[::copies]):
             real = (row != fill).nonzero()
             texts[number] = torch.cat([texts[number], row[:int(real[-1]) if len(real) else 0]])
     return [(number * copies, text) for number, text in enumerate(texts)]

@@ -49,6 +49,20 @@ def test_prompts_of_a_batch_with_samples_and_with_beams() -> None:
     assert cache.reused == 24 * 4 + 20 * 2 + 20
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_padded_row(engine: str) -> None:
+    model, cache, prompt = build("llama"), PrefixCache(), torch.cat([torch.zeros(1, 3, dtype=torch.long), draw(9)], 1)
+    model = model.double() if engine == "parts" else model
+    mask = (torch.arange(12) >= 3)[None].long()
+    options = {"max_new_tokens": 6, "engine": ENGINES[engine]}
+    first = saucier.generate(model, prompt, mask, prefix_cache=cache, **options)
+    assert torch.equal(first, saucier.generate(model, prompt, mask, **options))
+    longer = torch.cat([first[:, 3:], draw(2, 5)], 1)
+    assert torch.equal(saucier.generate(model, longer, prefix_cache=cache, **options),
+                       saucier.generate(model, longer, **options))
+    assert cache.reused == 9 + 5  # the prompt, and what was written but for its last token
+
+
 def test_with_guesses_too() -> None:
     model, cache = build("llama"), PrefixCache()
     prompt = torch.cat([draw(6), draw(6), draw(4, 1)], 1)

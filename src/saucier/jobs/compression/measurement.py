@@ -61,6 +61,11 @@ class Speed(Config):
     """The least ratio of a round."""
     high: float
     """The greatest."""
+    native: float | None = None
+    """A row by the kernels in C, in the numbers that the model is stored in, likewise; None of models that write, and
+    where the kernels cannot run one or there is no compiler."""
+    native_ratio: float | None = None
+    """How many times faster that is than the teacher by its own parts."""
 
 
 class Cost(Config):

@@ -265,15 +265,18 @@ def cost_table(found: Compressed) -> Table:
     """Show what each model costs, in bytes and in milliseconds a row."""
     batches = found.settings.measure.batches
     headings = ["", "parameters", "on disk", "in memory", "peak",
-                *(words for batch in batches for words in (f"ms, batch {batch}", "faster")), "FLOPs a row"]
+                *(words for batch in batches for words in (f"ms, batch {batch}", "faster", "by C kernels")),
+                "FLOPs a row"]
     rows = [[one.name, format_quantity(one.size.parameters), smaller(one.size.disk, found.teacher.size.disk),
              format_bytes(one.size.weights), "" if one.cost.peak is None else format_bytes(one.cost.peak),
              *(cell for speed in one.cost.speeds for cell in (
-                 f"{speed.milliseconds:.3g}", "" if one is found.teacher else f"{speed.ratio:.2f}×")),
+                 f"{speed.milliseconds:.3g}", "" if one is found.teacher else f"{speed.ratio:.2f}×",
+                 "" if speed.native_ratio is None else f"{speed.native_ratio:.2f}×")),
              format_quantity(one.size.flops)] for one in (found.teacher, *found.steps)]
     return Table(headings, rows, numbers=range(1, len(headings)), colours={0: "cyan"},
                  caption=f"{found.teacher.cost.machine}; {found.teacher.cost.threads} threads, "
-                 f"{found.teacher.cost.dtype}; medians, in turn with the teacher, rows at their own lengths")
+                 f"{found.teacher.cost.dtype}; medians, in turn with the teacher, rows at their own lengths; by C "
+                 "kernels: how many times faster than the teacher by its own parts, in the numbers that are stored")
 
 
 def pairs_table(found: Compressed) -> Table:

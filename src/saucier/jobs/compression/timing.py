@@ -20,11 +20,15 @@ from pydantic import TypeAdapter
 
 from saucier import machine
 from saucier.devices import choose_autocast_dtype
-from saucier.errors import WorkError
+from saucier.errors import InputError, WorkError
+from saucier.generation.decoding import Native
+from saucier.generation.formats import writes_tokens
+from saucier.generation.native_encoder import use_native
 from saucier.jobs.compression.measurement import Cost, Speed, Subject, draw_rows, prepare
 from saucier.jobs.compression.settings import Measuring, read_compression
 from saucier.jobs.finetuning.data import Splits, read_splits
 from saucier.jobs.finetuning.predict import open_task
+from saucier.model import Transformer
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import TaskConfig
 
@@ -45,25 +49,43 @@ def measure_cost(folder: Path, subject: Subject, teacher: Subject, splits: Split
 
 
 def measure_speed(subject: Subject, teacher: Subject, rows: Sequence[Any], batch: int, measure: Measuring) -> Speed:
-    """Let both answer the same rows, in turn; the first round warms up and does not count."""
-    works = [(one.task, *prepare(one, rows, batch)) for one in (subject, teacher)]
+    """Let both answer the same rows, in turn; the first round warms up and does not count. So does the model by the
+    kernels in C, where they run it.
+    """
+    sides = [(one.task, *prepare(one, rows, batch)) for one in (subject, teacher)]
+    task, predictor, encoded = sides[0]
+    if (view := find_native_view(subject.opened.model)) is not None:
+        sides.append((task, replace(predictor, model=view, dtype="float32"), encoded))
     times: list[list[float]] = []
     end = time.perf_counter() + measure.seconds
     for number in range(measure.rounds + 1):
         if number > FEWEST_ROUNDS and time.perf_counter() > end:
             break
-        found = [0.0, 0.0]
-        for side in (0, 1) if number % 2 else (1, 0):
-            task, predictor, encoded = works[side]
+        found = [0.0] * len(sides)
+        for side in range(len(sides)) if number % 2 else reversed(range(len(sides))):
+            task, predictor, encoded = sides[side]
             begin = time.perf_counter()
             task.predict(predictor, rows, encoded)
             found[side] = 1000 * (time.perf_counter() - begin) / len(rows)
         times.append(found)
     kept = times[1:]
-    ratios = [theirs / own for own, theirs in kept]
-    return Speed(batch=batch, milliseconds=statistics.median(own for own, _ in kept),
-                 teacher=statistics.median(theirs for _, theirs in kept), ratio=statistics.median(ratios),
-                 low=min(ratios), high=max(ratios))
+    ratios = [theirs / own for own, theirs, *_ in kept]
+    by_kernels = [[found[-1], found[1] / found[-1]] for found in kept] if view is not None else []
+    native, native_ratio = (statistics.median(one) for one in zip(*by_kernels, strict=True)) if by_kernels else (
+        None, None)
+    return Speed(batch=batch, milliseconds=statistics.median(found[0] for found in kept),
+                 teacher=statistics.median(found[1] for found in kept), ratio=statistics.median(ratios),
+                 low=min(ratios), high=max(ratios), native=native, native_ratio=native_ratio)
+
+
+def find_native_view(model: Transformer) -> Transformer | None:
+    """Return a model as the kernels in C read it, in the numbers that it is stored in; None where they cannot, and of
+    models that write.
+    """
+    try:
+        return None if writes_tokens(model) else use_native(model, Native())
+    except (InputError, WorkError):  # a part that they lack, or no compiler; `saucier show --plan` says which
+        return None
 
 
 def probe_memory(folder: Path, settings: Path, subject: Subject) -> int:

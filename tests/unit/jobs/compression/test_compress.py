@@ -103,6 +103,10 @@ def test_times_are_measured_in_turn_and_flops_fall_with_the_layers(done: Compres
             assert speed.milliseconds > 0 and speed.low <= speed.ratio <= speed.high
     assert done.teacher.size.flops > done.steps[0].size.flops > done.steps[1].size.flops
     assert done.steps[0].cost.threads == torch.get_num_threads()
+    for measured in (done.teacher, *done.steps):
+        for speed in measured.cost.speeds:
+            assert speed.native is not None and speed.native > 0  # these kernels run any BERT
+            assert speed.native_ratio is not None and speed.native_ratio > 0
 
 
 def test_a_finished_chain_is_read_and_nothing_is_made_again(done: Compressed, monkeypatch: pytest.MonkeyPatch) -> None:

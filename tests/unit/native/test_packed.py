@@ -5,12 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import saucier
+from saucier.families import FAMILIES
+from saucier.files import cache_folder
 from saucier.native import packed
+from saucier.native.library import load_library
 from saucier.native.matrices import Matrix, Panels, lay_out_panels, store_matrix
 
 
@@ -80,3 +87,19 @@ def test_the_folder_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(packed, "LARGEST", 3 * (folder / f"0{packed.SUFFIX}").stat().st_size)
     packed.write_packed(folder / f"3{packed.SUFFIX}", make())
     assert sorted(path.stem for path in folder.glob(f"*{packed.SUFFIX}")) == ["0", "2", "3"]
+
+
+def test_two_processes_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "cache"
+    saucier.build(FAMILIES["gpt2"](dim=64, layers=2, heads=4, vocab=500), seed=0).save(model)
+    load_library()
+    shutil.copytree(cache_folder("native"), out / "native")  # compiled kernels
+    code = ("import sys, torch, saucier; model = saucier.load(sys.argv[1], format='int8'); "
+            "print(saucier.generate(model, torch.tensor([[5, 6, 7]]), max_new_tokens=6).tolist())")
+    started = [subprocess.Popen([sys.executable, "-c", code, str(model)], stdout=subprocess.PIPE, text=True,
+                                env=os.environ | {"SAUCIER_CACHE": str(out)}) for _ in range(2)]
+    said = [one.communicate()[0] for one in started]
+    assert said[0] == said[1] and [one.returncode for one in started] == [0, 0]
+    files = [one for one in (out / "matrices").iterdir() if one.suffix == packed.SUFFIX]
+    assert len(files) == 1 and packed.read_packed(files[0])
+    assert not [one for one in (out / "matrices").iterdir() if "tmp" in one.name]

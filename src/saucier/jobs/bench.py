@@ -147,7 +147,7 @@ def bench(path: Path, files: Sequence[str] = (), *, loss: float = 0.0, tokens: i
           options: EvaluationOptions | None = None) -> Bench:
     """Measure every format of a model, and keep which is the fastest that loses no more than `loss`.
 
-    The loss is the mean KL to float32 in nats of a language model, of any other the share of its score that is lost.
+    The loss is the mean KL to float32 in nats of a language model, of any other the share by which its score differs.
     Without files it is not known, so that only float32 may be chosen. Raises `InputError`.
     """
     options = options or EvaluationOptions()

@@ -24,9 +24,9 @@ from saucier.native.library import (
     CBatch,
     load_library,
 )
-from saucier.native.lowering import Lowering, Tables, find_activation, refuse
+from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
 from saucier.native.matrices import Array, Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, RANKS, STREAM, Plan
+from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, Pointed
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -66,13 +66,9 @@ class RowLowering(Lowering):
 
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks, and what follows the last one."""
-        for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"),
-                            (stack.residual.kind != "one", "two streams"),
-                            (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
-                            (stack.queries is not None, "second stream"),
-                            (stack.layer_positions is not None, "positions of every layer among whole rows")):
-            if found:
-                refuse(what)
+        refuse_stack(stack)
+        if stack.layer_positions is not None:
+            refuse("positions of every layer among whole rows")
         self.widths[STREAM] = self.config.dim
         for block, stored in zip(stack.blocks(), stack.layers.order(), strict=True):
             if block.bottleneck is not None:
@@ -83,23 +79,14 @@ class RowLowering(Lowering):
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
 
-    def product(self, name: str, sizes: tuple[int, int], source: int, to: int, *, activation: str = "identity",
-                adds: bool = False) -> None:
-        """Append a map from and to these widths, or the two of a map of low rank."""
-        inputs, outputs = sizes
-        if f"{name}.first.weight" in self.weights.arrays:
-            rank = len(self.weights.arrays[f"{name}.first.weight"])
-            self.product(f"{name}.first", (inputs, rank), source, RANKS)
-            name, inputs, source = f"{name}.second", rank, RANKS
-        bias = self.vector(f"{name}.bias")
+    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[None, dict[str, Pointed]]:
+        """Return a map's matrix in panels, and its bias, counted as used."""
+        bias = self.read_bias(name, outputs)
         self.count_used(name)
         panels = self.weights.panels(name, inputs)
         if (panels.rows, panels.inputs) != (outputs, inputs):
             refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
-        if bias is not None and len(bias) != outputs:
-            refuse(f"bias for some rows of {name} alone")
-        self.add("product", name, source=source, to=to, width=outputs, arrays={"panels": panels, "bias": bias},
-                 activation=find_activation(activation), adds=int(adds))
+        return None, {"panels": panels, "bias": bias}
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""

@@ -63,6 +63,15 @@ def refuse(what: str) -> NoReturn:
     raise InputError(f"the native kernels have no {what}", where="engine", remedy="use engine=None")
 
 
+def refuse_stack(stack: c.Stack) -> None:
+    """Raise `InputError` for what goes through a stack beside one stream of vectors."""
+    for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"), (stack.residual.kind != "one", "two streams"),
+                        (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
+                        (stack.queries is not None, "second stream")):
+        if found:
+            refuse(what)
+
+
 @dataclass
 class Lowering:
     """A plan in the making."""
@@ -129,20 +138,30 @@ class Lowering:
             rank = len(self.weights.arrays[f"{name}.first.weight"])
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
-        matrix, bias = self.read_map(name, inputs, outputs)
-        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays={"bias": bias},
+        matrix, arrays = self.lay_out_map(name, inputs, outputs)
+        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays=arrays,
                  activation=find_activation(activation), adds=int(adds))
+
+    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | None, Mapping[str, Pointed]]:
+        """Return the matrix of a map, and what else its product reads, counted as used."""
+        matrix, bias = self.read_map(name, inputs, outputs)
+        return matrix, {"bias": bias}
+
+    def read_bias(self, name: str, outputs: int) -> Array | None:
+        """Return the bias of a map, counted as used."""
+        bias = self.vector(f"{name}.bias")
+        if bias is not None and len(bias) != outputs:
+            refuse(f"bias for some rows of {name} alone")
+        return bias
 
     def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix, Array | None]:
         """Return the matrix and the bias of a map, counted as used."""
-        bias = self.vector(f"{name}.bias")
+        bias = self.read_bias(name, outputs)
         name = f"{name}.table" if f"{name}.table.codes" in self.weights.arrays else name  # an output layer in few bits
         self.count_used(name)
         matrix = self.weights.matrix(name, inputs)
         if len(matrix.codes) != outputs or matrix.inputs != inputs:
             refuse(f"map of {matrix.inputs} to {len(matrix.codes)} numbers in place of {name}")
-        if bias is not None and len(bias) != outputs:
-            refuse(f"bias for some rows of {name} alone")
         return matrix, bias
 
     def add_places(self, name: str, table: Matrix, places: c.Places, to: int) -> None:
@@ -156,12 +175,7 @@ class Lowering:
 
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks."""
-        for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"),
-                            (stack.residual.kind != "one", "two streams"),
-                            (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
-                            (stack.queries is not None, "second stream")):
-            if found:
-                refuse(what)
+        refuse_stack(stack)
         for number, (block, stored) in enumerate(zip(stack.blocks(), stack.layers.order(), strict=True)):
             if block.bottleneck is not None:
                 refuse("bottleneck")

@@ -89,8 +89,11 @@ class PrefixCache:
             self.reused, self.read = self.reused + length, self.read + len(ids) - length
 
     def keep(self, feed: KeepsRows, texts: list[tuple[int, Tensor]], maker: tuple[object, ...]) -> None:
-        """Keep what a feed has read: rows with their ids [L]; shorter beginnings of the same go."""
+        """Keep what a feed has read: rows with their ids [L]; shorter beginnings of the same go, or are not kept."""
         for row, ids in texts:
+            if any(key[:-1] == maker and count_common(entry.ids, ids) == len(ids)
+                   for key, entry in self.entries.items()):
+                continue  # kept already, perhaps with more after it
             for key in [key for key, entry in self.entries.items()
                         if key[:-1] == maker and count_common(entry.ids, ids) == len(entry.ids)]:
                 del self.entries[key]

@@ -32,6 +32,9 @@ def test_a_chat_reads_its_history_once(engine: str, way: str) -> None:
             assert cache.reused - known == before - 4
         history = torch.cat([found, draw(3, turn + 1)], 1)
     assert len(cache.entries) == 1 or way == "ruled"
+    kept = len(cache.entries)
+    saucier.generate(model, history[:, :12], prefix_cache=cache, **options | {"max_new_tokens": 1})
+    assert len(cache.entries) == kept  # it is the beginning of what is there
 
 
 def test_prompts_of_a_batch_with_samples_and_with_beams() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from saucier.checkpoints.hub import resolve_folder
+from saucier.devices import choose_real_device
 from saucier.errors import InputError
 from saucier.files import read_object, remove_path, write_json, write_text
 from saucier.folders.kinds import find_model_folder
@@ -83,6 +84,8 @@ def compress(settings: Compression, out: Path, *, quiet: bool = False, said: Seq
                   start_passport(out, settings.name, {"seed": settings.seed}, Path(settings.model)))
         with console.stage("check"):
             console.say(*said)
+            if settings.measure.device is not None:
+                choose_real_device(settings.measure.device)
             opened, splits = open_teacher(settings)
             assert opened.length is not None, "open_task knows it"
             work = Work(settings, splits, opened.length)

@@ -157,6 +157,9 @@ class Measuring(Config):
     """After so many, for each number of rows in a pass, no further round is begun; three are made in any case."""
     memory: bool = True
     """Whether the peak memory is measured, each time in a process of its own."""
+    device: str | None = None
+    """Where the time is taken; None: where the models learn and answer. `cpu` for models that are trained on a GPU and
+    used without one."""
 
 
 class Compression(Config):

@@ -19,7 +19,7 @@ import torch
 from pydantic import TypeAdapter
 
 from saucier import machine
-from saucier.devices import choose_autocast_dtype
+from saucier.devices import choose_autocast_dtype, choose_real_device
 from saucier.errors import InputError, WorkError
 from saucier.generation.decoding import Native
 from saucier.generation.formats import writes_tokens
@@ -40,7 +40,13 @@ PROBE_PATIENCE = 600.0
 
 def measure_cost(folder: Path, subject: Subject, teacher: Subject, splits: Splits, settings: Path,
                  measure: Measuring) -> Cost:
-    """Measure times in turn with the teacher, and the peak memory in a process of its own."""
+    """Measure times in turn with the teacher, and the peak memory in a process of its own.
+
+    Both models are moved to where the time is to be taken, and stay there.
+    """
+    if measure.device is not None:
+        for one in (subject, teacher):
+            one.opened.model.to(choose_real_device(measure.device))
     rows = draw_rows(splits.held_out, measure.rows)
     speeds = tuple(measure_speed(subject, teacher, rows, batch, measure) for batch in measure.batches)
     return Cost(machine=machine.describe_machine(), threads=torch.get_num_threads(), speeds=speeds,
@@ -115,6 +121,8 @@ def main(folder: str, path: str) -> None:
     before = machine.resident_memory()
     machine.reset_peak_memory()
     subject = Subject(replace(open_task(folder), task=task), {}, {})
+    if settings.measure.device is not None:
+        subject.opened.model.to(choose_real_device(settings.measure.device))
     predictor, encoded = prepare(subject, rows, max(settings.measure.batches))
     task.predict(predictor, rows, encoded)
     print(max(0, machine.peak_resident_memory() - before))

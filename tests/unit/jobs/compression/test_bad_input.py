@@ -80,6 +80,15 @@ def test_a_bound_that_no_step_keeps(keep: object, teacher: Path, chain: Write, t
         saucier.compress(chain(distil(2)), [f"keep={keep}"], model=teacher, out=tmp_path / "out", quiet=True)
 
 
+@pytest.mark.parametrize(("device", "said"), [("warp", "unknown device 'warp'"), ("meta", "holds no numbers")])
+def test_times_are_taken_where_a_model_can_run(device: str, said: str, teacher: Path, chain: Write,
+                                               tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        saucier.compress(chain(distil(2)), [*QUICK, f"measure.device={device}"], model=teacher, out=tmp_path / "out",
+                         quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_teacher_with_other_labels(teacher: Path, chain: Write, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "other.tsv", 30, 5)
     rows.write_text(rows.read_text().replace("good", "great"))

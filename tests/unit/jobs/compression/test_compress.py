@@ -109,6 +109,15 @@ def test_times_are_measured_in_turn_and_flops_fall_with_the_layers(done: Compres
             assert speed.native_ratio is not None and speed.native_ratio > 0
 
 
+def test_times_are_taken_where_it_is_asked_for(teacher: Path, chain: Write, tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[torch.device] = []
+    monkeypatch.setattr(torch.nn.Module, "to", lambda self, place: moved.append(place))
+    saucier.compress(chain("{kind: quantize}"), [*QUICK, "measure.device=cpu", "measure.batches=[1]"], model=teacher,
+                     out=tmp_path / "out", quiet=True)
+    assert moved == [torch.device("cpu")] * 4  # the teacher with itself, then the step's model with the teacher
+
+
 def test_a_finished_chain_is_read_and_nothing_is_made_again(done: Compressed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "run_step", None)
     monkeypatch.setattr(job, "measure_model", None)

@@ -6,6 +6,7 @@ P passages, K passages found.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -68,22 +69,35 @@ def build_lexical_index(passages: Sequence[str], *, language: Language = "englis
     if not passages:
         raise InputError("are none", where="passages", remedy="give at least one")
     words = [*split_into_stems(passages, language)]
-    import bm25s
-
-    index = bm25s.BM25(k1=saturation, b=length_share, method="lucene")
+    index = import_bm25s().BM25(k1=saturation, b=length_share, method="lucene")
     index.index([one or [""] for one in words], show_progress=False)  # bm25s takes no passage without words
     return LexicalIndex(language, index, len(passages))
 
 
 def split_into_stems(texts: Sequence[str], language: Language) -> list[list[str]]:
     """Return the stems of each text, without stop words."""
-    with report_missing("search by words needs bm25s and PyStemmer, which are not installed",
-                        remedy="pip install 'saucier[knowledge]'"):
-        import bm25s
-        import Stemmer
+    bm25s = import_bm25s()
+    import Stemmer
+
     found: list[list[str]] = bm25s.tokenize([*texts], stopwords=language, stemmer=Stemmer.Stemmer(language),
                                             return_ids=False, show_progress=False)
     return found
+
+
+def import_bm25s() -> Any:
+    """Return bm25s, without JAX: where that is installed, bm25s runs it once, and it takes most of a GPU's memory."""
+    hidden = "jax" not in sys.modules and "bm25s" not in sys.modules
+    try:
+        if hidden:
+            sys.modules["jax"] = None  # type: ignore[assignment]  # so that its import fails
+        with report_missing("search by words needs bm25s and PyStemmer, which are not installed",
+                            remedy="pip install 'saucier[knowledge]'"):
+            import bm25s
+            import Stemmer  # noqa: F401 - reported together
+    finally:
+        if hidden:
+            del sys.modules["jax"]
+    return bm25s
 
 
 def take_best(scores: NDArray[Any], count: int) -> tuple[NDArray[Any], NDArray[np.int64]]:

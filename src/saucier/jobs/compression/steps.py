@@ -32,6 +32,7 @@ from saucier.adaptation.quantization.schemes import Nearest, QuantizationAware, 
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Layers
 from saucier.config import parameters
+from saucier.devices import move_batch
 from saucier.errors import InputError
 from saucier.files import is_folder, remove_path, replace_path, write_atomically, write_json
 from saucier.folders.kinds import find_model_folder
@@ -149,12 +150,14 @@ def prune_opened(work: Work, by: Pruning | TaskVocabulary, opened: OpenModel, ba
 
 
 def labelled_batches(work: Work, rows: int, opened: OpenModel) -> list[Batch]:
-    """Return training rows as batches with their targets, without padding: rows of a batch are equally long."""
+    """Return training rows as batches with their targets, where the model is, without padding: rows of a batch are
+    equally long.
+    """
     encoded = work.splits.task.encode(draw_rows(work.splits.train, rows), make_encoding(opened))
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, lengths in enumerate(encoded.lengths.tolist()):
         groups.setdefault(tuple(lengths), []).append(number)
-    return [encoded.batch(np.array(units)) for _, units in sorted(groups.items())]
+    return [move_batch(encoded.batch(np.array(units)), opened.device) for _, units in sorted(groups.items())]
 
 
 def learn(work: Work, step: CompressionStep, training: FineTraining, begin: Callable[[Path], str],

@@ -159,10 +159,14 @@ INLINE const void *read_panel(const WideProduct *p, int64_t panel, int64_t begin
         return wide;
     }
     const float *scales = m->scales + panel * ((m->inputs + m->group - 1) / m->group) * PANEL;
-    for (int64_t k = 0; k < count; k++) {
+    for (int64_t k = 0; k < count; k += 2) { /* groups are even, and so is the room: the code that fills up a pair is zero */
         const float *scale = scales + (begin + k) / m->group * PANEL;
-        const int8_t *codes = from + k / 2 * 2 * PANEL + k % 2;
-        for (int64_t i = 0; i < PANEL; i++) to[k * PANEL + i] = (float)codes[2 * i] * scale[i];
+        const int16_t *pairs = (const int16_t *)from + k / 2 * PANEL; /* the first code of a pair is in the lower byte */
+#pragma omp simd
+        for (int64_t i = 0; i < PANEL; i++) {
+            to[k * PANEL + i] = (float)(int8_t)pairs[i] * scale[i];
+            to[(k + 1) * PANEL + i] = (float)(pairs[i] >> 8) * scale[i];
+        }
     }
     return to;
 }

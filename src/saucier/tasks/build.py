@@ -33,12 +33,14 @@ from saucier.tasks.written.definitions import (
     LabelToText,
     Mixture,
     NumberToText,
+    RetrievalAugmented,
     StepByStep,
     Summarization,
     TextToText,
     Translation,
 )
 from saucier.tasks.written.instruction import InstructionTask
+from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 from saucier.tasks.written.task_mixture import MixtureTask
 from saucier.tasks.written.text_to_text import StepByStepTask, TextToTextTask
 from saucier.tasks.written.verbalized_labels import LabelToTextTask, NumberToTextTask
@@ -79,6 +81,7 @@ TASKS: dict[type, TaskKind] = {
     Instruction: TaskKind(InstructionTask),
     StepByStep: TaskKind(StepByStepTask),
     Mixture: TaskKind(build_mixture),
+    RetrievalAugmented: TaskKind(RetrievalAugmentedTask),
 }
 
 

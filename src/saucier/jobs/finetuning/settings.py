@@ -31,6 +31,7 @@ from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
 from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
+from saucier.tasks.written.definitions import RetrievalAugmented
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -277,6 +278,8 @@ def fill_new(settings: Finetuning) -> Finetuning:
         task = task.model_copy(update={"pick": published_pick(settings.model)})
     if "split" not in data.model_fields_set:
         data = data.model_copy(update={"split": choose_split(task, data.held_out)})
+    if isinstance(task, RetrievalAugmented):
+        task = task.model_copy(update={"retrieval": task.retrieval.located()})
     taught = settings.distillation and settings.distillation.located()
     return settings.model_copy(update={"task": task, "data": data, "distillation": taught})
 

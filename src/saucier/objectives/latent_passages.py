@@ -62,6 +62,8 @@ class Retriever:
     """K."""
     scale: float = 1.0
     """Factor on the inner products; 1 in the source."""
+    rate: float = 1.0
+    """Share of the learning rate that the encoder learns at."""
     start: dict[str, Tensor] = field(default_factory=dict, compare=False)
     """The weights that learning begins with."""
 
@@ -139,13 +141,19 @@ class LatentPassages(Objective):
     marginal: Marginal
 
     figures: ClassVar[Mapping[str, str]] = {"likeliest": "chance of the likeliest passage, before the answer is read",
-                                            "behind": "chance of the likeliest passage, after it"}
-    """How sure the retriever is, and how much the answer tells of the passage."""
+                                            "behind": "chance of the likeliest passage, after it",
+                                            "different": "different first passages, over the questions of a batch"}
+    """How sure the retriever is, how much the answer tells of the passage, and whether all questions find the same."""
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
         """The encoder of questions."""
         return {RETRIEVER: self.retriever.model}
+
+    @property
+    def module_rates(self) -> Mapping[str, float]:
+        """That of the encoder of questions."""
+        return {RETRIEVER: self.retriever.rate}
 
     def bind(self, model: nn.Module) -> None:
         """Begin with the retriever's own weights."""
@@ -166,7 +174,8 @@ class LatentPassages(Objective):
         return Loss({"tokens": LossPart(loss, count)}, {
             "nll": LossPart(loss.detach(), count),
             "likeliest": LossPart(found.prior.detach().exp().amax(-1).sum(), rows),
-            "behind": LossPart(behind.detach().amax(-1).sum(), rows)})
+            "behind": LossPart(behind.detach().amax(-1).sum(), rows),
+            "different": LossPart(found.prior.new_tensor(float(len(found.places[:, 0].unique()))), rows)})
 
 
 def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:

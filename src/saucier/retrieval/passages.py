@@ -27,10 +27,11 @@ from saucier.folders.load import load
 from saucier.folders.save import save
 from saucier.model import Transformer
 from saucier.objectives.base import MASK_OF_INPUT, Batch
+from saucier.objectives.labels import choose_scale
 from saucier.objectives.latent_passages import QUESTION, Retriever
 from saucier.parts.provenance import digest_weights
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
-from saucier.retrieval.embed import embed
+from saucier.retrieval.embed import embed, find_limit
 from saucier.retrieval.nearest import find_nearest
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
 from saucier.tasks.task import Encoding
@@ -42,8 +43,6 @@ from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 VECTORS, PASSPORT = "vectors.safetensors", "passport.json"
-COSINE_SCALE = 20.0
-"""Factor on cosines before a softmax: what retrievers of sentence-transformers are trained with (code release)."""
 
 
 class Passport(Config):
@@ -204,8 +203,7 @@ class OpenPassages:
     def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
         """Return what the retriever reads of questions."""
         body = self.retriever.model.config
-        head = require_embeddings(self.retriever.model, "retriever")
-        limit = min((one for one in (head.length, self.tokenizer.handling.max_length) if one), default=None)
+        limit = find_limit(self.retriever.model, self.tokenizer)
         rows = encode_rows(self.tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
         found = Encoding(self.tokenizer, limit or max(len(row.ids) for row in rows), body).inputs(rows)
         return {QUESTION + name: value for name, value in found.items()}
@@ -288,5 +286,5 @@ def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, mo
                          where="task.retrieval.count", remedy="make it smaller")
     rows = ReaderRows.of(index, encoding, layout)
     longest = encoding.length - rows.frame.size - layout.question_length
-    scale = retrieval.scale or (COSINE_SCALE if head.normalize else 1.0)
-    return OpenPassages(Retriever(model, rows, retrieval.count, scale), tokenizer, rows, longest)
+    scale = choose_scale(retrieval.scale, model.config)
+    return OpenPassages(Retriever(model, rows, retrieval.count, scale, retrieval.rate), tokenizer, rows, longest)

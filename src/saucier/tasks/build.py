@@ -15,6 +15,7 @@ from saucier.tasks.classification import TextTask
 from saucier.tasks.definitions import (
     Classification,
     Embedding,
+    InverseCloze,
     ManyLabels,
     MultipleChoice,
     QuestionAnswering,
@@ -23,6 +24,7 @@ from saucier.tasks.definitions import (
     Tagging,
     TaskConfig,
 )
+from saucier.tasks.inverse_cloze import InverseClozeTask
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.tagging import TaggingTask
@@ -69,6 +71,7 @@ TASKS: dict[type, TaskKind] = {
     Ranking: TaskKind(TextTask, (simple.query_overlap,)),
     Tagging: TaskKind(TaggingTask, (simple.commonest_tags,)),
     Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
+    InverseCloze: TaskKind(InverseClozeTask),
     QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
     MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),
     TextToText: TaskKind(TextToTextTask, (simple.copy_text,)),

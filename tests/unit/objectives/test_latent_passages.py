@@ -26,6 +26,8 @@ from saucier.objectives.latent_passages import (
     TokenMarginal,
     score_targets,
 )
+from saucier.training.hyperparameters import AdamW
+from saucier.training.optimizers import build_optimizer
 
 QUESTIONS, FOUND, KNOWN = 2, 3, 5
 SCALE = 1.7
@@ -129,6 +131,17 @@ def test_the_retriever_begins_again_with_its_own_weights() -> None:
     objective.bind(reader)
     assert objective.modules == {"retriever": encoder}
     assert all(torch.equal(value, before[name]) for name, value in encoder.state_dict().items())
+
+
+def test_the_retriever_learns_at_its_own_rate() -> None:
+    reader, encoder = models()
+    objective = LatentPassages(Retriever(encoder, Held(), FOUND, rate=0.25), SequenceMarginal())
+    optimizer = build_optimizer(AdamW(learning_rate=0.004), reader, objective.modules,
+                                module_rates=objective.module_rates)
+    rates = {id(one): group["lr"] for inner in optimizer.parts for group in inner.param_groups
+             for one in group["params"]}
+    assert {rates[id(one)] for one in encoder.parameters()} == {0.001}
+    assert {rates[id(one)] for one in reader.parameters()} == {0.004}
 
 
 def published(tmp_path: Path) -> tuple[Any, Any, Transformer]:

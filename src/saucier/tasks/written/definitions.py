@@ -221,6 +221,9 @@ class Retrieval(Config):
     scale: float | None = Field(default=None, gt=0)
     """Factor on the inner products before the softmax; None: 1 (eq 83), or 20 for vectors of length one, whose
     products are cosines, as retrievers of that kind are trained."""
+    rate: float = Field(default=0.1, gt=0, le=1)
+    """Share of the learning rate that the retriever learns at: it is trained already, and at the reader's rate it may
+    forget before the reader reads."""
     encoder: str | None = None
     """SHA-256 of the weights that the passages' vectors are from; filled in by the training. Passages that another
     encoder gave vectors are refused."""

@@ -20,6 +20,7 @@ from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.model import build
+from saucier.retrieval.embed import embed
 from saucier.retrieval.passages import PassageIndex, read_passages
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
@@ -146,3 +147,20 @@ def test_settings_that_cannot_be_are_refused_before_anything_is_written(world: d
 def test_a_model_without_vectors_is_no_retriever(world: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no embedding head"):
         finetune(settings(world, f"task.retrieval.retriever={world['reader']}"), tmp_path / "run", quiet=True)
+
+
+def test_a_text_longer_than_the_positions_of_a_retriever_is_cut_with_a_warning(world: dict[str, Path]) -> None:
+    """Its folder says no length: the tables of positions do."""
+    with pytest.warns(UserWarning, match="cut"):
+        found = embed(world["retriever"], ["salt " * 60])
+    model, tokenizer = saucier.load(world["retriever"], dtype="float32"), saucier.load_tokenizer(world["retriever"])
+    ids = tokenizer.encode("salt " * 60)
+    with torch.no_grad():
+        whole = model(torch.tensor([[*ids[:31], ids[-1]]])).embeddings
+    torch.testing.assert_close(found, whole)
+
+
+def test_in_batch_negatives_are_not_cut_into_pieces(world: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="whole batch in one pass"):
+        read_finetuning_words("inverse_cloze", ["training.micro_batch=4"], str(world["retriever"]),
+                              {"train": [str(world["corpus"] / "corpus.jsonl")]})

@@ -175,3 +175,25 @@ class Native(Config):
     vocabulary_map: str | None = None
     """File of the target tokens that may be written, by the tokens of the source (`saucier.generation.VocabularyMap`);
     the others get the score -∞. None: all tokens may."""
+
+
+class Thorough(Config):
+    """A text that some source wrote counts with its chance under every source: Σ_z p(z) p(y | z).
+
+    Source: Lewis et al. 2020, §2.5 ("thorough decoding"), arXiv:2005.11401.
+    """
+
+    kind: Literal["thorough"] = "thorough"
+
+
+class Fast(Config):
+    """A text counts with its chance under the sources whose search found it; under the others it counts as 0.
+
+    Source: Lewis et al. 2020, §2.5 ("fast decoding").
+    """
+
+    kind: Literal["fast"] = "fast"
+
+
+HypothesisScoring = Annotated[Thorough | Fast, Field(discriminator="kind")]
+"""How texts that several sources wrote are weighed against each other."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.generation.search import Step
+from saucier.generation.search import Feed, Step
 from saucier.model import Transformer
 from saucier.parts.output import Cache, Output
 
@@ -255,3 +255,29 @@ class MemoryFeed:
         """Let each row continue another one. Shapes: rows [R]."""
         self.ids = self.ids.index_select(0, rows)
         self.mems = [past.index_select(1, rows) for past in self.mems]
+
+
+class MixtureFeed:
+    """Several sources speak of one text: the chance of each token is a weighted sum over them, at every step anew.
+
+    Rows of the inner feed are those of B texts, of the K sources of each, and of the copies of each source. So beams
+    and samples of a text read all of its sources. Source: Lewis et al. 2020, §2.5 (RAG-Token), arXiv:2005.11401.
+    """
+
+    def __init__(self, inner: Feed, mixture: Tensor, copies: int) -> None:
+        """`mixture`: logarithms of the weights of the sources [B, K]; `copies` rows for each text."""
+        self.inner, self.mixture, self.copies = inner, mixture, copies
+
+    def __call__(self, step: Step | None) -> Tensor:
+        """Give all sources of a text the same token, and mix what they say. Shapes: -> [B * copies, V], float32."""
+        texts, sources = self.mixture.shape
+        if step is not None:
+            own = step.tokens.view(texts, 1, -1).expand(-1, sources, -1).flatten()
+            rows = None
+            if step.rows is not None:
+                first = torch.arange(texts * sources, device=own.device).view(texts, sources, 1) * self.copies
+                rows = (first + (step.rows.view(texts, 1, -1) % self.copies)).flatten()
+            step = Step(own, rows)
+        logs = self.inner(step).log_softmax(-1).unflatten(0, (texts, sources, self.copies))
+        mixed: Tensor = (logs + self.mixture[:, :, None, None]).logsumexp(1)
+        return mixed.flatten(0, 1)

@@ -16,7 +16,15 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.decoding import MaskPredict
-from saucier.generation.feeds import CachedFeed, MemoryFeed, Prompt, RereadFeed, prediction_kind, read_token
+from saucier.generation.feeds import (
+    CachedFeed,
+    MemoryFeed,
+    MixtureFeed,
+    Prompt,
+    RereadFeed,
+    prediction_kind,
+    read_token,
+)
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import fingerprint_weights, inference_view, use_packed_weights
 from saucier.generation.prefix_cache import KeepsRows, PrefixCache, check_prefix_cache, read_texts
@@ -25,6 +33,7 @@ from saucier.generation.prompt import (
     add_prefix_lengths,
     check_call,
     check_length,
+    check_mixture,
     check_tokens,
     make_search_rules,
     read_prompt,
@@ -77,6 +86,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
 
     `global_attention_mask` [B, L] names the tokens of a source that see all and are seen by all, in models such as LED.
     `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
+    `mixture` [B, K]: each text has K sources, which are rows of `input_ids` [B·K, L] next to each other; these are the
+    logarithms of their weights, and each token's chance is the weighted sum over them (RAG-Token).
     Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
 
@@ -88,19 +99,16 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         options = {"engine": {"format": model.format}, **options}
     speculation: Speculation | None = options.pop("speculation", None)
     prefixes: PrefixCache | None = options.pop("prefix_cache", None)
+    mixture: Tensor | None = options.pop("mixture", None)
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)
     if speculation is not None:
         check_speculation(model, speculation, chosen, compile)
-    if isinstance(chosen.strategy, MaskPredict):
-        from saucier.generation.mask_predict import mask_predict
-
-        return mask_predict(model, input_ids, attention_mask, chosen, chosen.strategy)
+    if mixture is not None:
+        refuse_mixing(chosen, speculation, prefixes)
     if chosen.strategy is not None:
-        from saucier.generation.chains import run_chains
-
-        return run_chains(model, input_ids, attention_mask, chosen).ids
+        return write_otherwise(model, input_ids, attention_mask, chosen)
     if chosen.num_beams > 1 and listener is not None:
         raise InputError("beams change until the end, so their tokens cannot be streamed", where="listener",
                          remedy="use num_beams=1")
@@ -113,13 +121,14 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
-        rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
-        search, start = make_search(chosen, prompt.ids, rules), prompt.ids.shape[1]
+        texts = prompt if mixture is None else check_mixture(model.config, prompt, mixture)
+        rules = make_search_rules(chosen, texts, limit=limit, tokenizer=tokenizer)
+        search, start = make_search(chosen, texts.ids, rules), prompt.ids.shape[1]
         prompt = prompt if speculation is None and prefixes is None else drop_padding(prompt)
         if prefixes is not None:
             check_prefix_cache(model, prompt, chosen, compile)
         if speculation is None:
-            feed = inner = make_feed(model, prompt, chosen, capacity=limit, compiled=compile)
+            feed = inner = make_feed(model, prompt, chosen, capacity=limit, compiled=compile, mixture=mixture)
         else:
             feed = make_speculative_feed(model, prompt, chosen, search, speculation)
             inner = feed.feed
@@ -135,13 +144,40 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     return ids.clone()  # outside inference mode, so that the caller may change it
 
 
+def write_otherwise(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | None,
+                    options: GenerationOptions) -> Tensor:
+    """Write by a strategy that does not go from left to right. Shapes: as `generate`."""
+    if isinstance(options.strategy, MaskPredict):
+        from saucier.generation.mask_predict import mask_predict
+
+        return mask_predict(model, input_ids, attention_mask, options, options.strategy)
+    from saucier.generation.chains import run_chains
+
+    return run_chains(model, input_ids, attention_mask, options).ids
+
+
+def refuse_mixing(options: GenerationOptions, *singles: object) -> None:
+    """Raise `InputError` where sources cannot be mixed: texts not written from left to right, and what reads one row.
+    """
+    if options.strategy is not None:
+        raise InputError("sources are mixed for texts that are written from left to right", where="mixture",
+                         remedy="leave strategy out")
+    if any(one is not None for one in singles):
+        raise InputError("a mixture reads several sources at a time, and guesses and kept beginnings are of one",
+                         where="mixture", remedy="leave speculation and prefix_cache out")
+
+
 def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *, capacity: int,
-              compiled: bool) -> Feed:
+              compiled: bool, mixture: Tensor | None = None) -> Feed:
     """Return the feed that options and config ask for: an engine, a key-value cache, a memory, or reading all again.
 
-    Raises `InputError` for a model that this cannot be done with.
+    `mixture` [B, K]: what the sources of a text give is mixed. Raises `InputError` for a model that this cannot be done
+    with.
     """
     copies = options.rows
+    if mixture is not None:
+        inner = make_feed(model, prompt, options, capacity=capacity, compiled=compiled)
+        return MixtureFeed(inner, mixture.to(prompt.ids.device).float(), copies)
     if options.engine is not None:
         if compiled or not options.use_cache:
             raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),

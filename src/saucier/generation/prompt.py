@@ -38,6 +38,9 @@ from saucier.parts.input_checks import check_ids, check_values, expect_tensor
 LONGEST_TEXT = 2**24
 """Tokens of a text that a model without positions may write: a number with more digits is a slip of the hand."""
 
+MIXTURE_TOLERANCE = 1e-3
+"""How far the logarithm of the sum of a text's weights may be from 0, for what rounding does."""
+
 
 def check_call(model: object, tokenizer: object, listener: object, compiled: object) -> None:
     """Raise `InputError` for arguments of `generate` that are of another kind."""
@@ -85,6 +88,24 @@ def add_global_tokens(prompt: Prompt, named: Tensor) -> Prompt:
                          where="global_attention_mask", remedy="give one number for each token of a source")
     check_values("global_attention_mask", named, "mask")
     return replace(prompt, source_global=named.to(prompt.source.device))
+
+
+def check_mixture(config: c.Transformer, prompt: Prompt, mixture: Tensor) -> Prompt:
+    """Return the beginning of each text, which several rows of the prompt are sources of. Shapes: mixture [B, K].
+
+    Raises `InputError` for a model without a source, weights of another shape, and such that are no probabilities.
+    """
+    expect_tensor("mixture", mixture)
+    if prompt.source is None:
+        raise InputError("a decoder alone has no sources to mix", where="mixture", remedy="use an encoder-decoder")
+    if mixture.ndim != 2 or mixture.numel() != len(prompt.ids):
+        raise InputError(f"weights of shape {list(mixture.shape)} for {len(prompt.ids)} sources", where="mixture",
+                         remedy="give [texts, sources of each], and the sources of a text next to each other")
+    sums = mixture.detach().double().logsumexp(1)
+    if not bool((sums.abs() < MIXTURE_TOLERANCE).all()):
+        raise InputError(f"the weights of a text have the sum {float(sums.exp()[sums.abs().argmax()]):.4g}",
+                         where="mixture", remedy="give logarithms of probabilities, such as scores.log_softmax(-1)")
+    return replace(prompt, ids=prompt.ids[::mixture.shape[1]])
 
 
 def add_prefix_lengths(prompt: Prompt, config: c.Transformer, length: Tensor | None) -> Prompt:

@@ -176,6 +176,11 @@ class Objective(ABC):
         return {}
 
     @property
+    def module_rates(self) -> Mapping[str, float]:
+        """Shares of the learning rate that its modules learn at, by name; 1 where none is given."""
+        return {}
+
+    @property
     def loss_factor(self) -> float:
         """Factor on the mean of the main part in what is learned; `nll` is reported without it."""
         return 1.0
@@ -247,6 +252,11 @@ class WrappedObjective(Objective):
     def modules(self) -> Mapping[str, nn.Module]:
         """Those of the inner one."""
         return self.inner.modules
+
+    @property
+    def module_rates(self) -> Mapping[str, float]:
+        """Those of the inner one."""
+        return self.inner.module_rates
 
     def bind(self, model: nn.Module) -> None:
         """Bind the inner one."""

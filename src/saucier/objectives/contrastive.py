@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saucier.config import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, WholeBatchObjective
 from saucier.objectives.labels import LabelObjective, open_prefix_to_whole_text
 
@@ -103,6 +104,48 @@ class InBatchNegatives(Groups, WholeBatchObjective):
         wanted = torch.cat([mark_side(keys["texts"][:, :1], 0), mark_side(keys["texts"][:, 1:], 1)], dim=1)
         order = made.argsort()
         return vectors[order[torch.searchsorted(made[order], wanted)]]
+
+
+COSINE_SCALE = 20.0
+"""Factor on cosines before a softmax: what retrievers of sentence-transformers are trained with (code release)."""
+
+
+def choose_scale(scale: float | None, config: Transformer) -> float:
+    """Return the factor on inner products of a model's vectors: what is said, or 1, or that of cosines."""
+    return scale or (COSINE_SCALE if getattr(config.head, "normalize", False) else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class InverseClozeLabels(LabelObjective):
+    """Each sentence must find its own passage among those of the batch: softmax of inner products, of any length.
+
+    The batch: ids [B, 2, L], sentence and passage, and `blocks` [B], the number of each passage; where a passage is
+    there with another sentence, it is no negative.
+    Source: Lee et al. 2019, §3 and §5, arXiv:1906.00300 (eq 66, 70).
+    """
+
+    scale: float | None = None
+    """Factor on the inner products; None: as `choose_scale` says."""
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of sentences."""
+        return {"labels": float(len(batch["input_ids"]))}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss, and how many found their passage."""
+        shape, blocks = batch["input_ids"].shape, batch["blocks"]
+        flat = {name: value.flatten(0, 1) for name, value in batch.items() if value.shape == shape}
+        output = model(**open_prefix_to_whole_text(model, flat))
+        vectors: Tensor = output.embeddings.float() if output.embeddings.dtype.itemsize < 4 else output.embeddings
+        questions, passages = vectors.view(*shape[:2], -1).unbind(1)
+        scale = choose_scale(self.scale, model.config)  # type: ignore[arg-type]  # of a Transformer
+        scores = scale * questions @ passages.T
+        targets = torch.arange(len(scores), device=scores.device)
+        others = (blocks[:, None] == blocks[None]) & (targets[:, None] != targets[None])
+        scores = scores.masked_fill(others, float("-inf"))
+        right = (scores.argmax(-1) == targets).sum().float()
+        return Loss({"labels": LossPart(F.cross_entropy(scores, targets, reduction="sum"), float(len(scores)))},
+                    {"correct": LossPart(right.detach(), float(len(scores)))})
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,8 @@ class Usage:
 PIPELINES = {"classification": "text-classification", "regression": "text-classification",
              "many_labels": "text-classification", "ranking": "text-ranking", "tagging": "token-classification",
              "question_answering": "question-answering", "multiple_choice": "multiple-choice",
-             "embedding": "sentence-similarity", "translation": "translation", "summarization": "summarization"}
+             "embedding": "sentence-similarity", "inverse_cloze": "sentence-similarity", "translation": "translation",
+             "summarization": "summarization"}
 """Task -> what the hub calls it."""
 HEADS = {"classification": "text-classification", "token_classification": "token-classification",
          "span": "question-answering", "choice": "multiple-choice", "embedding": "sentence-similarity"}

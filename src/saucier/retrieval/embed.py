@@ -11,6 +11,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError, expect, expect_texts
 from saucier.folders.load import check_tokenizer_fits, load
+from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -47,7 +48,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
     check_tokenizer_fits(model, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
-    limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
+    limit = find_limit(model, tokenizer)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
     device = model.device
@@ -60,3 +61,10 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         found[rows] = vectors.float().cpu()
     warn_of_cuts(cut, limit)
     return found
+
+
+def find_limit(model: Transformer, tokenizer: Tokenizer) -> int | None:
+    """Return the most tokens of a text that is embedded: as head, tokenizer and positions say; None: any number."""
+    lengths = (getattr(model.config.head, "length", None), tokenizer.handling.max_length,
+               find_max_positions(model.config))
+    return min((length for length in lengths if length), default=None)

@@ -15,6 +15,7 @@ from saucier.tasks.classification import TextTask
 from saucier.tasks.definitions import (
     Classification,
     Embedding,
+    InverseCloze,
     ManyLabels,
     MultipleChoice,
     QuestionAnswering,
@@ -23,6 +24,7 @@ from saucier.tasks.definitions import (
     Tagging,
     TaskConfig,
 )
+from saucier.tasks.inverse_cloze import InverseClozeTask
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.tagging import TaggingTask
@@ -33,12 +35,14 @@ from saucier.tasks.written.definitions import (
     LabelToText,
     Mixture,
     NumberToText,
+    RetrievalAugmented,
     StepByStep,
     Summarization,
     TextToText,
     Translation,
 )
 from saucier.tasks.written.instruction import InstructionTask
+from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 from saucier.tasks.written.task_mixture import MixtureTask
 from saucier.tasks.written.text_to_text import StepByStepTask, TextToTextTask
 from saucier.tasks.written.verbalized_labels import LabelToTextTask, NumberToTextTask
@@ -67,6 +71,7 @@ TASKS: dict[type, TaskKind] = {
     Ranking: TaskKind(TextTask, (simple.query_overlap,)),
     Tagging: TaskKind(TaggingTask, (simple.commonest_tags,)),
     Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
+    InverseCloze: TaskKind(InverseClozeTask),
     QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
     MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),
     TextToText: TaskKind(TextToTextTask, (simple.copy_text,)),
@@ -79,6 +84,7 @@ TASKS: dict[type, TaskKind] = {
     Instruction: TaskKind(InstructionTask),
     StepByStep: TaskKind(StepByStepTask),
     Mixture: TaskKind(build_mixture),
+    RetrievalAugmented: TaskKind(RetrievalAugmentedTask),
 }
 
 

@@ -178,6 +178,26 @@ class Embedding(Config):
     """The column of the label (contrastive)."""
 
 
+class InverseCloze(Config):
+    """A sentence finds the passage that it was taken out of among those of the batch: a retriever from texts alone.
+
+    Source: Lee et al. 2019 (ORQA), §5, arXiv:1906.00300 (eq 64–66 and 70). One encoder and one map serve sentences and
+    passages here; the equations write two of each.
+    """
+
+    kind: Literal["inverse_cloze"] = "inverse_cloze"
+    text: ColumnName = None
+    """The column of the passage; None: found by its usual names."""
+    title: ColumnName = None
+    """The column of its title, likewise, where the file has one."""
+    kept: float = Field(default=0.1, ge=0, le=1)
+    """Share of the sentences that stay in their passage, so that equal words are learned too."""
+    width: int = Field(default=128, gt=0)
+    """Numbers of a vector, where the model has no embedding head yet: a map of the first token's."""
+    scale: float | None = Field(default=None, gt=0)
+    """Factor on the inner products before the softmax; None: 1, or 20 for vectors of length one."""
+
+
 class Texts(Config):
     """What all tasks share that tell one thing of a text, or of a pair of texts."""
 
@@ -300,7 +320,7 @@ class CustomTask(Config):
 
 
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
-                       | MultipleChoice | Embedding | WrittenTask | CustomTask, OpenSlot("task")]
+                       | MultipleChoice | Embedding | InverseCloze | WrittenTask | CustomTask, OpenSlot("task")]
 """Any task."""
 
 

@@ -158,7 +158,8 @@ class Run:
         models = [model, *modules.values()]
         choose_activations(models, training.activations)
         redraws = Redraws(models)
-        optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates)
+        optimizer = build_optimizer(training.optimizer, model, modules, training.layer_rates,
+                                    module_rates=study.objective.module_rates)
         found = latest_checkpoint(folder, notes.append)
         if found is None:
             device = next(model.parameters()).device

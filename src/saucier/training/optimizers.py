@@ -210,9 +210,11 @@ def check_state(part: torch.optim.Optimizer, name: str, parameter: Tensor, field
 
 def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
                     modules: Mapping[str, nn.Module] = MappingProxyType({}),
-                    rates: c.LayerRates | None = None) -> Optimizer:
+                    rates: c.LayerRates | None = None, *,
+                    module_rates: Mapping[str, float] = MappingProxyType({})) -> Optimizer:
     """Build the optimizer of a model, and of the modules of its objective; `rates` lowers those of lower blocks.
 
+    `module_rates`: shares of the rate that modules learn at, by their names; 1 where none is given.
     Raises `InputError` for Muon on a torch that lacks it.
     """
     parameters = trainable_parameters(model, modules)
@@ -221,6 +223,8 @@ def build_optimizer(config: c.OptimizerConfig, model: nn.Module,
     names = {id(parameter): name for name, parameter in parameters.items()}
     depth, factor = depth_below_head(model), 1.0 if rates is None else rates.factor
     shares = {name: factor**depth(name) for name in parameters}
+    for module, share in module_rates.items():
+        shares |= {name: share * shares[name] for name in parameters if name.startswith(f"objective.{module}.")}
     match config:
         case c.AdamW():
             return Optimizer([build_adamw(config, parameters, kinds, shares)], names, [])

@@ -40,6 +40,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "multiple_choice": [{"question": text, "choices": ["fine", "cold"], "answer": place % 2}
                         for place, text in enumerate(TEXTS)],
     "embedding": [{"anchor": text, "positive": text[2:]} for text in TEXTS],
+    "inverse_cloze": [{"text": f"{text}. {text[2:]}. fine."} for text in TEXTS],
     "translation": [{"source": text, "target": text[::-1]} for text in TEXTS],
     "summarization": [{"document": text, "summary": text[:8]} for text in TEXTS],
     "text_to_text": [{"input": text, "target": text[:8]} for text in TEXTS],

@@ -21,6 +21,7 @@ from saucier.jobs.finetuning.data import (
     show_examples,
 )
 from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
+from saucier.jobs.finetuning.passages import attach_passages, find_passages
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
@@ -108,6 +109,7 @@ def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     known, task = job.start.tokenizer(job.splits), job.splits.task
     tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
     job.encoding = choose_encoding(settings, job.start, tokenizer)
+    job.splits = replace(job.splits, task=attach_passages(task, job.encoding, job.folder.path))
     job.encoded = {name: job.splits.task.encode(examples, job.encoding)
                    for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
@@ -117,6 +119,8 @@ def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     job.run.console.note(*show_examples(job.splits, job.encoded["train"], tokenizer))
     sources = find_sources([*settings.data.train, *settings.data.held_out, *settings.data.test])
     job.run.note(data={source.name: file_digest(source.path) for source in sources})
+    if (passages := find_passages(job.splits.task)) is not None:
+        job.run.note(data={**job.run.passport.data, **passages.digests()})
 
 
 def prepare_teacher(job: FinetuningJob) -> None:

@@ -15,6 +15,7 @@ from saucier.checkpoints.hub import find_finetuned_model, is_hub_id, resolve_fol
 from saucier.errors import InputError
 from saucier.files import is_folder
 from saucier.jobs.finetuning.data import LONGEST_ROW, read_examples, with_columns
+from saucier.jobs.finetuning.passages import attach_trained
 from saucier.jobs.finetuning.task_folder import TaskFolder, read_task
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import (
@@ -159,8 +160,7 @@ def answer_examples(opened: OpenModel, examples: Sequence[Any], batch: int = PRE
     from saucier.devices import choose_autocast_dtype
 
     assert opened.task is not None and opened.length is not None, "open_task knows them"
-    encoding = Encoding(opened.tokenizer, opened.length, opened.model.config,
-                        opened.model.provenance.generation.get("decoder_start_token_id"))
+    encoding = encoding_of(opened, opened.length)
     encoded = opened.task.encode(examples, encoding)
     predictor = Predictor(opened.model, encoding, batch, choose_autocast_dtype("auto", opened.device)[0])
     answers = opened.task.predict(predictor, examples, encoded)
@@ -182,9 +182,16 @@ def find_task(opened: OpenModel) -> OpenModel:
     """Return a model with the task that its folder names, or that its head is for. Raises `InputError` for none."""
     from saucier.folders.kinds import find_model_folder
 
-    known = read_task(find_model_folder(resolve_folder(opened.path)))
-    config, length = known or (task_of_published(opened.model, str(opened.path)), task_length(opened))
-    return replace(opened, task=build_task(config), length=length)
+    folder = find_model_folder(resolve_folder(opened.path))
+    config, length = read_task(folder) or (task_of_published(opened.model, str(opened.path)), task_length(opened))
+    task = attach_trained(build_task(config), encoding_of(opened, length), folder)
+    return replace(opened, task=task, length=length)
+
+
+def encoding_of(opened: OpenModel, length: int) -> Encoding:
+    """Return how rows are made for an open model."""
+    return Encoding(opened.tokenizer, length, opened.model.config,
+                    opened.model.provenance.generation.get("decoder_start_token_id"))
 
 
 def task_length(opened: OpenModel) -> int:

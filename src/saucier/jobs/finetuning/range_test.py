@@ -85,7 +85,8 @@ def measure_rates(trial: FinetuningJob, test: RangeTest) -> Iterator[tuple[float
     """Yield each rate with the mean of the loss before it is used."""
     data, training = plan_training(trial)
     trial.model.train()
-    optimizer = build_optimizer(training.optimizer, trial.model, data.objective.modules, training.layer_rates)
+    optimizer = build_optimizer(training.optimizer, trial.model, data.objective.modules, training.layer_rates,
+                                module_rates=data.objective.module_rates)
     dtype, _ = choose_autocast_dtype(training.dtype, next(trial.model.parameters()).device)
     updater = Updater(trial.model, data, trial.run.processes, dtype, seed=training.seed,
                       micro_batch=training.micro_batch, clip=training.clip, failures=trial.folder.path / "failures")

@@ -30,7 +30,7 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, MetricConfig, TaskConfig, Texts, task_kinds
+from saucier.tasks.definitions import Embedding, InBatch, InverseCloze, MetricConfig, TaskConfig, Texts, task_kinds
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -196,6 +196,9 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     if found.training.stop and found.training.patience:
         raise InputError("training.patience and training.stop say the same", where=source.where(("training", "stop")),
                          remedy="write training.stop.patience=N")
+    if found.training.micro_batch and isinstance(found.task, InverseCloze):
+        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
+                         where=source.where(("training", "micro_batch")), remedy="leave it out")
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch and (
             found.distillation or found.pruning):
         raise InputError("training.micro_batch: with a teacher or pruning, in-batch negatives need the whole batch in "

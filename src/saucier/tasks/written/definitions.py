@@ -8,8 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from saucier.checkpoints.hub import locate_model
 from saucier.config.base import Config
-from saucier.generation.decoding import Greedy, LeftToRight
+from saucier.generation.decoding import Greedy, HypothesisScoring, LeftToRight, Thorough
+from saucier.text.reading.sources import make_absolute
 
 IS_COLUMN = "column"
 """Marks the settings that name a column."""
@@ -191,6 +193,72 @@ class StepByStep(Written):
     """λ: the loss is that of the answers, and so many times that of the reasons; 0: answers alone are learned."""
 
 
+class BehindSequence(Config):
+    """One passage is behind the whole answer. Source: Lewis et al. 2020, §2.1 (RAG-Sequence; eq 81)."""
+
+    kind: Literal["sequence"] = "sequence"
+    scoring: HypothesisScoring = Thorough()
+    """How the hypotheses that the search finds for each passage are weighed against each other."""
+
+
+class BehindToken(Config):
+    """Each token of the answer may have another passage. Source: Lewis et al. 2020, §2.1 (RAG-Token; eq 82)."""
+
+    kind: Literal["token"] = "token"
+
+
+class Retrieval(Config):
+    """Where the passages are that answers are found in, and how they are looked for."""
+
+    passages: str
+    """A folder with corpus.jsonl (BEIR's form), or a file of questions with their paragraphs (SQuAD, HotpotQA)."""
+    retriever: str
+    """The folder or hub id of the model that gives questions vectors; it learns with the reader."""
+    passage_encoder: str | None = None
+    """The model that gives passages vectors, which stay as they are; None: the retriever, as it begins."""
+    count: int = Field(default=5, gt=0)
+    """Passages that are read for each question: K."""
+    scale: float | None = Field(default=None, gt=0)
+    """Factor on the inner products before the softmax; None: 1 (eq 83), or 20 for vectors of length one, whose
+    products are cosines, as retrievers of that kind are trained."""
+    rate: float = Field(default=0.1, gt=0, le=1)
+    """Share of the learning rate that the retriever learns at: it is trained already, and at the reader's rate it may
+    forget before the reader reads."""
+    encoder: str | None = None
+    """SHA-256 of the weights that the passages' vectors are from; filled in by the training. Passages that another
+    encoder gave vectors are refused."""
+
+    def located(self) -> Retrieval:
+        """Return it with every place named so that it means the same from everywhere."""
+        other = None if self.passage_encoder is None else locate_model(self.passage_encoder)
+        return self.model_copy(update={"passages": make_absolute(self.passages), "passage_encoder": other,
+                                       "retriever": locate_model(self.retriever)})
+
+
+class RetrievalAugmented(Written):
+    """An answer that is written from passages that a retriever finds, reader and retriever trained together (RAG).
+
+    Files in SQuAD's form are read for their questions and answers alone, or tables with a question and an answer.
+    Source: Lewis et al. 2020, arXiv:2005.11401.
+    """
+
+    kind: Literal["retrieval_augmented"] = "retrieval_augmented"
+    input: ColumnName = None
+    """The column of the question."""
+    target: ColumnName = None
+    """The column of the answer: a text, or a list of texts that are all right."""
+    retrieval: Retrieval
+    """Where answers are looked for."""
+    marginal: Annotated[BehindSequence | BehindToken, Field(discriminator="kind")] = BehindSequence()
+    """What a passage is behind: the whole answer, or each token."""
+    after_title: str = " / "
+    """Stands between a passage's title and its text. Source: Lewis et al. 2020, code release."""
+    before_question: str = " // "
+    """Stands between a passage and the question. Source: the same."""
+    question_length: int = Field(default=64, gt=0)
+    """The most tokens of a question; the passage has the rest of the row."""
+
+
 Share = Annotated[float, Field(gt=0)]
 
 
@@ -282,5 +350,6 @@ class Mixture(Config):
         return self
 
 
-WrittenTask = TextToText | Translation | Summarization | LabelToText | NumberToText | Instruction | StepByStep | Mixture
+WrittenTask = (TextToText | Translation | Summarization | LabelToText | NumberToText | Instruction | StepByStep
+               | Mixture | RetrievalAugmented)
 """Any task whose answer is a text."""

@@ -34,7 +34,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from saucier.objectives.prediction import Prediction
+    from saucier.objectives.base import Objective
 
 Item = TypeVar("Item", bound=Sized)
 SEED_STREAM = 11
@@ -90,7 +90,7 @@ class WritingTask(Task, Protocol):
         return self.with_config(writing=writing.model_copy(update={"tokens": longest_response(encoded)}))
 
     @property
-    def objective(self) -> Prediction:
+    def objective(self) -> Objective:
         """Cross-entropy of the tokens of the response."""
         from saucier.objectives.prediction import Prediction
 

@@ -1,0 +1,210 @@
+"""Retrieved passages inside the objective: a passage z that nobody names, and the chance of an answer over all found.
+
+p(z | x) is the softmax, over the passages found, of inner products of the question's vector with theirs; a reader
+gives p(y | x, z); what is learned is the logarithm of the sum over z. The gradient reaches the reader and the encoder
+of questions; the passages' own vectors stay.
+Letters: B questions, K passages of each, T target tokens, L length, E width of a vector, N rows of targets, D dim.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from saucier.model import Transformer
+from saucier.objectives.answer_losses import give_token_logits
+from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch, Loss, LossPart, Objective
+from saucier.objectives.cross_entropy import count_chunk_rows
+from saucier.objectives.teacher_losses import precise
+
+QUESTION = "question."
+"""Begins the names of what the retriever reads of a question, in a batch."""
+RETRIEVER = "retriever"
+"""The name of the module that gives questions vectors, and of its folder next to the reader's."""
+
+
+class Passages(Protocol):
+    """Passages with vectors that do not change, given by whoever has the index."""
+
+    def find(self, questions: Tensor, count: int) -> Tensor:
+        """Return the places of those with the largest inner products. Shapes: questions [B, E] -> [B, K]."""
+
+    def vectors(self, places: Tensor) -> Tensor:
+        """Return the vectors of some. Shapes: places [B, K] -> [B, K, E]."""
+
+    def join(self, batch: Batch, places: Tensor) -> Batch:
+        """Return what a reader reads: each question with each of its passages. Shapes: places [B, K] -> [B * K, L]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a retriever found for each question."""
+
+    places: Tensor
+    """[B, K]."""
+    prior: Tensor
+    """[B, K], log p(z | x) among those found, with the gradient of the retriever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """An encoder of questions, and the passages in which it searches."""
+
+    model: Transformer
+    passages: Passages
+    count: int
+    """K."""
+    scale: float = 1.0
+    """Factor on the inner products; 1 in the source."""
+    rate: float = 1.0
+    """Share of the learning rate that the encoder learns at."""
+    start: dict[str, Tensor] = field(default_factory=dict, compare=False)
+    """The weights that learning begins with."""
+
+    def find(self, batch: Batch) -> Found:
+        """Find passages for the questions of a batch. Source: Lewis et al. 2020, §2.2, arXiv:2005.11401 (eq 83)."""
+        inputs = {name.removeprefix(QUESTION): value for name, value in batch.items() if name.startswith(QUESTION)}
+        vectors = precise(self.model(**inputs).embeddings)
+        places = self.passages.find(vectors.detach(), self.count).to(vectors.device)
+        near = torch.einsum("be,bke->bk", vectors, self.passages.vectors(places).to(vectors))
+        return Found(places, (self.scale * near).log_softmax(-1))
+
+    def read(self, batch: Batch, found: Found) -> Batch:
+        """Return what the reader reads of a batch: its question with each passage. Shapes: -> [B * K, L]."""
+        inputs = self.passages.join(batch, found.places)
+        return {name: value.to(found.places.device) for name, value in inputs.items()}
+
+    def reset(self, device: torch.device) -> None:
+        """Give the encoder the weights that it began with, and put it where the reader is."""
+        if not self.start:
+            self.start.update({name: value.clone() for name, value in self.model.state_dict().items()})
+        self.model.load_state_dict(self.start)
+        self.model.to(device)
+
+
+class Marginal(ABC):
+    """How the chances of an answer's tokens, passage by passage, become that of the answer."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def __call__(self, prior: Tensor, logs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log p(y | x) and how likely each passage is behind the answer.
+
+        Shapes: prior [B, K], logs [B, K, T] (log p of each target; any number where there is none), real [B, T] (True
+        at targets) -> [B], [B, K].
+        """
+
+
+class SequenceMarginal(Marginal):
+    """One passage is behind the whole answer: Σ_z p(z | x) Π_i p(y_i | x, z, y_1:i-1), and p(z | x, y).
+
+    Source: Lewis et al. 2020, §2.1 (eq 81).
+    """
+
+    def __call__(self, prior: Tensor, logs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """The posterior is by Bayes' rule."""
+        joint = prior + logs.masked_fill(~real[:, None], 0.0).sum(-1)
+        return joint.logsumexp(-1), joint.softmax(-1)
+
+
+class TokenMarginal(Marginal):
+    """Each token may have another passage: Π_i Σ_z p(z | x) p(y_i | x, z, y_1:i-1).
+
+    Source: Lewis et al. 2020, §2.1 (eq 82).
+    """
+
+    def __call__(self, prior: Tensor, logs: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        """The posterior is the mean over tokens of p(z_i | x, y_1:i)."""
+        joint = prior[..., None] + logs
+        chance = joint.logsumexp(1).masked_fill(~real, 0.0)
+        behind = joint.softmax(1).masked_fill(~real[:, None], 0.0).sum(-1)
+        return chance.sum(-1), behind / real.sum(-1, keepdim=True).clamp(min=1)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentPassages(Objective):
+    """The tokens of a text that is written from retrieved passages, marginalized over these (RAG).
+
+    The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
+    the retriever reads it; `decoder_input_ids` and `labels` [B, T]. Reader and retriever learn together.
+    Source: Lewis et al. 2020, §2.4, arXiv:2005.11401.
+    """
+
+    retriever: Retriever
+    marginal: Marginal
+
+    figures: ClassVar[Mapping[str, str]] = {"likeliest": "chance of the likeliest passage, before the answer is read",
+                                            "behind": "chance of the likeliest passage, after it",
+                                            "different": "different first passages, over the questions of a batch"}
+    """How sure the retriever is, how much the answer tells of the passage, and whether all questions find the same."""
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The encoder of questions."""
+        return {RETRIEVER: self.retriever.model}
+
+    @property
+    def module_rates(self) -> Mapping[str, float]:
+        """That of the encoder of questions."""
+        return {RETRIEVER: self.retriever.rate}
+
+    def bind(self, model: nn.Module) -> None:
+        """Begin with the retriever's own weights."""
+        self.retriever.reset(next(model.parameters()).device)
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of target tokens."""
+        return {"tokens": float((batch["labels"] != IGNORED).sum())}
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed negative logarithm of the marginal likelihood."""
+        self.retriever.model.train(model.training)
+        found = self.retriever.find(batch)
+        logs = score_targets(model, self.retriever.read(batch, found), batch)
+        real = batch["labels"] != IGNORED
+        chance, behind = self.marginal(found.prior, logs, real)
+        loss, count, rows = -chance.sum(), float(real.sum()), float(len(chance))
+        return Loss({"tokens": LossPart(loss, count)}, {
+            "nll": LossPart(loss.detach(), count),
+            "likeliest": LossPart(found.prior.detach().exp().amax(-1).sum(), rows),
+            "behind": LossPart(behind.detach().amax(-1).sum(), rows),
+            "different": LossPart(found.prior.new_tensor(float(len(found.places[:, 0].unique()))), rows)})
+
+
+def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:
+    """Return log p(y_i | x, z, y_1:i-1) of the targets of each question, under each of its passages.
+
+    Shapes: inputs [B * K, L]; batch: `decoder_input_ids`, `labels` [B, T] -> [B, K, T], 0 where there is no target.
+    """
+    copies = len(inputs["input_ids"]) // len(batch["labels"])
+    labels = batch["labels"].repeat_interleave(copies, 0)
+    name = "decoder_input_ids"
+    given = {one: batch[one].repeat_interleave(copies, 0) for one in (name, MASK_OF_INPUT[name]) if one in batch}
+    hidden = model(**inputs, **given, compute_logits=False).last_hidden_state
+    kept = (labels != IGNORED).flatten().nonzero()[:, 0]
+    found = score_tokens(model, hidden.flatten(0, 1).index_select(0, kept), labels.flatten().index_select(0, kept))
+    return found.new_zeros(labels.numel()).index_copy(0, kept, found).view(len(batch["labels"]), copies, -1)
+
+
+def score_tokens(model: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
+    """Return the logarithm of each target's chance; the logits of all targets never exist at once.
+
+    Shapes: features [N, D], targets [N] -> [N], float32 or wider.
+    """
+    def score(part: Tensor, expected: Tensor) -> Tensor:
+        logs = precise(give_token_logits(model, part)).log_softmax(-1)
+        return logs.gather(-1, expected[:, None])[:, 0]
+
+    assert isinstance(model, Transformer), "a head that gives tokens is one of ours"
+    rows = count_chunk_rows(model.config.output_embed.vocab, 4)
+    pieces = list(zip(features.split(rows), targets.split(rows), strict=True))
+    if len(pieces) < 2 or not torch.is_grad_enabled():
+        return torch.cat([score(*piece) for piece in pieces])
+    return torch.cat([checkpoint(score, *piece, use_reentrant=False) for piece in pieces])

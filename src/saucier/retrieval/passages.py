@@ -1,0 +1,290 @@
+"""Passages with vectors that stay as they are: a small index in memory and on the disk, with a passport, and how a
+reader's rows are made of what is found in it.
+
+On the disk an index is a folder of three files: `corpus.jsonl` (BEIR's form), `vectors.safetensors`, `passport.json`.
+Letters: B questions, K passages of each, P passages, E width of a vector, L length.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import ValidationError
+from torch import Tensor
+
+from saucier import config as c
+from saucier.checkpoints.weight_files import read_tensors, write_tensors
+from saucier.config.base import Config
+from saucier.errors import InputError
+from saucier.files import is_folder, read_object, write_atomically, write_json
+from saucier.folders.load import load
+from saucier.folders.save import save
+from saucier.model import Transformer
+from saucier.objectives.base import MASK_OF_INPUT, Batch
+from saucier.objectives.contrastive import choose_scale
+from saucier.objectives.latent_passages import QUESTION, Retriever
+from saucier.parts.provenance import digest_weights
+from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
+from saucier.retrieval.embed import embed, find_limit
+from saucier.retrieval.nearest import find_nearest
+from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
+from saucier.tasks.task import Encoding
+from saucier.tasks.written.definitions import Retrieval
+from saucier.tasks.written.retrieval_augmented import PassageLayout
+from saucier.text.reading.sources import find_sources
+from saucier.text.reading.tables import read_rows
+from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+VECTORS, PASSPORT = "vectors.safetensors", "passport.json"
+
+
+class Passport(Config):
+    """What an index was made of: `passport.json`."""
+
+    encoder: str
+    """SHA-256 of the weights of the model that gave the vectors."""
+    head: dict[str, Any]
+    """Its embedding head: pooling, maps, whether vectors are scaled to length one."""
+    width: int
+    """Numbers of a vector."""
+    passages: int
+    """How many there are."""
+    texts: str
+    """SHA-256 of their ids, titles and texts, in order."""
+
+
+def digest_texts(passages: Sequence[Passage]) -> str:
+    """Return the digest of passages: ids, titles, texts, and their order."""
+    digest = hashlib.sha256()
+    for one in passages:
+        digest.update(json.dumps([one.id, one.title, one.text]).encode())
+    return digest.hexdigest()
+
+
+def require_embeddings(model: Transformer, where: str) -> c.EmbeddingHead:
+    """Return the head that gives vectors. Raises `InputError` for a model without one."""
+    if not isinstance(model.config.head, c.EmbeddingHead):
+        raise InputError("this model has no embedding head", where=where,
+                         remedy="give a folder with modules.json, or a DPR encoder")
+    return model.config.head
+
+
+def read_passages(path: str | Path) -> tuple[Passage, ...]:
+    """Read the passages of a collection; of a folder in BEIR's form the corpus alone. Raises `InputError`."""
+    if not is_folder(path):
+        return read_collection(path).passages
+    (source,) = find_sources([str(Path(path) / CORPUS)])
+    found = tuple(Passage(read_id(row, "_id", source), read_text(row, "title", source, ""),
+                          read_text(row, "text", source)) for row in read_rows(source, None))
+    names = [one.id for one in found]
+    if not found or len(set(names)) < len(names):
+        raise InputError("has no passages" if not found else "two passages have one id", where=source.name,
+                         remedy="give each passage an id of its own, and at least one passage")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class PassageIndex:
+    """Passages and their vectors."""
+
+    passages: tuple[Passage, ...]
+    matrix: Tensor
+    """[P, E], float32."""
+    passport: Passport
+
+    @classmethod
+    def build(cls, passages: Sequence[Passage], model: Transformer, tokenizer: Tokenizer, where: str) -> PassageIndex:
+        """Give passages their vectors. Raises `InputError` for a model without an embedding head."""
+        head = require_embeddings(model, where)
+        matrix = embed(model, [one.whole for one in passages], tokenizer=tokenizer)
+        return cls(tuple(passages), matrix, Passport(
+            encoder=digest_weights(model), head=head.model_dump(mode="json"), width=matrix.shape[1],
+            passages=len(passages), texts=digest_texts(passages)))
+
+    @classmethod
+    def read(cls, folder: Path) -> PassageIndex:
+        """Read an index. Raises `InputError` for files that do not belong together."""
+        try:
+            passport = Passport.model_validate(read_object(folder / PASSPORT))
+        except ValidationError as error:
+            raise InputError(f"is no passport of an index: {str(error).splitlines()[0]}", where=str(folder / PASSPORT),
+                             remedy="make the index again") from error
+        passages, matrix = read_passages(folder), dict(read_tensors(folder / VECTORS))["vectors"]
+        if matrix.shape != (passport.passages, passport.width) or digest_texts(passages) != passport.texts:
+            raise InputError("passages, vectors and passport do not belong together", where=str(folder),
+                             remedy="make the index again")
+        return cls(passages, matrix, passport)
+
+    def write(self, folder: Path) -> None:
+        """Write it, atomically."""
+        def write(part: Path) -> None:
+            part.mkdir(parents=True, exist_ok=True)
+            with (part / CORPUS).open("w", encoding="utf-8", newline="\n") as file:
+                for one in self.passages:
+                    file.write(json.dumps({"_id": one.id, "title": one.title, "text": one.text}, ensure_ascii=False)
+                               + "\n")
+            write_tensors({"vectors": self.matrix}, part / VECTORS)
+            write_json(part / PASSPORT, self.passport.model_dump(mode="json"))
+
+        write_atomically(folder, write)
+
+    def require(self, encoder: str, where: str) -> None:
+        """Raise `InputError` where the vectors are not from these weights."""
+        if self.passport.encoder != encoder:
+            raise InputError(f"its vectors are from an encoder with the weights {self.passport.encoder[:12]}, and the "
+                             f"model was trained with {encoder[:12]}", where=where,
+                             remedy="make the index with the passage encoder of the training")
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderRows:
+    """The passages of an index as the objective sees them: vectors, and rows for one reader."""
+
+    index: PassageIndex
+    encoding: Encoding
+    """How the reader's rows are made."""
+    frame: Frame
+    """What is around the one text of a row."""
+    tokens: Ragged
+    """Each passage's tokens, without what is around them."""
+
+    @classmethod
+    def of(cls, index: PassageIndex, encoding: Encoding, layout: PassageLayout) -> ReaderRows:
+        """Encode all passages for a reader. Raises `InputError` where a question leaves no room for one."""
+        whole = [layout.after_title.join(part for part in (one.title, one.text) if part) for one in index.passages]
+        found = encoding.tokenizer.encodings(whole, False)
+        rows = [encoding.tokenizer.published_ids(one.ids) for one in found]
+        frame = Frame.of(encoding.tokenizer, next((one for one, ids in zip(whole, rows, strict=True) if ids), ""), 1)
+        frame.room(encoding.length, layout.question_length, what="for a passage next to a question",
+                   where="training.length", remedy="make it larger, or task.question_length smaller")
+        return cls(index, encoding, frame, Ragged.of(rows, encoding.tokenizer.pad_id or 0))
+
+    def find(self, questions: Tensor, count: int) -> Tensor:
+        """Return the nearest passages. Shapes: [B, E] -> [B, K]."""
+        return find_nearest(questions, self.index.matrix, count)[1]
+
+    def vectors(self, places: Tensor) -> Tensor:
+        """Return the vectors of passages. Shapes: [B, K] -> [B, K, E]."""
+        return self.index.matrix[places.cpu()]
+
+    def join(self, batch: Batch, places: Tensor) -> Batch:
+        """Put each passage, cut to what is left of a row, before the question. Shapes: -> [B * K, L]."""
+        mask, rows = batch[MASK_OF_INPUT["input_ids"]], list[list[int]]()
+        for ids, real, found in zip(batch["input_ids"].tolist(), mask.sum(1).tolist(), places.tolist(), strict=True):
+            room = self.encoding.length - self.frame.size - real
+            rows += [self.frame.row([*self.tokens.row(place)[:room].tolist(), *ids[:real]]).ids for place in found]
+        encoded = EncodedExamples({"input_ids": Ragged.of(rows, self.tokens.fill)})
+        return encoded.batch(np.arange(len(rows)))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPassages:
+    """Passages and a retriever that are open for one reader: a `PassageSource`."""
+
+    retriever: Retriever
+    tokenizer: Tokenizer
+    """Of the retriever."""
+    rows: ReaderRows
+    longest: int
+    """The most tokens of a passage that a row has room for next to the longest question."""
+
+    @property
+    def encoder(self) -> str:
+        """SHA-256 of the weights that the passages' vectors are from."""
+        return self.rows.index.passport.encoder
+
+    def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
+        """Return what the retriever reads of questions."""
+        body = self.retriever.model.config
+        limit = find_limit(self.retriever.model, self.tokenizer)
+        rows = encode_rows(self.tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
+        found = Encoding(self.tokenizer, limit or max(len(row.ids) for row in rows), body).inputs(rows)
+        return {QUESTION + name: value for name, value in found.items()}
+
+    def describe(self, place: int) -> dict[str, Any]:
+        """Return a passage."""
+        one = self.rows.index.passages[place]
+        return {"id": one.id, "title": one.title, "text": one.text}
+
+    def notes(self) -> Sequence[str]:
+        """Say how many passages there are, where their vectors are from, and which are cut."""
+        lengths, passport = self.rows.tokens.lengths, self.rows.index.passport
+        lost = np.maximum(lengths - self.longest, 0)
+        cut = f"; {int((lost > 0).sum()):,} are cut next to the longest question, {int(lost.sum()):,} tokens" \
+            if lost.any() else ""
+        return (f"{passport.passages:,} passages with vectors of {passport.width} numbers by the weights "
+                f"{passport.encoder[:12]}, {self.retriever.count} read for a question, inner products times "
+                f"{self.retriever.scale:g}{cut}",)
+
+    def digests(self) -> dict[str, str]:
+        """Return the digests of the texts and of what gave them vectors, by what they are called."""
+        return {"passages": self.rows.index.passport.texts, "passage encoder": self.encoder}
+
+    def write(self, folder: Path) -> None:
+        """Write retriever and index next to a reader."""
+        save(self.retriever.model, folder / "retriever")
+        if not (folder / "retriever" / "tokenizer.json").exists():
+            self.tokenizer.save(folder / "retriever")
+        self.rows.index.write(folder / "passages")
+
+
+def open_passages(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, *,
+                  kept: Path | None = None) -> OpenPassages:
+    """Open a retriever and passages for a reader that is to be trained.
+
+    `kept`: a folder where the index may have been written; vectors of other weights or texts are made again.
+    Raises `InputError` for models without embedding heads or of two widths, and for what is no collection.
+    """
+    model, tokenizer = open_retriever(retrieval.retriever)
+    where = retrieval.passage_encoder or retrieval.retriever
+    encoder, spelling = (model, tokenizer) if retrieval.passage_encoder is None else open_retriever(where)
+    passages = read_passages(retrieval.passages)
+    index = None
+    if kept is not None and (kept / PASSPORT).is_file():
+        found = PassageIndex.read(kept)
+        same = (digest_weights(encoder), digest_texts(passages)) == (found.passport.encoder, found.passport.texts)
+        index = found if same else None
+    return assemble(retrieval, layout, encoding, model, tokenizer,
+                    index or PassageIndex.build(passages, encoder, spelling, where))
+
+
+def open_trained(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, folder: Path) -> OpenPassages:
+    """Open what was written next to a trained reader. Raises `InputError` for an index by another encoder."""
+    for name in ("retriever", "passages"):
+        if not is_folder(folder / name):
+            raise InputError("this model reads retrieved passages, and the folder has none", where=str(folder / name),
+                             remedy="copy the whole folder of the fine-tuning's model")
+    index = PassageIndex.read(folder / "passages")
+    if retrieval.encoder is not None:
+        index.require(retrieval.encoder, str(folder / "passages"))
+    return assemble(retrieval, layout, encoding, *open_retriever(str(folder / "retriever")), index)
+
+
+def open_retriever(place: str) -> tuple[Transformer, Tokenizer]:
+    """Load a model that gives vectors, with its tokenizer. Raises `InputError` for one without an embedding head."""
+    model = load(place, dtype="float32", device="cpu")
+    require_embeddings(model, place)
+    return model, load_tokenizer(place)
+
+
+def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, model: Transformer,
+             tokenizer: Tokenizer, index: PassageIndex) -> OpenPassages:
+    """Put all together. Raises `InputError` where questions and passages have vectors of two widths, or are too few."""
+    head = require_embeddings(model, retrieval.retriever)
+    if (width := head.widths(model.config.dim)[-1]) != index.passport.width:
+        raise InputError(f"questions have vectors of {width} numbers, and passages of {index.passport.width}",
+                         where="task.retrieval", remedy="give two encoders that were trained together")
+    if retrieval.count > len(index.passages):
+        raise InputError(f"{retrieval.count} passages are to be read, and there are {len(index.passages)}",
+                         where="task.retrieval.count", remedy="make it smaller")
+    rows = ReaderRows.of(index, encoding, layout)
+    longest = encoding.length - rows.frame.size - layout.question_length
+    scale = choose_scale(retrieval.scale, model.config)
+    return OpenPassages(Retriever(model, rows, retrieval.count, scale, retrieval.rate), tokenizer, rows, longest)

@@ -1,0 +1,166 @@
+"""RAG end to end: questions whose answers stand in passages alone, learned, saved, asked again, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import saucier
+from saucier import config as c
+from saucier.errors import InputError
+from saucier.families.bart import bart
+from saucier.families.bert import bert
+from saucier.jobs.finetuning.finetune import finetune
+from saucier.jobs.finetuning.predict import predict_answers
+from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
+from saucier.model import build
+from saucier.retrieval.embed import embed
+from saucier.retrieval.passages import PassageIndex, read_passages
+from saucier.text.config import WordPiece
+from saucier.text.tokenizer.training import train_tokenizer
+
+COLOURS = ("red", "blue", "green", "black", "white", "brown")
+THINGS = [f"{first} {last}" for first in ("salt", "stock", "lemon", "butter", "onion", "honey", "wine", "cream")
+          for last in ("pot", "pan", "jar", "cup", "box", "bowl")]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Passages that say which colour a thing has, questions about things that training never asks for, two models."""
+    folder, draw = tmp_path_factory.mktemp("rag"), random.Random(3)
+    colours = {thing: draw.choice(COLOURS) for thing in THINGS}
+    held_out = THINGS[::7]
+    (folder / "corpus").mkdir()
+    with (folder / "corpus" / "corpus.jsonl").open("w") as file:
+        for number, thing in enumerate(THINGS):
+            file.write(json.dumps({"_id": f"d{number}", "title": thing, "text": f"it is {colours[thing]}"}) + "\n")
+    for name, things in (("train", [one for one in THINGS if one not in held_out] * 4), ("dev", held_out)):
+        with (folder / f"{name}.jsonl").open("w") as file:
+            for thing in things:
+                file.write(json.dumps({"question": f"which colour has {thing}", "answer": colours[thing]}) + "\n")
+    texts = [f"which colour has {thing} / it is {colour} //" for thing, colour in colours.items()]
+    tokenizer = train_tokenizer(WordPiece(vocab=100), texts)
+    reader = build(bart(vocab=tokenizer.vocab_size, dim=48, layers=2, heads=4, hidden=96, length=32, dropout=0.0))
+    with torch.no_grad():  # the family's 0.02 is narrow for so small a model
+        for parameter in reader.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(4)
+    encoder = bert(vocab=tokenizer.vocab_size, dim=48, layers=1, heads=2, hidden=64, length=32, dropout=0.0)
+    encoder = encoder.model_copy(update={"pooler": None, "head": c.EmbeddingHead(normalize=True)})
+    found = build(encoder, seed=1), build(encoder, seed=2)
+    with torch.no_grad():  # what a text is made of counts more than where it stands
+        for model in found:
+            model.embed.tokens.weight.mul_(20)
+    for name, model in zip(("reader", "retriever", "other"), (reader, *found), strict=True):
+        model.save(folder / name)
+        tokenizer.save(folder / name)
+    return {path.name.split(".")[0]: path for path in folder.iterdir()}
+
+
+def settings(world: dict[str, Path], *words: str) -> Finetuning:
+    every = ["training.batch=16", "training.optimizer.learning_rate=0.003", "training.dtype=float32",
+             "task.writing.tokens=4", "task.question_length=16", "task.retrieval.count=3",
+             f"task.retrieval.passages={world['corpus']}", f"task.retrieval.retriever={world['retriever']}"]
+    return read_finetuning_words("retrieval_augmented", [*every, *words], str(world["reader"]),
+                                 {"train": [str(world["train"])], "held_out": [str(world["dev"])]})[0]
+
+
+@pytest.mark.parametrize("marginal", ["sequence", "token"])
+def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path], tmp_path: Path,
+                                                          marginal: str) -> None:
+    """Held-out things were never asked for: what is right must have been read. Evidence is the passage of the thing."""
+    done = finetune(settings(world, "training.epochs=12", f"task.marginal.kind={marginal}"), tmp_path / "run",
+                    quiet=True)
+    found = {one["name"]: one["value"] for one in json.loads(done.scores.read_text())["held-out"]["scores"]}
+    assert found["exact match"] > 0.85, found
+    answers = predict_answers(done.path, [str(world["dev"])])
+    rows = [json.loads(line) for line in done.predictions("held-out").read_text().splitlines()]
+    assert [one.prediction for one in answers.answers] == [row["prediction"] for row in rows], "saved is what was"
+    right = 0
+    for example, answer in zip(answers.examples, answers.answers, strict=True):
+        evidence: list[dict[str, Any]] = answer.more["evidence"]
+        assert len(evidence) == 3
+        assert [one["probability"] for one in evidence] == sorted((one["probability"] for one in evidence),
+                                                                  reverse=True)
+        right += evidence[0]["title"] in example.text
+    assert right >= 7
+    trained = saucier.load(done.model / "retriever", dtype="float32").state_dict()
+    before = saucier.load(world["retriever"], dtype="float32").state_dict()
+    assert any(not torch.equal(value, before[name]) for name, value in trained.items()), "the retriever learns"
+    index = PassageIndex.read(done.model / "passages")
+    assert index.passages == read_passages(world["corpus"])
+    again = PassageIndex.build(index.passages, saucier.load(world["retriever"], dtype="float32"),
+                               saucier.load_tokenizer(world["retriever"]), "retriever")
+    assert again.passport == index.passport
+    torch.testing.assert_close(index.matrix, again.matrix)
+    assert not (done.path / "passages").exists(), "the run's own copy is gone"
+
+
+@pytest.fixture(scope="module")
+def short(world: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of few steps."""
+    return finetune(settings(world, "training.epochs=0.1"), tmp_path_factory.mktemp("short") / "run", quiet=True).path
+
+
+def test_an_index_by_another_encoder_is_refused(world: dict[str, Path], short: Path, tmp_path: Path) -> None:
+    shutil.copytree(short / "model", tmp_path / "model")
+    other = PassageIndex.build(read_passages(world["corpus"]), saucier.load(world["other"], dtype="float32"),
+                               saucier.load_tokenizer(world["other"]), "other")
+    shutil.rmtree(tmp_path / "model" / "passages")
+    other.write(tmp_path / "model" / "passages")
+    with pytest.raises(InputError, match="from an encoder with the weights"):
+        predict_answers(tmp_path / "model", [], ["which colour has salt pot"])
+
+
+def test_vectors_of_other_texts_are_refused(short: Path, tmp_path: Path) -> None:
+    shutil.copytree(short / "model", tmp_path / "model")
+    corpus = tmp_path / "model" / "passages" / "corpus.jsonl"
+    corpus.write_text(corpus.read_text().replace("red", "pink"))
+    with pytest.raises(InputError, match="do not belong together"):
+        predict_answers(tmp_path / "model", [], ["which colour has salt pot"])
+
+
+def test_a_model_without_its_passages_says_so(short: Path, tmp_path: Path) -> None:
+    shutil.copytree(short / "model", tmp_path / "model", ignore=shutil.ignore_patterns("passages"))
+    with pytest.raises(InputError, match="the folder has none"):
+        predict_answers(tmp_path / "model", [], ["which colour has salt pot"])
+
+
+@pytest.mark.parametrize(("words", "what"), [
+    (["task.retrieval.count=1000"], "1000 passages are to be read, and there are 48"),
+    (["task.retrieval.passages=nowhere"], "nowhere"),
+    (["task.question_length=30", "training.length=32"], "have no room for a passage"),
+])
+def test_settings_that_cannot_be_are_refused_before_anything_is_written(world: dict[str, Path], tmp_path: Path,
+                                                                        words: list[str], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        finetune(settings(world, *words), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+def test_a_model_without_vectors_is_no_retriever(world: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no embedding head"):
+        finetune(settings(world, f"task.retrieval.retriever={world['reader']}"), tmp_path / "run", quiet=True)
+
+
+def test_a_text_longer_than_the_positions_of_a_retriever_is_cut_with_a_warning(world: dict[str, Path]) -> None:
+    """Its folder says no length: the tables of positions do."""
+    with pytest.warns(UserWarning, match="cut"):
+        found = embed(world["retriever"], ["salt " * 60])
+    model, tokenizer = saucier.load(world["retriever"], dtype="float32"), saucier.load_tokenizer(world["retriever"])
+    ids = tokenizer.encode("salt " * 60)
+    with torch.no_grad():
+        whole = model(torch.tensor([[*ids[:31], ids[-1]]])).embeddings
+    torch.testing.assert_close(found, whole)
+
+
+def test_in_batch_negatives_are_not_cut_into_pieces(world: dict[str, Path]) -> None:
+    with pytest.raises(InputError, match="whole batch in one pass"):
+        read_finetuning_words("inverse_cloze", ["training.micro_batch=4"], str(world["retriever"]),
+                              {"train": [str(world["corpus"] / "corpus.jsonl")]})

@@ -67,11 +67,11 @@ class Place:
 
 
 def shorten_collection(source: Path, target: Path) -> None:
-    """Write the first questions of a collection, their passages, and as many others."""
+    """Write some questions from all over a collection, their passages, and as many others."""
     rows = {name: [json.loads(line) for line in (source / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
             for name in ("corpus", "queries")}
     judged = [line.split("\t") for line in (source / "qrels.tsv").read_text(encoding="utf-8").splitlines()]
-    names = {row["_id"] for row in rows["queries"][:QUICK_QUESTIONS]}
+    names = {row["_id"] for row in rows["queries"][::len(rows["queries"]) // QUICK_QUESTIONS]}
     kept = [line for line in judged[1:] if line[0] in names]
     passages = {line[1] for line in kept} | {row["_id"] for row in rows["corpus"][:QUICK_QUESTIONS]}
     target.mkdir(parents=True)

@@ -23,6 +23,7 @@ from saucier.retrieval.fusion import Ranking
 from saucier.retrieval.mining import MiningOptions, mine
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
+from saucier.training.loop import Run
 
 ANIMALS = ("cat", "dog", "cow", "hen", "fox", "owl", "bee", "ant")
 PLACES = ("barn", "wood", "town")
@@ -155,14 +156,20 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     assert "holds rows of a retriever" in capsys.readouterr().err
 
 
+def write_dpr(model: Path, folder: Path) -> Path:
+    """Write a tiny encoder as DPR publishes it, with the tokenizer of another model."""
+    tokenizer = saucier.load_tokenizer(model)
+    config = dpr(32, 1, heads=2, vocab=tokenizer.vocab_size, length=32, hidden=64, dropout=0.2)
+    saucier.build(config, seed=1).save(folder)
+    tokenizer.save(folder)
+    return folder
+
+
 def test_two_encoders_are_written_as_dpr_publishes_them(farm: tuple[Path, Path], tmp_path: Path,
                                                         capsys: pytest.CaptureFixture[str]) -> None:
     """Both learn, both are read by transformers, and their inner products are what is searched by."""
     folder, model = farm
-    start, out = tmp_path / "dpr", tmp_path / "out"
-    tokenizer = saucier.load_tokenizer(model)
-    saucier.build(dpr(32, 1, heads=2, vocab=tokenizer.vocab_size, length=32, hidden=64), seed=1).save(start)
-    tokenizer.save(start)
+    start, out, tokenizer = write_dpr(model, tmp_path / "dpr"), tmp_path / "out", saucier.load_tokenizer(model)
     assert run("retrieve", "train", "retriever", folder, f"task.learns.passage_encoder={start}",
                "task.learns.similarity=inner_product", "task.learns.scale=1", "training.epochs=3", "training.batch=24",
                "training.micro_batch=8", *FAST, "--model", start, "--out", out) == 0
@@ -185,6 +192,35 @@ def test_two_encoders_are_written_as_dpr_publishes_them(farm: tuple[Path, Path],
     assert run("predict", out, rows) == 2 and "was trained with a second encoder" in capsys.readouterr().err
     assert run("retrieve", "train", "retriever", folder, f"task.learns.passage_encoder={start}",
                "pruning.kind=movement", "--model", start, "--out", tmp_path / "never") == 2
+
+
+def test_a_stopped_training_of_two_encoders_goes_on_to_the_bit(farm: tuple[Path, Path], tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout, cached gradients and both encoders included; the rows are mined again, and are the same."""
+    folder, model = farm
+    start = write_dpr(model, tmp_path / "dpr")
+
+    def train(out: Path) -> dict[str, torch.Tensor]:
+        saucier.train_retriever("retriever", folder, [
+            f"task.learns.passage_encoder={start}", "training.epochs=4", "training.batch=8", "training.micro_batch=3",
+            *FAST], model=start, out=out, quiet=True)
+        return {f"{name}.{key}": value for name in ("model", "passages")
+                for key, value in load_file(out / name / "model.safetensors").items()}
+
+    whole, update = train(tmp_path / "whole"), Run.update
+
+    def stopped(run: Run) -> None:
+        if run.state.step == 8:
+            raise KeyboardInterrupt
+        update(run)
+
+    monkeypatch.setattr(Run, "update", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped")
+    monkeypatch.setattr(Run, "update", update)
+    assert (tmp_path / "stopped" / "checkpoints").is_dir()
+    found = train(tmp_path / "stopped")
+    assert found.keys() == whole.keys() and all(torch.equal(value, whole[name]) for name, value in found.items())
 
 
 def model_of(folder: Path) -> Path:

@@ -286,5 +286,5 @@ def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, mo
                          where="task.retrieval.count", remedy="make it smaller")
     rows = ReaderRows.of(index, encoding, layout)
     longest = encoding.length - rows.frame.size - layout.question_length
-    scale = choose_scale(retrieval.scale, model.config)
+    scale = choose_scale(retrieval.scale, model)
     return OpenPassages(Retriever(model, rows, retrieval.count, scale, retrieval.rate), tokenizer, rows, longest)

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from saucier.api.models import export as export
     from saucier.api.models import merge as merge
     from saucier.api.models import push as push
+    from saucier.api.retrieval import evaluate_retriever as evaluate_retriever
+    from saucier.api.retrieval import mine_negatives as mine_negatives
+    from saucier.api.retrieval import train_retriever as train_retriever
     from saucier.api.text import clean as clean
     from saucier.api.text import inspect_tokenizer as inspect_tokenizer
     from saucier.api.text import train_tokenizer as train_tokenizer
@@ -72,6 +75,7 @@ PUBLIC = {
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("convert", "export", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
+    **dict.fromkeys(("evaluate_retriever", "mine_negatives", "train_retriever"), "saucier.api.retrieval"),
 }
 """Public name -> its module."""
 __all__ = ["__version__", *PUBLIC]

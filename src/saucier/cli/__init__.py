@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import inference, inspection, measuring, models, text, training
+from saucier.api import inference, inspection, measuring, models, retrieval, text, training
 from saucier.arguments import is_override
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
@@ -107,6 +107,12 @@ tokenizer = typer.Typer(invoke_without_command=True, rich_markup_mode=None,
 tokenizer.command("train")(derive_verb(text.train_tokenizer, "train"))
 tokenizer.command("inspect")(derive_verb(text.inspect_tokenizer, "inspect", prepare=read_text))
 app.add_typer(tokenizer, name="tokenizer")
+retrieve = typer.Typer(invoke_without_command=True, rich_markup_mode=None,
+                       help="Train, measure and mine for models that find passages.")
+retrieve.command("train")(derive_verb(retrieval.train_retriever, "train"))
+retrieve.command("evaluate")(derive_verb(retrieval.evaluate_retriever, "evaluate"))
+retrieve.command("mine")(derive_verb(retrieval.mine_negatives, "mine"))
+app.add_typer(retrieve, name="retrieve")
 app.command("schema")(derive_verb(inspection.recipe_schema, "schema"))
 
 
@@ -126,6 +132,13 @@ def options(
         "--version", callback=version, is_eager=True, help="Print the version.")] = False,
 ) -> None:
     """Every transformer from one small kitchen: pretrain, evaluate, use and look inside."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@retrieve.callback()
+def retrieve_options(context: typer.Context) -> None:
+    """Train, measure and mine for models that find passages."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

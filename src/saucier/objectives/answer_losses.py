@@ -19,8 +19,9 @@ from saucier.errors import InputError
 from saucier.objectives.base import IGNORED, Batch, Objective
 from saucier.objectives.config import distillation as c
 from saucier.objectives.config.stored_outputs import MostLikely
+from saucier.objectives.contrastive import Groups
 from saucier.objectives.cross_entropy import count_chunk_rows
-from saucier.objectives.labels import ClassLabels, Groups, MultiLabels, NumberLabels, SpanLabels
+from saucier.objectives.labels import ClassLabels, MultiLabels, NumberLabels, SpanLabels
 from saucier.objectives.observed_pass import ObservedPass
 from saucier.objectives.prediction import Prediction, get_language_head, is_custom
 from saucier.objectives.teacher_losses import (

@@ -201,6 +201,32 @@ class Objective(ABC):
         return model
 
 
+class WholeBatchObjective(Objective):
+    """An objective that compares the vectors of all texts of a global batch, however many passes made them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def split(self, micro: Sequence[Batch], size: int) -> list[Batch]:
+        """Return the texts of micro-batches as passes of at most `size` texts."""
+
+    @abstractmethod
+    def represent(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return a vector for each text of a pass. Shapes: -> [U, E]."""
+
+    @abstractmethod
+    def assemble(self, vectors: Tensor, passes: Sequence[Batch], keys: Batch) -> Tensor:
+        """Return the vectors of each row's texts from those of all passes. Shapes: [U, E] -> [B, G, E]."""
+
+    @abstractmethod
+    def keys(self, batch: Batch) -> Batch:
+        """Return what the loss reads next to the vectors, as wide in every batch. Shapes: [B, ...] each."""
+
+    @abstractmethod
+    def losses(self, vectors: Tensor, batch: Batch) -> Tensor:
+        """Return the loss of each row among all of them. Shapes: [B, G, E] -> [B]."""
+
+
 @dataclass(frozen=True, slots=True)
 class WrappedObjective(Objective):
     """An objective that puts something around another one, and is like it in all else."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,11 @@ class Collection:
     def places(self) -> dict[str, int]:
         """The place of each passage, by its id."""
         return {passage.id: place for place, passage in enumerate(self.passages)}
+
+    @property
+    def answerable(self) -> Collection:
+        """The same with the questions alone that a passage is relevant to."""
+        return replace(self, questions=tuple(one for one in self.questions if one.relevance))
 
 
 def read_collection(path: str | Path, *, split: str = "test") -> Collection:

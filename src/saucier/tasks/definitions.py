@@ -98,6 +98,35 @@ class InBatch(Config):
     kind: Literal["in_batch"] = "in_batch"
     scale: float = Field(default=20.0, gt=0)
     """Factor on the cosines. Source: the usual one, Reimers and Gurevych, code release."""
+    similarity: Literal["cosine", "inner_product"] = "cosine"
+    """What the scale is a factor on; inner_product: of the vectors as the model gives them (DPR: with a scale of 1)."""
+
+
+class CandidateMargin(Config):
+    """Wrong texts must be further away than the pair by as much as the teacher says: squared error.
+
+    Source: Hofstätter et al. 2020, §3.2, arXiv:2010.02666 (margin-MSE).
+    """
+
+    kind: Literal["margin"] = "margin"
+
+
+class CandidateSoftmax(Config):
+    """The softmax over the pair and the wrong texts must be the teacher's: Kullback-Leibler divergence."""
+
+    kind: Literal["divergence"] = "divergence"
+    temperature: float = Field(default=1.0, gt=0)
+    """Of the teacher's softmax."""
+
+
+class TeacherScores(Config):
+    """A teacher's scores of the pair and of the wrong texts, such as a reranker gives them."""
+
+    kind: Literal["teacher"] = "teacher"
+    loss: Annotated[CandidateMargin | CandidateSoftmax, Field(discriminator="kind")] = CandidateSoftmax()
+    """How ours are compared with them."""
+    scale: float = Field(default=20.0, gt=0)
+    """Factor on our cosines."""
 
 
 class CosineScore(Config):
@@ -132,7 +161,7 @@ class Embedding(Config):
     """Vectors by which texts are compared. Source: Reimers and Gurevych 2019, arXiv:1908.10084."""
 
     kind: Literal["embedding"] = "embedding"
-    learns: Annotated[InBatch | CosineScore | ContrastivePairs | TripletTexts,
+    learns: Annotated[InBatch | CosineScore | ContrastivePairs | TripletTexts | TeacherScores,
                       Field(discriminator="kind")] = InBatch()
     """What is learned, and from which columns."""
     text: ColumnName = None
@@ -140,9 +169,11 @@ class Embedding(Config):
     pair: ColumnName = None
     """The column of the text that it is compared with."""
     negative: ColumnName = None
-    """The column of a wrong text (in_batch: where the file has one; triplet: always)."""
+    """The column of a wrong text, or of a list of them (in_batch: where the file has one; triplet, teacher: always)."""
+    answer: ColumnName = None
+    """The column of what answers the first text (in_batch): pairs of texts with an equal answer are no negatives."""
     score: ColumnName = None
-    """The column of the score (cosine)."""
+    """The column of the score (cosine), or of the list of a teacher's scores: of the pair, then of the wrong texts."""
     label: ColumnName = None
     """The column of the label (contrastive)."""
 

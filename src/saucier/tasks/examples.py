@@ -8,7 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -144,6 +144,20 @@ class Cells:
         if not value.strip():
             raise self.fault(role, f"the {role} is empty", "fill it, or leave the row out")
         return value
+
+    def texts(self, role: str) -> tuple[str, ...]:
+        """Return the text of a cell, or the texts that it lists. Raises `InputError` for a cell that holds none."""
+        value = self.values.get(role)
+        if not isinstance(value, list) or not value:
+            return (self.text(role),)
+        return tuple(replace(self, values={role: one}).text(role) for one in value)
+
+    def numbers(self, role: str) -> tuple[float, ...]:
+        """Return the numbers that a cell lists. Raises `InputError` for a cell that lists none."""
+        value = self.values.get(role)
+        if not isinstance(value, list) or not value:
+            raise self.fault(role, f"the {role} is no list of numbers", "give a list, as JSONL can hold it")
+        return tuple(replace(self, values={role: one}).number(role) for one in value)
 
     def word(self, role: str) -> str:
         """Return a label: a word, or a number or truth value as a word. Raises `InputError` where it is none."""

@@ -5,6 +5,7 @@ Axes: N examples, T different texts, E width of a vector.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,16 @@ import numpy as np
 
 from saucier import config as c
 from saucier.errors import InputError
-from saucier.tasks.definitions import ContrastivePairs, CosineScore, Embedding, InBatch, TripletTexts
+from saucier.tasks.definitions import (
+    CandidateMargin,
+    CandidateSoftmax,
+    ContrastivePairs,
+    CosineScore,
+    Embedding,
+    InBatch,
+    TeacherScores,
+    TripletTexts,
+)
 from saucier.tasks.encoded_examples import EncodedExamples, Truncation
 from saucier.tasks.examples import (
     LABEL,
@@ -40,7 +50,9 @@ if TYPE_CHECKING:
     from saucier.objectives.base import Objective
 
 TOGETHER, APART = "together", "apart"
-NEEDED_PAIR = replace(PAIR, needed=True)
+NEEDED_PAIR, NEEDED_NEGATIVE = replace(PAIR, needed=True), replace(NEGATIVE, needed=True)
+ANSWER = Column("answer", (), needed=False)
+"""Read where the settings name it: what is called so may be the pair."""
 MOST_SIMILARITIES = 1 << 24
 """Cosines that are held at once."""
 
@@ -51,8 +63,11 @@ class TextGroup(Example):
 
     texts: tuple[str, ...]
     """A text, its pair, maybe a wrong one."""
-    score: float | None = None
-    """How near they are: a score, or 1 and 0; None where that is not known."""
+    score: float | tuple[float, ...] | None = None
+    """How near they are: a score, or 1 and 0, or a teacher's scores of all but the first; None where that is not known.
+    """
+    answer: str | None = None
+    """What answers the first text, where that matters."""
 
 
 UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
@@ -80,7 +95,7 @@ class EmbeddingTask(Task):
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
-        expected = (TEXT, NEEDED_PAIR, self.kind.column) if labelled else (TEXT, NEEDED_PAIR)
+        expected = (TEXT, NEEDED_PAIR, *self.kind.columns) if labelled else (TEXT, NEEDED_PAIR)
         requested = requested_columns(self.config, expected)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
@@ -88,9 +103,13 @@ class EmbeddingTask(Task):
         def read(row: Cells) -> TextGroup:
             if unread and labelled and isinstance(self.config.learns, InBatch):
                 tally[UNREAD.format(column=unread)] += 1
-            texts = tuple(row.text(role) for role in ("text", "pair", "negative") if role in row.values)
+            texts = (row.text("text"), row.text("pair"), *(row.texts("negative") if "negative" in row.values else ()))
             score = self.kind.read(row, self.config.learns) if labelled else None
-            return TextGroup(row.example.place, row.example.name, texts, score)
+            if isinstance(score, tuple) and len(score) != len(texts) - 1:
+                raise row.fault("score", f"{len(score)} scores of a pair and {len(texts) - 2} wrong texts",
+                                "give one for the pair, and one for each wrong text")
+            return TextGroup(row.example.place, row.example.name, texts, score,
+                             row.word("answer") if "answer" in row.values else None)
 
         return read_each(read_cells(source, expected, requested), read, source)
 
@@ -127,10 +146,13 @@ class EmbeddingTask(Task):
         wide, cut = encode_texts([text for one in examples for text in one.texts], None, encoding)
         scores = [one.score for one in examples if one.score is not None]
         flat = {"labels": self.targets(scores)} if len(scores) == len(examples) else {}
+        answers = [normalize_answer(one.answer) for one in examples if one.answer is not None]
+        if len(answers) == len(examples):
+            flat["answers"] = np.unique(answers, return_inverse=True)[1]
         return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=group)
 
-    def targets(self, scores: Sequence[float]) -> Any:
-        """Move scores into 0 … 1. Shapes: [N]."""
+    def targets(self, scores: Sequence[float | tuple[float, ...]]) -> Any:
+        """Move scores into 0 … 1, unless they are a teacher's. Shapes: [N], or [N, G - 1]."""
         low, high = self.bounds
         return ((np.array(scores) - low) / (high - low)).astype(np.float32)
 
@@ -145,9 +167,9 @@ class EmbeddingTask(Task):
     @property
     def objective(self) -> Objective:
         """What `learns` says."""
-        from saucier.objectives import labels
+        from saucier.objectives import contrastive
 
-        return self.kind.objective(labels, self.config.learns)
+        return self.kind.objective(contrastive, self.config.learns)
 
     def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
@@ -169,7 +191,7 @@ class EmbeddingTask(Task):
 
     def gold(self, example: TextGroup) -> Json:
         """The score, whether they belong together, or rank 1."""
-        return self.kind.gold(example.score)
+        return self.kind.gold(example.score if isinstance(example.score, float) else None)
 
     def classes(self, example: TextGroup) -> Sequence[str]:
         """Whether they belong together, where that is learned."""
@@ -181,12 +203,12 @@ class EmbeddingTask(Task):
 class PairKind:
     """What texts are compared for: how it is read, learned, predicted and scored."""
 
-    column: Column
-    """The third column that is read."""
+    columns: tuple[Column, ...]
+    """What is read in addition to the two texts."""
     objective: Callable[[Any, Any], Objective]
     """What is learned, from the module of such objectives and `learns`."""
     scored_as: str
-    read: Callable[[Cells, Any], float | None] = lambda row, learns: None
+    read: Callable[[Cells, Any], float | tuple[float, ...] | None] = lambda row, learns: None
     """Reads how near the texts of a row are; None: the column says nothing of it."""
     predict: Callable[[Any, list[float], Callable[[], Tensor]], list[Any]] = (
         lambda task, cosines, ranks: [float(rank) for rank in ranks().tolist()])
@@ -195,20 +217,31 @@ class PairKind:
 
 
 PAIR_KINDS: dict[type, PairKind] = {
-    InBatch: PairKind(NEGATIVE, lambda labels, learns: labels.InBatchNegatives(learns.scale), "ranks"),
-    TripletTexts: PairKind(replace(NEGATIVE, needed=True), lambda labels, learns: labels.Triplets(learns.margin),
-                           "ranks"),
+    InBatch: PairKind((NEGATIVE, ANSWER), lambda losses, learns: losses.InBatchNegatives(
+        learns.scale, learns.similarity), "ranks"),
+    TripletTexts: PairKind((NEEDED_NEGATIVE,), lambda losses, learns: losses.Triplets(learns.margin), "ranks"),
+    TeacherScores: PairKind((NEEDED_NEGATIVE, SCORE), lambda losses, learns: CANDIDATE_LOSSES[type(learns.loss)](
+        losses, learns), "ranks", lambda row, learns: row.numbers("score")),
     CosineScore: PairKind(
-        SCORE, lambda labels, learns: labels.Cosine(), "numbers", lambda row, learns: row.number("score"),
+        (SCORE,), lambda losses, learns: losses.Cosine(), "numbers", lambda row, learns: row.number("score"),
         lambda task, cosines, ranks: [task.bounds[0] + one * (task.bounds[1] - task.bounds[0]) for one in cosines],
         lambda score: score),
     ContrastivePairs: PairKind(
-        LABEL, lambda labels, learns: labels.Contrastive(learns.margin), "classes",
+        (LABEL,), lambda losses, learns: losses.Contrastive(learns.margin), "classes",
         lambda row, learns: float(row.word("label") == learns.together),
         lambda task, cosines, ranks: [TOGETHER if 1 - one < task.config.learns.margin / 2 else APART
                                       for one in cosines],
         lambda score: None if score is None else TOGETHER if score else APART)}
 """What texts are compared for, by the class of `learns`."""
+CANDIDATE_LOSSES: dict[type, Callable[[Any, Any], Objective]] = {
+    CandidateMargin: lambda losses, learns: losses.CandidateMargins(learns.scale),
+    CandidateSoftmax: lambda losses, learns: losses.CandidateDivergence(learns.scale, learns.loss.temperature)}
+"""What is learned of a teacher's scores, by the class of `learns.loss`."""
+
+
+def normalize_answer(text: str) -> str:
+    """Return an answer as it is compared: its words in lower case, without punctuation."""
+    return " ".join(re.findall(r"\w+", text.lower()))
 
 
 def unique_texts(encoded: EncodedExamples, examples: Sequence[TextGroup], places: dict[str, int]) -> EncodedExamples:

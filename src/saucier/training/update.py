@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from saucier.checkpoints.weight_files import write_tensors
 from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import WorkError
 from saucier.files import write_atomically
-from saucier.objectives.base import Batch, Corruption, Objective, count_tokens_read
+from saucier.objectives.base import Batch, Corruption, Objective, WholeBatchObjective, count_tokens_read
 from saucier.parts.stack import draw_layers
 from saucier.text.rows.batch import Batches
 from saucier.training.optimizers import trainable_parameters
@@ -81,15 +81,56 @@ class Updater:
               sums: dict[str, float]) -> None:
         """Add up the gradients of all micro-batches, and their losses in `sums`."""
         device = next(self.model.parameters()).device
+        if isinstance(objective, WholeBatchObjective) and (self.micro_batch or self.processes.world > 1):
+            self.learn_whole(objective, step, micro, targets, sums)
+            return
         for row, batch in micro:
-            # the same dropout for the same rows at the same step, so that nothing need be remembered
-            torch.manual_seed(int(np.random.SeedSequence([self.seed, step, row]).generate_state(1, np.uint64)[0]
-                                  >> np.uint64(1)))
+            self.seed_dropout(step, row)
             with autocast(self.dtype, device):
                 loss = objective(self.model, move_batch(batch, device))
             loss.over(targets).backward()
             for name, part in loss.parts.items():
                 sums[name] += float(part.total.detach())  # waits for the device
+
+    def learn_whole(self, objective: WholeBatchObjective, step: int, micro: list[tuple[int, Batch]],
+                    targets: dict[str, float], sums: dict[str, float]) -> None:
+        """Add up the gradients of a loss that compares all texts of the global batch, read pass after pass.
+
+        Texts are read and forgotten; the loss gives the gradient of each vector; then each pass is read again, with
+        the same dropout, and takes those of its own vectors on. Memory is that of one pass. Exact.
+        Source: Gao et al. 2021 (GradCache), §3.2, arXiv:2101.06983.
+        """
+        device, first = next(self.model.parameters()).device, micro[0][0] if micro else 0
+        batches = [move_batch(batch, device) for _, batch in micro]
+        rows = sum(len(batch["input_ids"]) for batch in batches)
+        passes = objective.split(batches, self.micro_batch or rows) if batches else []
+
+        def represent(number: int) -> Tensor:
+            self.seed_dropout(step, first, number)
+            with autocast(self.dtype, device):
+                return objective.represent(self.model, passes[number])
+
+        # with gradients on, though dropped: kernels that are chosen without them draw other dropout
+        made = [represent(number).detach() for number in range(len(passes))]
+        parts = [objective.keys(batch) for batch in batches]
+        keys = {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        vectors = torch.cat(made).requires_grad_() if made else torch.empty(0, device=device)
+        own = {"vectors": objective.assemble(vectors, passes, keys), **keys} if made else {}
+        whole = self.processes.gather_rows({name: value.detach() for name, value in own.items()})
+        if not made:
+            return
+        other = whole.pop("vectors")
+        losses = objective.losses(torch.cat([other[:first], own["vectors"], other[first + rows:]]), whole)
+        (losses.sum() / targets[objective.parts[0]]).backward()
+        sums[objective.parts[0]] += float(losses[first:first + rows].detach().sum())
+        assert vectors.grad is not None, "every vector is compared"
+        for number, gradient in enumerate(vectors.grad.split([len(one) for one in made])):
+            represent(number).backward(gradient)
+
+    def seed_dropout(self, *place: int) -> None:
+        """Begin the random numbers of a pass: the same for the same rows at a step, so that nothing is remembered."""
+        torch.manual_seed(int(np.random.SeedSequence([self.seed, *place]).generate_state(1, np.uint64)[0]
+                              >> np.uint64(1)))
 
     def parameters(self) -> list[nn.Parameter]:
         """Return everything that is learned: of the model, and of the objective's own modules."""

@@ -17,7 +17,8 @@ from saucier.families import FAMILIES
 from saucier.model import Transformer
 from saucier.objectives.base import IGNORED
 from saucier.objectives.config import distillation as c
-from saucier.objectives.labels import ClassLabels, Cosine, InBatchNegatives, MultiLabels, NumberLabels, SpanLabels
+from saucier.objectives.contrastive import Cosine, InBatchNegatives
+from saucier.objectives.labels import ClassLabels, MultiLabels, NumberLabels, SpanLabels
 from saucier.objectives.prediction import Prediction
 
 EXACT = 1e-9

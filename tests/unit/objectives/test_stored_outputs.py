@@ -20,8 +20,9 @@ from saucier.objectives import stored_outputs
 from saucier.objectives.base import IGNORED, Batch, Objective
 from saucier.objectives.config import distillation as c
 from saucier.objectives.config.stored_outputs import MostLikely, StoredOutputs
+from saucier.objectives.contrastive import InBatchNegatives
 from saucier.objectives.distillation import Distilled
-from saucier.objectives.labels import ClassLabels, InBatchNegatives, SpanLabels
+from saucier.objectives.labels import ClassLabels, SpanLabels
 from saucier.objectives.prediction import Prediction
 from saucier.objectives.stored_outputs import OutputStore, RowKeys
 

@@ -196,9 +196,10 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     if found.training.stop and found.training.patience:
         raise InputError("training.patience and training.stop say the same", where=source.where(("training", "stop")),
                          remedy="write training.stop.patience=N")
-    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch:
-        raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
-                         where=source.where(("training", "micro_batch")), remedy="leave it out")
+    if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch and (
+            found.distillation or found.pruning):
+        raise InputError("training.micro_batch: with a teacher or pruning, in-batch negatives need the whole batch in "
+                         "one pass", where=source.where(("training", "micro_batch")), remedy="leave it out")
     return found
 
 

@@ -17,7 +17,7 @@ import saucier
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
-from saucier.objectives.labels import Contrastive, Cosine, InBatchNegatives, Triplets
+from saucier.objectives.contrastive import Contrastive, Cosine, InBatchNegatives, Triplets
 from saucier.tasks.build import build_task
 from saucier.tasks.definitions import Embedding
 from saucier.tasks.examples import Tally
@@ -35,7 +35,7 @@ def unit_vectors(groups: int, texts: int, seed: int = 0) -> torch.Tensor:
 def test_in_batch_negatives_are_a_softmax_over_all_candidates() -> None:
     vectors = unit_vectors(4, 3)
     ids = torch.arange(12).view(4, 3, 1)
-    found = InBatchNegatives(7.0).losses(vectors, {"input_ids": ids})
+    found = InBatchNegatives(7.0).losses(vectors, InBatchNegatives(7.0).keys({"input_ids": ids}))
     for row in range(4):
         candidates = [vectors[other, side] for side in (1, 2) for other in range(4)]
         chances = [math.exp(7.0 * float(vectors[row, 0] @ one)) for one in candidates]
@@ -45,7 +45,7 @@ def test_in_batch_negatives_are_a_softmax_over_all_candidates() -> None:
 def test_a_pair_that_is_spelled_like_the_own_one_is_no_negative() -> None:
     vectors = unit_vectors(3, 2)
     ids = torch.tensor([[[1], [9]], [[2], [9]], [[3], [8]]])
-    found = InBatchNegatives(1.0).losses(vectors, {"input_ids": ids})
+    found = InBatchNegatives(1.0).losses(vectors, InBatchNegatives(1.0).keys({"input_ids": ids}))
     kept = torch.stack([vectors[0, 0] @ vectors[0, 1], vectors[0, 0] @ vectors[2, 1]])
     assert float(found[0]) == pytest.approx(float(-kept.log_softmax(0)[0]), rel=1e-5)
 

@@ -1,0 +1,270 @@
+"""Finding passages: BM25, the published MiniLM, a retriever and a reranker trained here, and their fusions; on the
+paragraphs of SQuAD, and on Cranfield, of which nothing is learned. Paired intervals over questions, three seeds.
+
+`python -m benchmarks retrieval`. What is finished is kept in `runs/retrieval`, and is not done again. The trainings,
+and the rankings of the models, take minutes on a GPU and hours on a CPU; they can be made elsewhere, from two folders:
+`python -m benchmarks.retrieval --start MINILM --data DATA/retrieval`, which then needs nothing but the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchmarks.section import Row, Section
+
+if TYPE_CHECKING:
+    from saucier.retrieval.collection import Collection
+    from saucier.retrieval.fusion import Ranking
+
+RUNS = Path("runs/retrieval")
+SEEDS = (0, 1, 2)
+TRAINED, TESTED, FOREIGN = "squad_paragraphs_train", "squad_paragraphs", "cranfield"
+MEASURED_BY = {TESTED: "recall@1", FOREIGN: "nDCG@10"}
+DEPTH, REREAD = 1400, 20
+"""Passages that systems rank, here all of them; and of these the first that the reranker reads."""
+QUICK_QUESTIONS = 40
+GOALS = {"dense": 0.74, "hybrid": 0.86, "reranked": 0.90}
+"""Recall@1 on the paragraphs of SQuAD."""
+GOAL_AT_5, GOAL_FOREIGN = 0.975, 0.46
+PLAIN = {TESTED: {"words": 0.795, "minilm": 0.670, "ranks": 0.773, "sum": 0.838},
+         FOREIGN: {"words": 0.383, "minilm": 0.409, "ranks": 0.437, "sum": 0.432}}
+"""What the plain systems were measured at when the goals were set."""
+NAMES = {"words": "BM25", "minilm": "MiniLM as published (it has seen SQuAD)", "ranks": "both, reciprocal rank",
+         "sum": "both, sum of standardised scores", "dense": "MiniLM trained here", "hybrid": "BM25 + trained MiniLM",
+         "reranked": "the same + reranker"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where things are: the folder of MiniLM, that of the collections, and that of what is made."""
+
+    start: Path
+    data: Path
+    runs: Path
+    quick: bool
+
+    def collection(self, name: str) -> Path:
+        """Return the folder of a collection; for a quick run one with the first of its questions and passages."""
+        source, target = self.data / name, self.runs / "data" / name
+        if not self.quick:
+            return source
+        if not target.is_dir():
+            shorten_collection(source, target)
+        return target
+
+    def made(self, seed: int, name: str) -> Path:
+        """Return the place of what one seed makes."""
+        return self.runs / f"seed-{seed}" / name
+
+
+def shorten_collection(source: Path, target: Path) -> None:
+    """Write the first questions of a collection, their passages, and as many others."""
+    rows = {name: [json.loads(line) for line in (source / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+            for name in ("corpus", "queries")}
+    judged = [line.split("\t") for line in (source / "qrels.tsv").read_text(encoding="utf-8").splitlines()]
+    names = {row["_id"] for row in rows["queries"][:QUICK_QUESTIONS]}
+    kept = [line for line in judged[1:] if line[0] in names]
+    passages = {line[1] for line in kept} | {row["_id"] for row in rows["corpus"][:QUICK_QUESTIONS]}
+    target.mkdir(parents=True)
+    for name, wanted in (("corpus", passages), ("queries", names)):
+        lines = [json.dumps(row) + "\n" for row in rows[name] if row["_id"] in wanted]
+        (target / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    (target / "qrels.tsv").write_text("".join("\t".join(line) + "\n" for line in (judged[0], *kept)), encoding="utf-8")
+
+
+def train(place: Place, seed: int) -> None:
+    """Train a first retriever; a reranker on what BM25 and that one confuse; a retriever on what the reranker calls
+    wrong among these. Each is finished, or goes on.
+    """
+    import saucier
+
+    data, quick = place.collection(TRAINED), place.quick
+    first, rows, reranker, again, dense = (place.made(seed, name) for name in (
+        "first", "reranker.jsonl", "reranker", "dense.jsonl", "dense"))
+
+    def settings(epochs: int, batch: int, *more: str) -> list[str]:
+        return [f"training.seed={seed}", f"training.epochs={1 if quick else epochs}",
+                f"training.batch={8 if quick else batch}", *more]
+
+    saucier.train_retriever("retriever", data, settings(2, 256, "training.micro_batch=128"), model=place.start,
+                            out=first, seed=seed, quiet=True)
+    if not rows.is_file():
+        saucier.mine_negatives(data, out=rows, learner="reranker", models=[str(first)], negatives=2 if quick else 7,
+                               seed=seed)
+    saucier.train_retriever("reranker", rows, settings(3, 32), model=place.start, out=reranker, quiet=True)
+    if not again.is_file():
+        saucier.mine_negatives(data, out=again, models=[str(first)], reranker=reranker, negatives=2, depth=10,
+                               seed=seed)
+    saucier.train_retriever("retriever", again, settings(3, 256, "training.micro_batch=128"), model=place.start,
+                            out=dense, quiet=True)
+
+
+def keep_ranking(path: Path, make: Callable[[], Ranking]) -> Ranking:
+    """Return a ranking that is kept in a file, or make it."""
+    from saucier.files import write_atomically
+    from saucier.retrieval.fusion import Ranking
+
+    if not path.is_file():
+        found = make()
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+        def write(temporary: Path) -> None:
+            with temporary.open("wb") as file:
+                np.savez_compressed(file, scores=found.scores, places=found.places)
+
+        write_atomically(path, write)
+    with np.load(path) as stored:
+        return Ranking(stored["scores"], stored["places"])
+
+
+def worth(collection: Collection, name: str) -> Callable[[Ranking], Any]:
+    """Return what gives each question's value by one measure."""
+    from saucier.retrieval.measures import MEASURES, judge
+
+    return lambda ranking: MEASURES[name](judge(ranking, collection))
+
+
+def rank_plain(place: Place, name: str) -> dict[str, Ranking]:
+    """Rank by the systems that learn nothing here."""
+    from saucier.retrieval.fusion import fuse_ranks, fuse_scores
+    from saucier.retrieval.retriever import open_retriever, rank_by_words
+
+    collection = read(place, name)
+    words = keep_ranking(place.runs / "plain" / f"{name}-words.npz", lambda: rank_by_words(collection, DEPTH))
+    minilm = keep_ranking(place.runs / "plain" / f"{name}-minilm.npz",
+                          lambda: open_retriever(place.start).rank(collection, DEPTH))
+    return {"words": words, "minilm": minilm, "ranks": fuse_ranks([words, minilm]),
+            "sum": fuse_scores(words, minilm, 0.5)}
+
+
+def rank_trained(place: Place, name: str, seed: int, weights: Sequence[float] | None) -> tuple[
+        dict[str, Ranking], tuple[float, float]]:
+    """Rank by the trained models and the fusions with them; return these, and the mean weights of both fusions.
+
+    `weights`: None: tuned in folds on other questions of the same collection; or those of another collection.
+    """
+    from saucier.retrieval.fusion import fuse_by_folds, fuse_scores
+    from saucier.retrieval.retriever import open_reranker, open_retriever
+
+    collection = read(place, name)
+    groups = [next(iter(one.relevance)) for one in collection.questions]
+
+    def fuse(first: Ranking, second: Ranking, number: int) -> tuple[Ranking, float]:
+        if weights is not None:
+            return fuse_scores(first, second, weights[number]), weights[number]
+        fused = fuse_by_folds(first, second, worth(collection, "MRR"), groups)
+        return fused.ranking, float(np.mean(fused.weights))
+
+    words = rank_plain(place, name)["words"]
+    dense = keep_ranking(place.made(seed, f"{name}-dense.npz"),
+                         lambda: open_retriever(place.made(seed, "dense")).rank(collection, DEPTH))
+    hybrid, share = fuse(words, dense, 0)
+    first = hybrid.cut(REREAD)
+    reread = keep_ranking(place.made(seed, f"{name}-reranker.npz"),
+                          lambda: open_reranker(place.made(seed, "reranker")).rank(first, collection))
+    reranked, other = fuse(first, reread, 1)
+    return {"dense": dense, "hybrid": hybrid, "reranked": reranked}, (share, other)
+
+
+def read(place: Place, name: str) -> Collection:
+    """Read a collection, with the questions alone that a passage answers."""
+    from saucier.retrieval.collection import read_collection
+
+    return read_collection(place.collection(name)).answerable
+
+
+def work(place: Place, seeds: Sequence[int]) -> dict[str, dict[str, list[Ranking]]]:
+    """Train and rank, seed after seed; return the rankings of each system on each collection."""
+    found: dict[str, dict[str, list[Ranking]]] = {}
+    for name in (TESTED, FOREIGN):
+        found[name] = {system: [ranking] * len(seeds) for system, ranking in rank_plain(place, name).items()}
+    for seed in seeds:
+        begin = time.perf_counter()
+        train(place, seed)
+        own, weights = rank_trained(place, TESTED, seed, None)
+        foreign, _ = rank_trained(place, FOREIGN, seed, weights)
+        for name, rankings in ((TESTED, own), (FOREIGN, foreign)):
+            for system, ranking in rankings.items():
+                found[name].setdefault(system, []).append(ranking)
+        print(f"  seed {seed}: {time.perf_counter() - begin:.0f} s, weights {weights}", file=sys.stderr, flush=True)
+    return found
+
+
+def measure(quick: bool) -> Section:
+    """Train, rank, and compare on the same questions."""
+    from benchmarks.cooking import needed
+    from benchmarks.finetuning import weights
+
+    place = Place(Path(weights()), needed("retrieval"), RUNS / "quick" if quick else RUNS, quick)
+    found = work(place, SEEDS[:1] if quick else SEEDS)
+    rows = [row for name in (TESTED, FOREIGN) for row in compare(place, name, found[name])]
+    about = ("Retrievers and rerankers begin with the published MiniLM weights (22.7 M parameters) and learn from "
+             "3,997 questions over 800 paragraphs; they are measured on 4,863 questions over 978 other paragraphs, and "
+             "on Cranfield's 150 over 1,400 abstracts, of which nothing is learned. Mean of the seeds; in brackets the "
+             "95 % interval of paired differences over seeds and questions. Weights of fusions are tuned in five folds "
+             "on other questions than those that are scored; on Cranfield they are those of SQuAD.")
+    return Section("Retrieval", about, rows, ["`runs/retrieval` holds every training with its report, and every "
+                                              "ranking."])
+
+
+def compare(place: Place, name: str, found: dict[str, list[Ranking]]) -> list[Row]:
+    """Lay out one collection: each system's value, and what it gains over the one that it is to beat."""
+    collection, by = read(place, name), MEASURED_BY[name]
+    values = {system: np.stack([worth(collection, by)(one) for one in rankings]) for system, rankings in found.items()}
+    rows = [Row(f"{name}: {by}, {NAMES[system]}", f"{values[system].mean():.3f}", f"{expected:.3f} when the goals were "
+                "set") for system, expected in PLAIN[name].items()]
+    if name == FOREIGN:
+        rows += [compared(name, by, values, "dense", "minilm", None),
+                 compared(name, by, values, "hybrid", "sum", None),
+                 compared(name, by, values, "reranked", "hybrid", "not below")]
+        return [*rows, goal(f"{name}: {by}, {NAMES['reranked']}", values["reranked"].mean(), GOAL_FOREIGN)]
+    for system, against in (("dense", "minilm"), ("hybrid", "sum"), ("reranked", "hybrid")):
+        rows += [compared(name, by, values, system, against, "better"),
+                 goal(f"{name}: {by}, {NAMES[system]}", values[system].mean(), GOALS[system])]
+    at_5 = np.mean([worth(collection, "recall@5")(one).mean() for one in found["reranked"]])
+    return [*rows, goal(f"{name}: recall@5, {NAMES['reranked']}", at_5, GOAL_AT_5)]
+
+
+def compared(name: str, by: str, values: dict[str, Any], system: str, against: str, promised: str | None) -> Row:
+    """Lay out the paired difference of two systems."""
+    from saucier.tasks.metrics.statistics import paired_difference
+
+    gap = paired_difference(values[system], values[against], np.ones(values[system].shape[1]))
+    reached = {None: None, "better": gap.low > 0, "not below": gap.value >= 0}[promised]
+    return Row(f"{name}: {by}, {NAMES[system]} against {NAMES[against]}", f"{values[system].mean():.3f}",
+               f"{values[against].mean():.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
+               target=promised or "", reached=None if reached is None else bool(reached))
+
+
+def goal(what: str, value: float, least: float) -> Row:
+    """Lay out a figure and its goal."""
+    return Row(what, f"{value:.3f}", target=f"goal ≥ {least:g}", reached=bool(value >= least))
+
+
+def main() -> None:
+    """Train and rank from the folders that are given, without the rest of the benchmarks."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.retrieval")
+    parser.add_argument("--start", type=Path, required=True, help="the folder of MiniLM")
+    parser.add_argument("--data", type=Path, required=True, help="the folder of the collections")
+    parser.add_argument("--out", type=Path, default=RUNS, help="where all is kept")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    given = parser.parse_args()
+    place = Place(given.start, given.data, given.out, given.quick)
+    found = work(place, given.seeds)
+    for name in found:
+        for row in compare(place, name, found[name]):
+            print(f"{row.what}: {row.ours} | {row.theirs} | {row.target} {'' if row.reached is None else row.reached}")
+
+
+if __name__ == "__main__":
+    main()

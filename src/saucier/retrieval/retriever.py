@@ -1,0 +1,132 @@
+"""Retrievers and rerankers on disk, opened for use: questions and passages to vectors, and pairs to scores.
+
+Axes: Q questions, K passages of a question, E width of a vector, N pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import Tensor
+
+from saucier.errors import InputError
+from saucier.folders.load import check_tokenizer_fits, load
+from saucier.model import Transformer
+from saucier.recipes.catalogue import learned_length
+from saucier.retrieval.collection import Collection
+from saucier.retrieval.embed import embed
+from saucier.retrieval.fusion import Floats, Ranking
+from saucier.retrieval.lexical import build_lexical_index
+from saucier.retrieval.nearest import find_nearest
+from saucier.tasks.encoded_examples import EncodedExamples
+from saucier.tasks.labelled_texts import encode_texts
+from saucier.tasks.task import Encoding, Predictor
+from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+LONGEST_PAIR = 512
+"""Most tokens of a question with a passage, where the model would take more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """A model that gives texts vectors."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+
+    def embed(self, texts: Sequence[str], batch: int) -> Tensor:
+        """Return a vector for each text, on the CPU. Shapes: -> [texts, E]."""
+        return embed(self.model, texts, tokenizer=self.tokenizer, batch=batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """Passages whose vectors have the largest inner product with a question's: by one tower, or by two.
+
+    Source: eq 84; Karpukhin et al. 2020, §3.1, arXiv:2004.04906.
+    """
+
+    questions: Tower
+    passages: Tower
+    """The same one where the folder has one."""
+
+    def rank(self, collection: Collection, count: int, *, batch: int = 32) -> Ranking:
+        """Return the `count` nearest passages for each question of a collection."""
+        passages = self.passages.embed([one.whole for one in collection.passages], batch)
+        questions = self.questions.embed([one.text for one in collection.questions], batch)
+        return Ranking.of(find_nearest(questions, passages, count))
+
+
+def open_retriever(folder: str | Path, passages: str | Path | None = None) -> Retriever:
+    """Open an encoder of texts, or two: the one of questions, and that of passages, as DPR publishes them.
+
+    Errors: `InputError` for what cannot be opened, and for two that give vectors of other widths.
+    """
+    first = Tower(load(folder, dtype="float32"), load_tokenizer(folder))
+    second = first if passages is None else Tower(load(passages, dtype="float32"), load_tokenizer(passages))
+    widths = [getattr(one.model.config.head, "widths", lambda dim: (0,))(one.model.config.dim)[-1]
+              for one in (first, second)]
+    if 0 in widths or widths[0] != widths[1]:
+        wrong = "has no embedding head" if 0 in widths else \
+            f"gives {widths[1]} numbers a text, and {folder} {widths[0]}"
+        raise InputError(wrong, where=str(folder if widths[0] == 0 else passages),
+                         remedy="give folders that were trained together, such as `saucier retrieve train` makes")
+    return Retriever(first, second)
+
+
+def rank_by_words(collection: Collection, count: int) -> Ranking:
+    """Return the `count` best passages by BM25 for each question of a collection."""
+    index = build_lexical_index([one.whole for one in collection.passages])
+    return Ranking.of(index.find([one.text for one in collection.questions], count))
+
+
+@dataclass(frozen=True, slots=True)
+class Reranker:
+    """A model that reads a question and a passage together, and gives the pair one score.
+
+    Source: Nogueira and Cho 2019, §3, arXiv:1901.04085.
+    """
+
+    reader: Predictor
+
+    def score(self, questions: Sequence[str], passages: Sequence[str]) -> Floats:
+        """Return a score for each pair: a logit, or the difference of the two of a binary classifier. Shapes: [N].
+
+        Errors: `InputError` for a model that gives a pair anything else.
+        """
+        if not questions:
+            return np.zeros(0)
+        sequences, cut = encode_texts(questions, passages, self.reader.encoding)
+        encoded = EncodedExamples(sequences, {}, np.arange(len(questions)), cut)
+        logits = self.reader.gather(encoded).double().reshape(len(questions), -1)
+        if logits.shape[1] > 2:
+            raise InputError(f"gives {logits.shape[1]} scores to a pair of texts", where="reranker",
+                             remedy="give one that `saucier retrieve train reranker` made, or of one or two classes")
+        found: Floats = (logits[:, -1] - (logits[:, 0] if logits.shape[1] == 2 else 0)).numpy()
+        return found
+
+    def rank(self, ranking: Ranking, collection: Collection) -> Ranking:
+        """Put the passages of a ranking in the order of this model's scores; of equal ones as they were."""
+        questions = [one.text for one, places in zip(collection.questions, ranking.places, strict=True) for _ in places]
+        passages = [collection.passages[place].whole for places in ranking.places.tolist() for place in places]
+        scores = self.score(questions, passages).reshape(ranking.places.shape)
+        order = np.argsort(-scores, axis=1, kind="stable")
+        return Ranking(np.take_along_axis(scores, order, 1), np.take_along_axis(ranking.places, order, 1))
+
+
+def open_reranker(folder: str | Path, *, batch: int = 32) -> Reranker:
+    """Open a model of pairs: a classifier, or a model of multiple choice, whose choices are passages.
+
+    Errors: `InputError` for what cannot be opened, and for a model that gives whole texts no score.
+    """
+    model, tokenizer = load(folder, dtype="float32"), load_tokenizer(folder)
+    if model.config.head is None or model.config.head.kind not in ("classification", "multiple_choice"):
+        raise InputError("scores no pairs of texts", where=str(folder),
+                         remedy="give a reranker, such as `saucier retrieve train reranker` makes")
+    check_tokenizer_fits(model, tokenizer, str(folder))
+    known = (LONGEST_PAIR, learned_length(model.config), tokenizer.handling.max_length)
+    length = min(one for one in known if one)
+    return Reranker(Predictor(model, Encoding(tokenizer, length, model.config), batch))

@@ -1,0 +1,173 @@
+"""Mined negatives: none that may be right, as many as asked for; rows that a fine-tuning reads; verbs end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import saucier
+from saucier.cli import main
+from saucier.errors import InputError
+from saucier.families.bert import bert
+from saucier.retrieval.collection import Collection, Passage, Question
+from saucier.retrieval.fusion import Ranking
+from saucier.retrieval.mining import MiningOptions, mine
+from saucier.text.config import WordPiece
+from saucier.text.tokenizer.training import train_tokenizer
+
+ANIMALS = ("cat", "dog", "cow", "hen", "fox", "owl", "bee", "ant")
+PLACES = ("barn", "wood", "town")
+SENTENCES = {(animal, place): f"the {animal} sleeps in the {place}" for animal in ANIMALS for place in PLACES}
+
+
+def passages(texts: Sequence[str]) -> tuple[Passage, ...]:
+    """Passages without titles, called by their places."""
+    return tuple(Passage(str(place), "", text) for place, text in enumerate(texts))
+
+
+KNOWN = Collection("known", passages(("the moon is grey", "the sun is yellow", "grey cats sleep", "cold tea", "")),
+                   (Question("a", "what is grey?", {"0": 1.0}, ("the moon",)),
+                    Question("b", "nobody knows"),
+                    Question("c", "what sleeps?", {"2": 1.0, "1": 1.0}, ("Cats", "grey"))))
+ORDER = Ranking(np.zeros((2, 5)), np.array([[2, 0, 1, 4, 3], [0, 3, 2, 1, 4]]))
+
+
+def test_no_negative_may_be_right() -> None:
+    """Not relevant, without an answer, with some text; and those that are left, whatever the seed."""
+    found = {json.dumps(row) for seed in range(20)
+             for row in mine(KNOWN, [ORDER], "retriever", MiningOptions(2, 5, seed=seed)).rows}
+    rows = [json.loads(one) for one in found]
+    assert {one["question"] for one in rows} == {"what is grey?", "what sleeps?"}
+    assert {tuple(sorted(one["negative"])) for one in rows if one["question"] == "what is grey?"} == {
+        ("cold tea", "grey cats sleep"), ("cold tea", "the sun is yellow"), ("grey cats sleep", "the sun is yellow")}
+    sleeps = [one for one in rows if one["question"] == "what sleeps?"]
+    assert {one["passage"] for one in sleeps} == {"grey cats sleep", "the sun is yellow"}
+    assert all("cold tea" in one["negative"] for one in sleeps)
+
+
+def test_what_is_left_out_is_counted_and_made_up_for() -> None:
+    """`the moon is grey` holds an answer of the last question, which has two right passages."""
+    found = mine(KNOWN, [ORDER], "retriever", MiningOptions(2, 5))
+    assert found.counts["hold an answer"] == 1 and found.counts["drawn from the whole collection"] == 2
+    assert all(len(row["negative"]) == 2 for row in found.rows) and len(found.rows) == 3
+    with pytest.raises(InputError, match="5 passages are too few for 4 negatives"):
+        mine(KNOWN, [ORDER], "retriever", MiningOptions(4, 5))
+    with pytest.raises(InputError, match="are not of the 2 questions"):
+        mine(KNOWN, [Ranking(np.zeros((3, 1)), np.zeros((3, 1), dtype=np.int64))], "retriever", MiningOptions())
+
+
+def test_a_reranker_takes_out_what_is_nearly_as_good() -> None:
+    """Its scores are written, the right passage's first."""
+    worth = {text: float(number) for number, text in enumerate(("cold tea", "the sun is yellow", "grey cats sleep",
+                                                                "the moon is grey"))}
+
+    def score(questions: Sequence[str], texts: Sequence[str]) -> Any:
+        return np.array([worth[one] for one in texts])
+
+    alone = Collection("alone", KNOWN.passages, KNOWN.questions[:1])
+    order = Ranking(ORDER.scores[:1], ORDER.places[:1])
+    for margin, kept in ((0.5, {"cold tea", "the sun is yellow", "grey cats sleep"}), (1.5, {"cold tea",
+                                                                                             "the sun is yellow"})):
+        drawn, counts = set(), []
+        for seed in range(20):
+            found = mine(alone, [order], "retriever", MiningOptions(1, 5, margin, seed), score=score)
+            drawn |= {*found.rows[0]["negative"]}
+            counts.append(found.counts["nearly as good by the reranker"])
+            assert found.rows[0]["teacher_scores"] == [3.0, worth[found.rows[0]["negative"][0]]]
+        assert drawn == kept and {*counts} == {3 - len(kept)}
+
+
+def test_a_rerankers_right_choice_is_anywhere() -> None:
+    """So that its place says nothing."""
+    alone = Collection("alone", KNOWN.passages, KNOWN.questions[:1])
+    order = Ranking(ORDER.scores[:1], ORDER.places[:1])
+    rows = [mine(alone, [order], "reranker", MiningOptions(2, 5, seed=seed)).rows[0] for seed in range(30)]
+    assert {row["answer"] for row in rows} == {0, 1, 2}
+    assert all(row["choices"][row["answer"]] == "the moon is grey" and len({*row["choices"]}) == 3 for row in rows)
+
+
+@pytest.fixture(scope="module")
+def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A collection whose questions name the animal and the place of one passage; a tiny BERT that knows the words."""
+    root = tmp_path_factory.mktemp("farm")
+    folder, model = root / "farm", root / "bert"
+    folder.mkdir()
+    texts = [*SENTENCES.values()]
+    questions = {f"q{number}": f"which {animal} {place}" for number, (animal, place) in enumerate(SENTENCES)}
+    lines = {"corpus": [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(texts)],
+             "queries": [{"_id": name, "text": text} for name, text in questions.items()]}
+    for name, rows in lines.items():
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    judged = "".join(f"q{number}\t{number}\t1\n" for number in range(len(texts)))
+    (folder / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
+    tokenizer = train_tokenizer(WordPiece(vocab=70), [*texts, *questions.values()] * 4)
+    saucier.build(bert(vocab=tokenizer.vocab_size, dim=32, layers=1, heads=2, hidden=64, length=32, dropout=0.1),
+                  seed=1).save(model)
+    tokenizer.save(model)
+    return folder, model
+
+
+FAST = ("training.optimizer.learning_rate=0.003", "training.dtype=float32")
+
+
+def run(*words: object) -> int:
+    """Run the command line."""
+    return main([str(word) for word in words])
+
+
+def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A retriever, negatives that it finds, a reranker of these, filtered negatives, a student; all measured."""
+    folder, model = farm
+    first, rows, reranker, again, student = (tmp_path / name for name in ("first", "a.jsonl", "reranker", "b.jsonl",
+                                                                          "student"))
+    assert run("retrieve", "train", "retriever", folder, "training.epochs=30", "training.batch=24",
+               "training.micro_batch=5", *FAST, "--model", model, "--out", first) == 0
+    assert run("retrieve", "mine", folder, "--out", rows, "--for", "reranker", "--model", first, "--negatives", 3,
+               "--depth", 6) == 0
+    assert len(rows.read_text().splitlines()) == 24
+    assert run("retrieve", "train", "reranker", rows, "training.epochs=8", "training.batch=8", *FAST, "--model", model,
+               "--out", reranker) == 0
+    assert run("retrieve", "mine", folder, "--out", again, "--model", first, "--reranker", reranker, "--negatives", 2,
+               "--margin", 0) == 0
+    assert all(len(json.loads(line)["teacher_scores"]) == 3 for line in again.read_text().splitlines())
+    assert run("finetune", "embedding", "task.learns.kind=teacher", "task.score=teacher_scores", "training.epochs=2",
+               *FAST, "--model", model, "--data", again, "--out", student) == 0
+    capsys.readouterr()
+    assert run("retrieve", "evaluate", folder, "--model", model_of(first), "--reranker", reranker, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    values = {one["name"]: one["scores"][0]["value"] for one in found["systems"]}
+    assert values["first"] > 0.4 and (found["questions"], found["passages"]) == (24, 24)
+    assert [one["name"] for one in found["systems"]] == [
+        "BM25", "first", "BM25 + first, reciprocal rank", "BM25 + first", "reranker", "BM25 + first + reranker"]
+    report = saucier.evaluate_retriever(folder, models=[str(first)], reranker=reranker)
+    assert report.systems[-1].against == "BM25 + first, first 20" and len(report.systems[-1].weights) == 5
+    assert "24 questions, 24 passages" in repr(report)
+    assert run("retrieve", "train", "reranker", again, "--model", model, "--out", tmp_path / "wrong") == 2
+    assert "holds rows of a retriever" in capsys.readouterr().err
+
+
+def model_of(folder: Path) -> Path:
+    """The model's own folder in that of a training."""
+    return folder / "model"
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (("evaluate", "{farm}", "--passage-model", "{bert}"), "--passage-model: belongs to one encoder of questions"),
+    (("evaluate", "{farm}", "--model", "nowhere/at/all"), "nowhere/at/all: no such folder"),
+    (("evaluate", "{farm}", "--model", "{bert}"), "has no embedding head"),
+    (("evaluate", "{farm}", "--reranker", "{bert}"), "scores no pairs of texts"),
+    (("mine", "{bert}", "--out", "{out}"), "corpus.jsonl: no such file"),
+    (("train", "retriever", "{farm}", "--model", "{bert}", "--out", "{out}", "--negatives", "30"), "are too few for")])
+def test_what_cannot_be_done_is_said_in_one_line(farm: tuple[Path, Path], tmp_path: Path, words: tuple[str, ...],
+                                                 said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before anything is trained or written."""
+    places = {"farm": str(farm[0]), "bert": str(farm[1]), "out": str(tmp_path / "out")}
+    assert run("retrieve", *(word.format(**places) for word in words)) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and said in errors[0]
+    assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Public functions about documents: `index`, `search`."""
+"""Public functions about documents: `index`, `search`, `ask`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from saucier.api.options import Encoding, NumberFormat
-from saucier.api.requests import file_names, refuse_folder, refuse_missing_model
+from saucier.api.requests import file_names, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Files, Help, Place, public
+from saucier.errors import InputError
 
 if TYPE_CHECKING:
+    from saucier.jobs.knowledge.ask import Answered, Tuned
     from saucier.jobs.knowledge.index import IndexReport
     from saucier.jobs.knowledge.search import SearchResult
 
@@ -84,3 +86,38 @@ def search(
         parse_filter(where)  # what is wrong with it is said before a model is opened
     opened = open_index(Path(index), None if model is None else str(model))
     return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity), where)
+
+
+@public
+def ask(
+    index: Index,
+    question: Annotated[str, Help("What is asked.", metavar="QUESTION")] = "",
+    *,
+    reader: Annotated[Place | None, Help(
+        "A model that was fine-tuned for question_answering takes the answer from what is found; without it, it is the "
+        "sentence most like the question.", metavar="MODEL", check=refuse_missing_model)] = None,
+    where: Where = None,
+    passages: Annotated[int, Help("So many chunks are read.", minimum=1, maximum=1000)] = 8,
+    tune: Annotated[Place | None, Help(
+        "No question: tune on these ones how good an answer must be to be told. Rows of `question` and `answers`; an "
+        "empty list where no document answers.", metavar="FILE", check=refuse_missing_files)] = None,
+    model: SameModel = None,
+) -> "Answered | Tuned":
+    """Answer a question from the documents of an index, with the evidence marked; or say that they do not hold it.
+
+    From Python: returns the answer, or with `tune` the threshold, which the index then keeps for this reader.
+    """
+    from saucier.jobs.knowledge.ask import ask_index, open_reader, tune_index
+    from saucier.jobs.knowledge.search import open_index
+    from saucier.retrieval.filters import parse_filter
+
+    if bool(question) == (tune is not None):
+        raise InputError("one of both is needed: a question, or --tune FILE", where="question",
+                         remedy='saucier ask IDX "Who ...?"')
+    if where is not None:
+        parse_filter(where)
+    opened = open_index(Path(index), None if model is None else str(model))
+    reading = open_reader(opened, None if reader is None else str(reader))
+    if tune is not None:
+        return tune_index(opened, reading, str(tune), passages)
+    return ask_index(opened, reading, question, passages, where)

@@ -98,6 +98,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "number": derive_verb(inspection.number_formats, "number"),
     "index": derive_verb(knowledge.index, "index"),
     "search": derive_verb(knowledge.search, "search"),
+    "ask": derive_verb(knowledge.ask, "ask"),
 }
 """Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""
 DASHED = ("clean", "number", "predict")

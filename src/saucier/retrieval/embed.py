@@ -12,6 +12,7 @@ from saucier import config as c
 from saucier.errors import InputError, expect, expect_texts
 from saucier.folders.load import check_tokenizer_fits, load
 from saucier.model import Transformer
+from saucier.recipes.catalogue import learned_length
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -47,7 +48,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
     check_tokenizer_fits(model, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
-    limit = min((length for length in (head.length, tokenizer.handling.max_length) if length), default=None)
+    limit = find_limit(model, tokenizer)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
     found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
     device = model.device
@@ -60,3 +61,14 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         found[rows] = vectors.float().cpu()
     warn_of_cuts(cut, limit)
     return found
+
+
+def find_limit(model: Transformer, tokenizer: Tokenizer) -> int | None:
+    """Return the most tokens of a text, special ones included, that a model with an embedding head reads.
+
+    It is the least of what its folder says and its positions hold; None where neither knows an end.
+    """
+    head = model.config.head
+    said = head.length if isinstance(head, c.EmbeddingHead) else None
+    known = (said, tokenizer.handling.max_length, learned_length(model.config))
+    return min((length for length in known if length), default=None)

@@ -13,7 +13,7 @@ from saucier.errors import InputError
 if TYPE_CHECKING:
     from saucier.jobs.knowledge.ask import Answered, Tuned
     from saucier.jobs.knowledge.index import IndexReport
-    from saucier.jobs.knowledge.search import SearchResult
+    from saucier.jobs.knowledge.open_index import SearchResult
 
 Index = Annotated[Place, Help("An index that `saucier index` made.", metavar="IDX")]
 Where = Annotated[str | None, Help(
@@ -78,7 +78,7 @@ def search(
 
     From Python: returns the hits; raises `InputError` for another encoder than the index was made by.
     """
-    from saucier.jobs.knowledge.search import open_index
+    from saucier.jobs.knowledge.open_index import open_index
     from saucier.retrieval.filters import parse_filter
     from saucier.retrieval.search import SearchOptions
 
@@ -108,7 +108,7 @@ def ask(
     From Python: returns the answer, or with `tune` the threshold, which the index then keeps for this reader.
     """
     from saucier.jobs.knowledge.ask import ask_index, open_reader, tune_index
-    from saucier.jobs.knowledge.search import open_index
+    from saucier.jobs.knowledge.open_index import open_index
     from saucier.retrieval.filters import parse_filter
 
     if bool(question) == (tune is not None):

@@ -49,7 +49,7 @@ FEWEST_FOR_INDEX = 100_000
 MEASURED, NEIGHBOURS = 100, 10
 """Vectors of the store whose neighbours are looked for both ways, and neighbours, to measure the recall."""
 ENOUGH_RECALL = 0.95
-PROBES = (20, 40, 80, 160, 320)
+PROBES = (4, 8, 16, 32, 64, 128, 256)
 """Parts of the index that are read; the first number that gives enough recall is taken."""
 REFINE = 4
 """Chunks whose exact scores are made, for each that is wanted."""
@@ -123,6 +123,8 @@ class LanceStore:
         """Use `create` or `open`."""
         self.folder, self.table = folder, table
         self.commits = 0
+        self.measured: tuple[int, VectorIndex | None] | None = None
+        """The version of the table, and its index of vectors."""
 
     @classmethod
     def create(cls, folder: Path, width: int, language: Language) -> LanceStore:
@@ -216,10 +218,12 @@ class LanceStore:
     @property
     def vector_index(self) -> VectorIndex | None:
         """The approximate index, where there is one."""
-        if not any(one.name == VECTORS for one in self.table.list_indices()):
-            return None
-        place = self.folder / RECALL_FILE
-        return VectorIndex.model_validate(read_json(place)) if place.is_file() else None
+        version = self.table.version
+        if self.measured is None or self.measured[0] != version:
+            place = self.folder / RECALL_FILE
+            there = place.is_file() and any(one.name == VECTORS for one in self.table.list_indices())
+            self.measured = version, VectorIndex.model_validate(read_json(place)) if there else None
+        return self.measured[1]
 
     def optimize(self) -> None:
         """Join small files, take new rows into the indexes, and remove versions before the last one."""
@@ -242,10 +246,13 @@ class LanceStore:
         from lancedb.index import IvfSq
 
         with report_full_disk(self.folder):
-            self.table.create_index("vector", config=IvfSq(distance_type="dot"), name=VECTORS, replace=True)
+            parts = round(self.count() ** 0.5)  # so that reading a few of them is far less than reading all
+            self.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=parts), name=VECTORS,
+                                    replace=True)
             self.optimize()
         made = self.measure_recall()
         write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))
+        self.measured = None
         return made
 
     def measure_recall(self) -> VectorIndex:

@@ -13,7 +13,7 @@ import saucier
 from saucier.errors import InputError
 from saucier.jobs.knowledge.ask import SpanReader, ask_index, open_reader, read_threshold, tune_index
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
-from saucier.jobs.knowledge.search import OpenIndex, open_index
+from saucier.jobs.knowledge.open_index import OpenIndex, open_index
 from saucier.retrieval.answers import SentenceReader, is_right, tune_threshold
 
 

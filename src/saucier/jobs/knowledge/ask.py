@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
 from saucier.jobs.finetuning.predict import PREDICTION_BATCH, open_task
-from saucier.jobs.knowledge.search import OpenIndex, SearchResult, format_steps, name_place
+from saucier.jobs.knowledge.open_index import OpenIndex, SearchResult, format_steps, name_place
 from saucier.opened import OpenModel
 from saucier.result import Result
 from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold

@@ -80,7 +80,7 @@ def search(
     """
     from saucier.jobs.knowledge.open_index import open_index
     from saucier.retrieval.filters import parse_filter
-    from saucier.retrieval.search import SearchOptions
+    from saucier.retrieval.hybrid import SearchOptions
 
     if where is not None:
         parse_filter(where)  # what is wrong with it is said before a model is opened

@@ -15,8 +15,8 @@ from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.retrieval.chunks import split_sentences
 from saucier.retrieval.encoder import Encoder
+from saucier.retrieval.hybrid import Hit
 from saucier.retrieval.lexical import Language, split_into_stems
-from saucier.retrieval.search import Hit
 from saucier.tasks.metrics.texts import normalize_answer
 
 WORD_SHARE = 0.5

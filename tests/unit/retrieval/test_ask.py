@@ -148,6 +148,6 @@ def test_sentences_are_without_their_heading(opened: OpenIndex) -> None:
 
 
 def saucier_options():
-    from saucier.retrieval.search import SearchOptions
+    from saucier.retrieval.hybrid import SearchOptions
 
     return SearchOptions(count=1)

@@ -12,7 +12,7 @@ from saucier.errors import InputError
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import OpenIndex, open_index
 from saucier.retrieval.fusion import Ranking, fuse_scores
-from saucier.retrieval.search import SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
+from saucier.retrieval.hybrid import SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
 from saucier.retrieval.store import MemoryStore
 
 OPTIONS = SearchOptions(count=5)

@@ -15,8 +15,8 @@ from saucier.opened import OpenModel
 from saucier.result import Result
 from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold
 from saucier.retrieval.encoder import digest_encoder, find_passport
+from saucier.retrieval.hybrid import Hit, SearchOptions
 from saucier.retrieval.lance_store import lock_writer
-from saucier.retrieval.search import Hit, SearchOptions
 from saucier.tasks.examples import Place
 from saucier.tasks.file_formats import Question
 from saucier.tasks.question_answering import QuestionAnsweringTask

@@ -10,8 +10,8 @@ from saucier.errors import InputError
 from saucier.result import Result
 from saucier.retrieval.encoder import Encoder, check_encoder, embed_question, find_passport, open_encoder
 from saucier.retrieval.filters import parse_filter
+from saucier.retrieval.hybrid import Hit, SearchOptions, search_store
 from saucier.retrieval.lance_store import LanceStore
-from saucier.retrieval.search import Hit, SearchOptions, search_store
 from saucier.retrieval.store import Store
 
 if TYPE_CHECKING:

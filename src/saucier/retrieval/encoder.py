@@ -117,7 +117,7 @@ def open_encoder(model: str, number_format: str | None = None) -> ModelEncoder:
     return ModelEncoder(EncoderPassport(
         model=str(Path(model).absolute()) if Path(model).exists() else model, digest=digest_encoder(opened, tokenizer),
         width=head.widths(opened.config.dim)[-1], head=head.model_dump(mode="json"), length=length,
-        format=number_format), opened, tokenizer)
+        format=opened.format), opened, tokenizer)
 
 
 def digest_encoder(model: Transformer, tokenizer: Tokenizer) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 RUNS = Path("runs/retrieval")
 SEEDS = (0, 1, 2)
 TRAINED, TESTED, FOREIGN = "squad_paragraphs_train", "squad_paragraphs", "cranfield"
+TRAINED_KINDS = ("dense", "reranker")
+"""Rankings of trained models; where these are kept, the models are not needed."""
 MEASURED_BY = {TESTED: "recall@1", FOREIGN: "nDCG@10"}
 DEPTH, REREAD = 1400, 20
 """Passages that systems rank, here all of them; and of these the first that the reranker reads."""
@@ -67,11 +69,11 @@ class Place:
 
 
 def shorten_collection(source: Path, target: Path) -> None:
-    """Write the first questions of a collection, their passages, and as many others."""
+    """Write some questions from all over a collection, their passages, and as many others."""
     rows = {name: [json.loads(line) for line in (source / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
             for name in ("corpus", "queries")}
     judged = [line.split("\t") for line in (source / "qrels.tsv").read_text(encoding="utf-8").splitlines()]
-    names = {row["_id"] for row in rows["queries"][:QUICK_QUESTIONS]}
+    names = {row["_id"] for row in rows["queries"][::len(rows["queries"]) // QUICK_QUESTIONS]}
     kept = [line for line in judged[1:] if line[0] in names]
     passages = {line[1] for line in kept} | {row["_id"] for row in rows["corpus"][:QUICK_QUESTIONS]}
     target.mkdir(parents=True)
@@ -119,11 +121,11 @@ def keep_ranking(path: Path, make: Callable[[], Ranking]) -> Ranking:
 
         def write(temporary: Path) -> None:
             with temporary.open("wb") as file:
-                np.savez_compressed(file, scores=found.scores, places=found.places)
+                np.savez_compressed(file, scores=found.scores.astype(np.float32), places=found.places.astype(np.int32))
 
         write_atomically(path, write)
     with np.load(path) as stored:
-        return Ranking(stored["scores"], stored["places"])
+        return Ranking.of((stored["scores"], stored["places"]))
 
 
 def worth(collection: Collection, name: str) -> Callable[[Ranking], Any]:
@@ -189,7 +191,9 @@ def work(place: Place, seeds: Sequence[int]) -> dict[str, dict[str, list[Ranking
         found[name] = {system: [ranking] * len(seeds) for system, ranking in rank_plain(place, name).items()}
     for seed in seeds:
         begin = time.perf_counter()
-        train(place, seed)
+        kept = [place.made(seed, f"{name}-{kind}.npz") for name in (TESTED, FOREIGN) for kind in TRAINED_KINDS]
+        if not all(path.is_file() for path in kept):
+            train(place, seed)
         own, weights = rank_trained(place, TESTED, seed, None)
         foreign, _ = rank_trained(place, FOREIGN, seed, weights)
         for name, rankings in ((TESTED, own), (FOREIGN, foreign)):

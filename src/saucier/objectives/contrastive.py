@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from saucier.config import EmbeddingHead
+from saucier.errors import InputError
+from saucier.folders.load import load
+from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, WholeBatchObjective
 from saucier.objectives.labels import LabelObjective, open_prefix_to_whole_text
 
@@ -21,6 +26,8 @@ Normalize = Callable[[Tensor], Tensor]
 SIMILARITIES: dict[str, Normalize] = {"cosine": lambda vectors: F.normalize(vectors, dim=-1),
                                       "inner_product": lambda vectors: vectors}
 """What is done to vectors before their inner product, by what that is then called."""
+PASSAGES = "passages"
+"""What a second encoder is called, among an objective's modules and in the folder of a training."""
 MULTIPLIER = 0x5851F42D4C957F2D
 """Of a sequence of numbers modulo 2^64 with the full period. Source: Knuth 1998, §3.3.4, table 1, line 26."""
 
@@ -103,6 +110,55 @@ class InBatchNegatives(Groups, WholeBatchObjective):
         wanted = torch.cat([mark_side(keys["texts"][:, :1], 0), mark_side(keys["texts"][:, 1:], 1)], dim=1)
         order = made.argsort()
         return vectors[order[torch.searchsorted(made[order], wanted)]]
+
+
+@dataclass(frozen=True, slots=True)
+class TwoEncoders(InBatchNegatives):
+    """In-batch negatives with an encoder for the first texts, and a second one, which learns too, for all others.
+
+    Source: eq 84; Karpukhin et al. 2020, §3.1, arXiv:2004.04906.
+    """
+
+    begins_with: str = ""
+    """The folder of the second one."""
+    encoders: dict[str, Transformer] = field(default_factory=dict, compare=False)
+    """It, once it is there."""
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The second encoder."""
+        return self.encoders
+
+    def bind(self, model: nn.Module) -> None:
+        """Load the second encoder. Raises `InputError` for a model that gives texts no vectors of the same width."""
+        if self.encoders:
+            return
+        device = next(model.parameters()).device
+        second = load(self.begins_with, dtype="float32", device=device).train()
+        if not isinstance(second.config.head, EmbeddingHead):
+            raise InputError("has no embedding head", where=self.begins_with,
+                             remedy="give a folder that gives texts vectors, as task.learns.passage_encoder")
+        configs: list[Any] = [model.config, second.config]
+        widths = [one.head.widths(one.dim)[-1] for one in configs]
+        if widths[0] != widths[1]:
+            raise InputError(f"gives {widths[1]} numbers a text, and the model {widths[0]}", where=self.begins_with,
+                             remedy="give two encoders of one width")
+        self.encoders[PASSAGES] = second
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed loss, all texts of a side read in one pass."""
+        shape, normalize = batch["input_ids"].shape, SIMILARITIES[self.similarity]
+        sides = [{name: value[:, side] if value.shape == shape else value for name, value in batch.items()}
+                 for side in (slice(0, 1), slice(1, None))]
+        vectors = [compute_group_vectors(one, side, normalize)
+                   for one, side in zip((model, self.encoders[PASSAGES]), sides, strict=True)]
+        losses = self.losses(torch.cat(vectors, dim=1), self.keys(batch))
+        return Loss({"labels": LossPart(losses.sum(), float(len(losses)))})
+
+    def represent(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Return the vectors of a pass, by the encoder of its side. Shapes: ids [U, L] -> [U, E]."""
+        encoder = self.encoders[PASSAGES] if int(batch["texts"][0]) & 1 else model
+        return InBatchNegatives.represent(self, encoder, batch)
 
 
 @dataclass(frozen=True, slots=True)

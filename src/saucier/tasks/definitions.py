@@ -100,6 +100,8 @@ class InBatch(Config):
     """Factor on the cosines. Source: the usual one, Reimers and Gurevych, code release."""
     similarity: Literal["cosine", "inner_product"] = "cosine"
     """What the scale is a factor on; inner_product: of the vectors as the model gives them (DPR: with a scale of 1)."""
+    passage_encoder: str | None = None
+    """A folder with which a second encoder begins, that of all texts but the first ones. None: one encoder for all."""
 
 
 class CandidateMargin(Config):

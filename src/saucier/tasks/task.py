@@ -94,6 +94,8 @@ class Predictor:
     batch: int
     """Units that are read at a time."""
     dtype: AutocastDtype = "float32"
+    second: Transformer | None = None
+    """A second model that was trained with it."""
 
     def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
         """Yield (numbers of the units, what the model read, what it gave), shortest units first."""

@@ -174,13 +174,29 @@ class EmbeddingTask(Task):
     def predict(self, predictor: Predictor, examples: Sequence[TextGroup], encoded: EncodedExamples) -> list[Answer]:
         """The score of each pair, which of two it is, or the rank of the right text among all of the file."""
         import torch
-        from torch.nn import functional
+
+        from saucier.objectives.contrastive import SIMILARITIES
 
         texts = list(dict.fromkeys(text for one in examples for text in one.texts))
         places = {text: place for place, text in enumerate(texts)}
-        vectors = functional.normalize(predictor.gather(unique_texts(encoded, examples, places), "embeddings"), dim=-1)
+        rows = unique_texts(encoded, examples, places)
+        vectors = [one.gather(rows, "embeddings") for one in self.encoders(predictor)]
         groups = torch.tensor([[places[text] for text in one.texts] for one in examples])
-        return self.compared(vectors, groups)
+        groups[:, 1:] += len(texts) * (len(vectors) - 1)
+        normalize = SIMILARITIES[getattr(self.config.learns, "similarity", "cosine")]
+        return self.compared(normalize(torch.cat(vectors)), groups)
+
+    def encoders(self, predictor: Predictor) -> list[Predictor]:
+        """Return what reads the texts: one encoder, or that of the first texts and that of all others.
+
+        Raises `InputError` where there should be two, and one is there.
+        """
+        if getattr(self.config.learns, "passage_encoder", None) is None:
+            return [predictor]
+        if predictor.second is None:
+            raise InputError("was trained with a second encoder, for passages", where="model",
+                             remedy="saucier retrieve evaluate DATA --model OUT/model --passage-model OUT/passages")
+        return [predictor, replace(predictor, model=predictor.second)]
 
     def compared(self, vectors: Tensor, groups: Tensor) -> list[Answer]:
         """Turn vectors into answers. Shapes: vectors [T, E] of length one, groups [N, G]."""
@@ -217,8 +233,7 @@ class PairKind:
 
 
 PAIR_KINDS: dict[type, PairKind] = {
-    InBatch: PairKind((NEGATIVE, ANSWER), lambda losses, learns: losses.InBatchNegatives(
-        learns.scale, learns.similarity), "ranks"),
+    InBatch: PairKind((NEGATIVE, ANSWER), lambda losses, learns: build_in_batch(losses, learns), "ranks"),
     TripletTexts: PairKind((NEEDED_NEGATIVE,), lambda losses, learns: losses.Triplets(learns.margin), "ranks"),
     TeacherScores: PairKind((NEEDED_NEGATIVE, SCORE), lambda losses, learns: CANDIDATE_LOSSES[type(learns.loss)](
         losses, learns), "ranks", lambda row, learns: row.numbers("score")),
@@ -237,6 +252,13 @@ CANDIDATE_LOSSES: dict[type, Callable[[Any, Any], Objective]] = {
     CandidateMargin: lambda losses, learns: losses.CandidateMargins(learns.scale),
     CandidateSoftmax: lambda losses, learns: losses.CandidateDivergence(learns.scale, learns.loss.temperature)}
 """What is learned of a teacher's scores, by the class of `learns.loss`."""
+
+
+def build_in_batch(losses: Any, learns: InBatch) -> Objective:
+    """Return what is learned from a batch: by one encoder, or by two."""
+    if learns.passage_encoder is None:
+        return losses.InBatchNegatives(learns.scale, learns.similarity)  # type: ignore[no-any-return]
+    return losses.TwoEncoders(learns.scale, learns.similarity, learns.passage_encoder)  # type: ignore[no-any-return]
 
 
 def normalize_answer(text: str) -> str:

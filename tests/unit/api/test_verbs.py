@@ -17,7 +17,9 @@ from saucier.cli import VERBS, app
 ROOT = Path(__file__).parents[3]
 EXCEPTIONS = {"generate": "write", "doctor": "diagnose", "recipes": "list_recipes", "families": "list_families",
               "number": "number_formats", "schema": "recipe_schema", "attention-map": "attention_map",
-              "tokenizer train": "train_tokenizer", "tokenizer inspect": "inspect_tokenizer"}
+              "tokenizer train": "train_tokenizer", "tokenizer inspect": "inspect_tokenizer",
+              "retrieve train": "train_retriever", "retrieve evaluate": "evaluate_retriever",
+              "retrieve mine": "mine_negatives"}
 """Verbs whose function has another name."""
 
 

@@ -14,10 +14,12 @@ from saucier import config as c
 from saucier.families import FAMILIES
 from saucier.model import Transformer, build
 from saucier.objectives.contrastive import (
+    PASSAGES,
     SIMILARITIES,
     CandidateDivergence,
     CandidateMargins,
     InBatchNegatives,
+    TwoEncoders,
     compute_group_vectors,
     hash_texts,
     mark_no_negatives,
@@ -96,6 +98,26 @@ def test_dropout_is_that_of_one_graph_over_all_passes() -> None:
         torch.testing.assert_close(gradient, expected[name], rtol=1e-9, atol=1e-12)
     plain = updater(small_encoder(0.0), objective, encoded, micro=4).gradients(0)
     assert found.loss != pytest.approx(plain.loss, rel=1e-3)
+
+
+def test_two_encoders_learn_from_one_loss() -> None:
+    """Passes give both the gradients of the whole batch, and each has gradients of its own texts."""
+    model, second = small_encoder(0.0), small_encoder(0.0)
+    with torch.no_grad():
+        for one in second.parameters():
+            one.mul_(0.9)
+    objective = TwoEncoders(3.0, "inner_product", "elsewhere", {PASSAGES: second})
+    whole = updater(model, objective, groups(), micro=None).gradients(0)
+    expected = gradients(model), gradients(second)
+    found = updater(model, objective, groups(), micro=4).gradients(0)
+    assert found.loss == pytest.approx(whole.loss, rel=1e-12)
+    for one, wanted in zip((model, second), expected, strict=True):
+        assert wanted
+        for name, gradient in gradients(one).items():
+            torch.testing.assert_close(gradient, wanted[name], rtol=1e-9, atol=1e-12)
+    batch = groups().batch(np.arange(4))
+    assert float(objective(model, batch).total.detach()) != pytest.approx(
+        float(InBatchNegatives(3.0, "inner_product")(model, batch).total.detach()), rel=1e-3)
 
 
 class Gathered(Processes):

@@ -9,16 +9,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
 
 import saucier
 from saucier.cli import main
 from saucier.errors import InputError
 from saucier.families.bert import bert
+from saucier.families.dpr import dpr
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.fusion import Ranking
 from saucier.retrieval.mining import MiningOptions, mine
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
+from saucier.training.loop import Run
 
 ANIMALS = ("cat", "dog", "cow", "hen", "fox", "owl", "bee", "ant")
 PLACES = ("barn", "wood", "town")
@@ -149,6 +154,73 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     assert "24 questions, 24 passages" in repr(report)
     assert run("retrieve", "train", "reranker", again, "--model", model, "--out", tmp_path / "wrong") == 2
     assert "holds rows of a retriever" in capsys.readouterr().err
+
+
+def write_dpr(model: Path, folder: Path) -> Path:
+    """Write a tiny encoder as DPR publishes it, with the tokenizer of another model."""
+    tokenizer = saucier.load_tokenizer(model)
+    config = dpr(32, 1, heads=2, vocab=tokenizer.vocab_size, length=32, hidden=64, dropout=0.2)
+    saucier.build(config, seed=1).save(folder)
+    tokenizer.save(folder)
+    return folder
+
+
+def test_two_encoders_are_written_as_dpr_publishes_them(farm: tuple[Path, Path], tmp_path: Path,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    """Both learn, both are read by transformers, and their inner products are what is searched by."""
+    folder, model = farm
+    start, out, tokenizer = write_dpr(model, tmp_path / "dpr"), tmp_path / "out", saucier.load_tokenizer(model)
+    assert run("retrieve", "train", "retriever", folder, f"task.learns.passage_encoder={start}",
+               "task.learns.similarity=inner_product", "task.learns.scale=1", "training.epochs=3", "training.batch=24",
+               "training.micro_batch=8", *FAST, "--model", start, "--out", out) == 0
+    known = load_file(start / "model.safetensors")
+    vectors = []
+    for name, read in (("model", transformers.DPRQuestionEncoder), ("passages", transformers.DPRQuestionEncoder)):
+        learned = load_file(out / name / "model.safetensors")
+        assert any(not torch.equal(learned[key], known[key]) for key in known)
+        with torch.no_grad():
+            ids = torch.tensor([tokenizer.encode("the cat sleeps in the barn")])
+            vectors.append(read.from_pretrained(out / name).eval()(ids).pooler_output)
+        ours = saucier.embed(out / name, ["the cat sleeps in the barn"])
+        torch.testing.assert_close(ours, vectors[-1], rtol=1e-4, atol=1e-4)
+    assert not torch.allclose(vectors[0], vectors[1], atol=1e-3)
+    report = saucier.evaluate_retriever(folder, models=[str(out / "model")], passage_model=out / "passages")
+    alone = saucier.evaluate_retriever(folder, models=[str(out / "model")])
+    assert not np.array_equal(report.rankings["out"].scores, alone.rankings["out"].scores)
+    rows = out / "rows" / "train.jsonl"
+    capsys.readouterr()
+    assert run("predict", out, rows) == 2 and "was trained with a second encoder" in capsys.readouterr().err
+    assert run("retrieve", "train", "retriever", folder, f"task.learns.passage_encoder={start}",
+               "pruning.kind=movement", "--model", start, "--out", tmp_path / "never") == 2
+
+
+def test_a_stopped_training_of_two_encoders_goes_on_to_the_bit(farm: tuple[Path, Path], tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout, cached gradients and both encoders included; the rows are mined again, and are the same."""
+    folder, model = farm
+    start = write_dpr(model, tmp_path / "dpr")
+
+    def train(out: Path) -> dict[str, torch.Tensor]:
+        saucier.train_retriever("retriever", folder, [
+            f"task.learns.passage_encoder={start}", "training.epochs=4", "training.batch=8", "training.micro_batch=3",
+            *FAST], model=start, out=out, quiet=True)
+        return {f"{name}.{key}": value for name in ("model", "passages")
+                for key, value in load_file(out / name / "model.safetensors").items()}
+
+    whole, update = train(tmp_path / "whole"), Run.update
+
+    def stopped(run: Run) -> None:
+        if run.state.step == 8:
+            raise KeyboardInterrupt
+        update(run)
+
+    monkeypatch.setattr(Run, "update", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "stopped")
+    monkeypatch.setattr(Run, "update", update)
+    assert (tmp_path / "stopped" / "checkpoints").is_dir()
+    found = train(tmp_path / "stopped")
+    assert found.keys() == whole.keys() and all(torch.equal(value, whole[name]) for name, value in found.items())
 
 
 def model_of(folder: Path) -> Path:

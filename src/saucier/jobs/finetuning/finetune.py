@@ -44,6 +44,8 @@ from saucier.jobs.run.cards import describe_finetuning
 from saucier.jobs.run.console import Console
 from saucier.jobs.run.folder import Job, open_or_create, write_settings
 from saucier.jobs.run.passport import start_passport
+from saucier.model import Transformer
+from saucier.objectives.contrastive import PASSAGES
 from saucier.report.card import CardFacts, write_card
 from saucier.tasks.build import missing_extra
 from saucier.tasks.prediction_files import write_predictions
@@ -132,6 +134,8 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     with job.run.console.stage("save"):
         facts = describe_finetuning(job.run.passport, job.settings.task.kind, trained.steps,
                                     {one.split: one.scores for one in found})
+        if job.second is not None:
+            write_atomically(job.folder.path / PASSAGES, partial(save_second, job, job.second))
         write_atomically(job.folder.model, partial(save_task_model, job, facts))
         job.run.console.say(str(write_finetuning_report(job.folder.path, job.settings, job.splits.task, found,
                                                         {"Data": job.data_lines, "Teacher": job.teacher_lines},
@@ -170,11 +174,19 @@ def save_task_model(job: FinetuningJob, facts: CardFacts, folder: Path) -> None:
     job.run.console.say(f"{job.folder.model}, in the layout {layout}; ask it with `saucier predict {job.folder.path}`")
 
 
+def save_second(job: FinetuningJob, model: Transformer, folder: Path) -> None:
+    """Save the encoder of passages, with the tokenizer."""
+    save_bare(model, folder)
+    job.encoding.tokenizer.save(folder)
+    job.run.console.say(f"{job.folder.path / PASSAGES}, the encoder of passages")
+
+
 def score_split(job: FinetuningJob, name: str, trained: TrainingResult) -> SplitScores:
     """Let the model answer one split; print its scores next to those of simple methods, and its hardest errors."""
     splits, settings = job.splits, job.settings
     examples: list[Any] = splits.named()[name]
-    reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype))
+    reading = Predictor(job.model, job.encoding, settings.training.batch, cast(AutocastDtype, trained.dtype),
+                        job.second)
     answers = splits.task.predict(reading, examples, job.encoded[name])
     found = score_answers(splits.task, name, examples, answers, splits.train, metrics=settings.metrics)
     write_predictions(job.folder.predictions(name), (prediction_row(splits.task, *one) for one in found.pairs()))

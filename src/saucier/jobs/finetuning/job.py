@@ -36,6 +36,7 @@ from saucier.jobs.run.passport import file_digest
 from saucier.jobs.run.teacher import DIGEST, describe_distillation, refuse_compiling
 from saucier.model import Transformer
 from saucier.objectives.config.distillation import Distillation
+from saucier.objectives.contrastive import PASSAGES
 from saucier.objectives.distillation import Distilled, build_distilled
 from saucier.objectives.pruning import keep_pruned
 from saucier.opened import room
@@ -95,6 +96,8 @@ class FinetuningJob:
     """What a search tried."""
     teacher_lines: list[str] = field(default_factory=list)
     """Lines printed about the teacher."""
+    second: Transformer | None = None
+    """A second model that was trained with it: an encoder of passages."""
 
     def measured(self, split: str) -> EncodedExamples:
         """Return the rows of a part of the data as the objective reads them: a teacher may read its own."""
@@ -218,6 +221,8 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     checkpoint = chosen(job.folder.path)
     load_weights_into(job.model, checkpoint)
     load_modules(data.objective.modules, checkpoint)
+    second = data.objective.modules.get(PASSAGES)
+    job.second = second.eval() if isinstance(second, Transformer) else None
     if share == 1.0:
         job.model = data.objective.finished(job.model)
     return result

@@ -196,11 +196,24 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
     if found.training.stop and found.training.patience:
         raise InputError("training.patience and training.stop say the same", where=source.where(("training", "stop")),
                          remedy="write training.stop.patience=N")
+    check_second_encoder(found, source)
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch and (
             found.distillation or found.pruning):
         raise InputError("training.micro_batch: with a teacher or pruning, in-batch negatives need the whole batch in "
                          "one pass", where=source.where(("training", "micro_batch")), remedy="leave it out")
     return found
+
+
+def check_second_encoder(found: Finetuning, source: Source) -> None:
+    """Raise `InputError` for what a training with a second encoder cannot do."""
+    if getattr(getattr(found.task, "learns", None), "passage_encoder", None) is None:
+        return
+    stop = found.training.early_stop
+    wrong = {"distillation": found.distillation, "pruning": found.pruning, "tuning": found.tuning,
+             "search": found.search, "training.stop.metric": stop is not None and stop.metric != LOSS}
+    if name := next((key for key, value in wrong.items() if value), None):
+        raise InputError(f"task.learns.passage_encoder: does not go with {name}",
+                         where=source.where(("task", "learns")), remedy="leave one of them out")
 
 
 def fill_optimizer(values: dict[str, Any], learner: Mapping[str, Any]) -> None:

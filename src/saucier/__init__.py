@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from saucier.api.inspection import recipe_schema as recipe_schema
     from saucier.api.inspection import scaling as scaling
     from saucier.api.inspection import show as show
+    from saucier.api.knowledge import ask as ask
+    from saucier.api.knowledge import index as index
+    from saucier.api.knowledge import search as search
     from saucier.api.measuring import bench as bench
     from saucier.api.measuring import evaluate as evaluate
     from saucier.api.measuring import score as score
@@ -73,6 +76,7 @@ PUBLIC = {
     **dict.fromkeys(("write", "predict", "prompt", "backtranslate", "augment"), "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
+    **dict.fromkeys(("ask", "index", "search"), "saucier.api.knowledge"),
     **dict.fromkeys(("convert", "export", "merge", "push"), "saucier.api.models"),
     **dict.fromkeys(("clean", "train_tokenizer", "inspect_tokenizer"), "saucier.api.text"),
     **dict.fromkeys(("evaluate_retriever", "mine_negatives", "train_retriever"), "saucier.api.retrieval"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from saucier.api import inference, inspection, measuring, models, retrieval, text, training
+from saucier.api import inference, inspection, knowledge, measuring, models, retrieval, text, training
 from saucier.arguments import is_override
 from saucier.cli.derive import derive_verb
 from saucier.errors import InputError, SaucierError
@@ -96,6 +96,9 @@ VERBS: dict[str, Callable[..., None]] = {
     "merge": derive_verb(models.merge, "merge"),
     "push": derive_verb(models.push, "push"),
     "number": derive_verb(inspection.number_formats, "number"),
+    "index": derive_verb(knowledge.index, "index"),
+    "search": derive_verb(knowledge.search, "search"),
+    "ask": derive_verb(knowledge.ask, "ask"),
 }
 """Verb -> what runs it, in the order of the help; the tokenizer's and the schema come last."""
 DASHED = ("clean", "number", "predict")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ctypes import c_void_p
+from ctypes import pointer as pointer_to
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.native.library import PANEL_ROWS, CMatrix, CPanels
+from saucier.native.library import PANEL_ROWS, CInput, CMatrix, CPanels, CProduct, count_threads, load_library
 
 Array = NDArray[Any]
 Format = Literal["float32", "bfloat16", "int8", "int4"]
@@ -250,3 +251,22 @@ class Weights:
             self.made[name] = widen(self.arrays[name])
         found: Array = self.made[name]
         return found
+
+
+def multiply_vector(matrix: Matrix, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the product of a matrix and a vector, which is rounded where the matrix holds codes.
+
+    Shapes: matrix [O, I], vector [I] -> [O]. Errors: `InputError` for another width; `WorkError` without a compiler.
+    """
+    if vector.shape != (matrix.inputs,):
+        raise InputError(f"has the shape {list(vector.shape)}", where="vector", remedy=f"give {matrix.inputs} numbers")
+    library, units = load_library(), -(-matrix.inputs // 32) * 32
+    block = library.saucier_block(pointer_to(matrix.struct))
+    blocks = (matrix.inputs // block + 8) // 8 * 8
+    values = np.ascontiguousarray(vector, np.float32)
+    codes, scales, sums = np.empty(units, np.int8), np.empty(blocks, np.float32), np.empty(blocks, np.float32)
+    found = np.zeros(matrix.rows, np.float32)
+    given = CInput(pointer(values), matrix.inputs, *map(pointer, (codes, scales, sums)), 1, units, blocks, block)
+    library.saucier_product(library.saucier_best_path(), pointer_to(CProduct(
+        pointer_to(matrix.struct), given, None, pointer(found), matrix.rows, 0, 0)), count_threads())
+    return found

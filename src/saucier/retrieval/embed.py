@@ -11,8 +11,8 @@ from torch import Tensor
 from saucier import config as c
 from saucier.errors import InputError, expect, expect_texts
 from saucier.folders.load import check_tokenizer_fits, load
-from saucier.generation.prompt import find_max_positions
 from saucier.model import Transformer
+from saucier.recipes.catalogue import learned_length
 from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
@@ -64,7 +64,11 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
 
 
 def find_limit(model: Transformer, tokenizer: Tokenizer) -> int | None:
-    """Return the most tokens of a text that is embedded: as head, tokenizer and positions say; None: any number."""
-    lengths = (getattr(model.config.head, "length", None), tokenizer.handling.max_length,
-               find_max_positions(model.config))
-    return min((length for length in lengths if length), default=None)
+    """Return the most tokens of a text, special ones included, that a model with an embedding head reads.
+
+    It is the least of what its folder says and its positions hold; None where neither knows an end.
+    """
+    head = model.config.head
+    said = head.length if isinstance(head, c.EmbeddingHead) else None
+    known = (said, tokenizer.handling.max_length, learned_length(model.config))
+    return min((length for length in known if length), default=None)

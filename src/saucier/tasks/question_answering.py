@@ -178,6 +178,12 @@ class QuestionAnsweringTask(Task):
 
     def predict(self, predictor: Predictor, examples: Sequence[Question], encoded: EncodedExamples) -> list[Answer]:
         """The best piece of all windows of a question, or "" where none is likelier."""
+        return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
+                for group in self.read_windows(predictor, examples, encoded)]
+
+    def read_windows(self, predictor: Predictor, examples: Sequence[Question],
+                     encoded: EncodedExamples) -> list[list[tuple[list[tuple[str, float]], float]]]:
+        """Return the pieces of each window of each question with their scores, and the score of there being none."""
         found: dict[int, tuple[list[tuple[str, float]], float]] = {}
         for units, _, output in predictor.outputs(encoded):
             both = [getattr(output, name).float().double().cpu().numpy() for name in ("start_logits", "end_logits")]
@@ -188,8 +194,7 @@ class QuestionAnsweringTask(Task):
         windows: list[list[tuple[list[tuple[str, float]], float]]] = [[] for _ in examples]
         for unit, example_number in enumerate(encoded.example_numbers.tolist()):
             windows[example_number].append(found[unit])
-        return [self.answer([piece for pieces, _ in group for piece in pieces], min(none for _, none in group))
-                for group in windows]
+        return windows
 
     def pieces(self, example: Question, starts: Floats, ends: Floats,
                places: Mapping[str, Ints]) -> tuple[list[tuple[str, float]], float]:

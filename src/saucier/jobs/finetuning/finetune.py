@@ -26,7 +26,7 @@ from saucier.jobs.finetuning.job import (
     store_outputs,
     train_task,
 )
-from saucier.jobs.finetuning.passages import PASSAGES, find_passages
+from saucier.jobs.finetuning.passages import INDEX, find_passages
 from saucier.jobs.finetuning.range_test import find_rate
 from saucier.jobs.finetuning.results import (
     SplitScores,
@@ -75,7 +75,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
             console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
                         "again, give another folder with --out", style="green")
             if processes.first:
-                for name in (FOLDER, OUTPUTS, PASSAGES):  # where it was killed while they were removed
+                for name in (FOLDER, OUTPUTS, INDEX):  # where it was killed while they were removed
                     remove_path(folder.path / name)
             return folder
         check_reporters(settings.training.training(1, 1))
@@ -92,8 +92,8 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
             if not FINETUNING.is_started(out):  # now only: rows that are refused leave no folder
                 write_settings(out, settings, FINETUNING)
             run.passport.write(out)
-            if (passages := find_passages(job.splits.task)) is not None and not (out / PASSAGES).exists():
-                passages.rows.index.write(out / PASSAGES)  # so that a run that goes on need not make it again
+            if (passages := find_passages(job.splits.task)) is not None and not (out / INDEX).exists():
+                passages.rows.index.write(out / INDEX)  # so that a run that goes on need not make it again
         store_outputs(job)
         choose_settings(job)
         with console.stage("train"):
@@ -150,7 +150,7 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
     remove_path(job.folder.path / FOLDER)
     remove_path(job.folder.path / OUTPUTS)
-    remove_path(job.folder.path / PASSAGES)
+    remove_path(job.folder.path / INDEX)
 
 
 def write_model(job: FinetuningJob, folder: Path) -> str:

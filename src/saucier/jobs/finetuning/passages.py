@@ -11,7 +11,7 @@ from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 if TYPE_CHECKING:
     from saucier.retrieval.passages import OpenPassages
 
-PASSAGES = "passages"
+INDEX = "index"
 """Where a run, and a model, has the index."""
 
 
@@ -24,7 +24,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path) -> Task:
         return task
     from saucier.retrieval.passages import open_passages
 
-    return task.with_passages(open_passages(task.retrieval, task.layout(encoding), encoding, kept=run / PASSAGES))
+    return task.with_passages(open_passages(task.retrieval, task.layout(encoding), encoding, kept=run / INDEX))
 
 
 def attach_trained(task: Task, encoding: Encoding, folder: Path) -> Task:

@@ -1,0 +1,1 @@
+"""Knowledge: documents indexed, searched, and asked."""

@@ -1,0 +1,228 @@
+"""`ask`: what is found for a question is read, and the answer comes with its evidence, or there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saucier.errors import InputError
+from saucier.files import read_object, write_json
+from saucier.jobs.finetuning.predict import PREDICTION_BATCH, open_task
+from saucier.jobs.knowledge.open_index import OpenIndex, SearchResult, format_steps, name_place
+from saucier.opened import OpenModel
+from saucier.result import Result
+from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold
+from saucier.retrieval.encoder import digest_encoder, find_passport
+from saucier.retrieval.hybrid import Hit, SearchOptions
+from saucier.retrieval.lance_store import lock_writer
+from saucier.tasks.examples import Place
+from saucier.tasks.file_formats import Question
+from saucier.tasks.question_answering import QuestionAnsweringTask
+from saucier.tasks.task import Encoding, Predictor
+from saucier.text.reading.guessing import ReadOptions
+from saucier.text.reading.sources import AS_GUESSED, find_sources
+from saucier.text.reading.tables import read_rows, read_text_cell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+THRESHOLDS_FILE = "thresholds.json"
+NOT_THERE = "not in these documents"
+SHOWN = 3
+"""Pieces that are shown as evidence, the answer's first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanReader:
+    """A model that was fine-tuned for `question_answering`; a piece's score is by how much it beats no answer."""
+
+    opened: OpenModel
+
+    @property
+    def name(self) -> str:
+        """By which its threshold is kept."""
+        return f"spans {digest_encoder(self.opened.model, self.opened.tokenizer)[:16]}"
+
+    def read(self, question: str, hits: Sequence[Hit]) -> list[Piece]:
+        """Return the best piece of each hit, the best one first."""
+        task, length = self.opened.task, self.opened.length
+        assert isinstance(task, QuestionAnsweringTask) and length is not None, "open_reader looked"
+        if not hits:
+            return []
+        examples = [Question(Place("passage", number), hit.id, question, hit.text, None)
+                    for number, hit in enumerate(hits, start=1)]
+        encoding = Encoding(self.opened.tokenizer, length, self.opened.model.config, None)
+        encoded = task.encode(examples, encoding)
+        predictor = Predictor(self.opened.model, encoding, PREDICTION_BATCH, "float32")
+        found = list[Piece]()
+        for hit, windows in zip(hits, task.read_windows(predictor, examples, encoded), strict=True):
+            none = min(score for _, score in windows)
+            text, score = max((piece for pieces, _ in windows for piece in pieces), key=lambda one: one[1],
+                              default=("", none))
+            start = hit.text.find(text)
+            if text and start >= 0:
+                found.append(Piece(hit, start, start + len(text), score - none, {"reader": score - none}))
+        return sorted(found, key=lambda piece: -piece.score)
+
+
+def open_reader(index: OpenIndex, reader: str | None) -> Reader:
+    """Return what reads hits. Raises `InputError` for a model that answers no questions."""
+    if reader is None:
+        return SentenceReader(index.encoder, find_passport(index.path).language)
+    opened = open_task(reader)
+    if not isinstance(opened.task, QuestionAnsweringTask):
+        raise InputError("takes no answers from texts", where=reader,
+                         remedy="fine-tune it first: saucier finetune question_answering --model ... --data ...")
+    return SpanReader(opened)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A piece of a document that answers, or nearly does."""
+
+    answer: str
+    sentence: str
+    """In which it is."""
+    before: str
+    """The sentence up to the answer."""
+    score: float
+    hit: Hit
+    start: int
+    stop: int
+    """The characters of the answer, in the text of the document."""
+    steps: dict[str, float]
+    """The score of each step of reading; those of searching are in `hit`."""
+
+    @classmethod
+    def of(cls, piece: Piece) -> Evidence:
+        """Return a piece with its sentence."""
+        start, stop = piece.sentence
+        return cls(piece.text, piece.hit.text[start:stop], piece.hit.text[start:piece.start], piece.score, piece.hit,
+                   piece.hit.start + piece.start, piece.hit.start + piece.stop, dict(piece.steps))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answered(Result):
+    """What the documents say to a question."""
+
+    question: str
+    answer: str | None
+    """None: it is not in these documents."""
+    score: float | None
+    """Of the best piece; None: nothing was found."""
+    threshold: Threshold | None
+    """None: none was tuned, and whatever is best is told."""
+    evidence: tuple[Evidence, ...]
+    """The best pieces, that of the answer first."""
+    cut: int = 0
+    """Tokens of the question that the encoder does not read."""
+
+    def view(self) -> RenderableType:
+        """Return what `saucier ask` prints: the answer, and where it stands, marked in its sentence."""
+        from rich.console import Group
+        from rich.text import Text
+
+        lines = [Text(NOT_THERE if self.answer is None else " ".join(self.answer.split()), style="bold green")]
+        if self.answer is None and self.evidence:
+            lines.append(Text("nearest:", style="dim"))
+        for one in self.evidence:
+            after = one.sentence[len(one.before) + len(one.answer):]
+            steps = ", ".join(f"{name} {value:.3f}" for name, value in one.steps.items())
+            lines += [Text(), Text.assemble(one.before, (f"[{one.answer}]", "bold"), after),
+                      Text(f"{name_place(one.hit)}", style="dim"),
+                      Text(f"score {one.score:.3f} ({steps}), search {format_steps(one.hit)}", style="dim")]
+        return Group(*lines)
+
+    def remarks(self) -> list[str]:
+        """Return that nothing tells a right answer from a wrong one, where no threshold was tuned."""
+        return [] if self.threshold is not None else [
+            "whatever is best is told: no threshold was tuned (saucier ask IDX --tune QUESTIONS.jsonl)"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        least = None if self.threshold is None else self.threshold.model_dump(mode="json")
+        return {"question": self.question, "answer": self.answer, "score": self.score, "threshold": least,
+                "cut": self.cut, "evidence": [asdict(one) for one in self.evidence]}
+
+
+def ask_index(index: OpenIndex, reader: Reader, question: str, passages: int, where: str | None = None) -> Answered:
+    """Answer a question from so many chunks of an index. Raises `InputError` for an empty question."""
+    found, pieces = read_index(index, reader, question, passages, where)
+    threshold = read_threshold(index.path, reader.name)
+    best = pieces[0] if pieces else None
+    told = best is not None and (threshold is None or best.score >= threshold.least)
+    return Answered(question, best.text if best is not None and told else None, None if best is None else best.score,
+                    threshold, tuple(Evidence.of(one) for one in pieces[:SHOWN]), found.cut)
+
+
+def read_index(index: OpenIndex, reader: Reader, question: str, passages: int,
+               where: str | None) -> tuple[SearchResult, list[Piece]]:
+    """Search, and read what was found."""
+    found = index.search(question, SearchOptions(count=passages), where)
+    once = dict[tuple[str, int], Piece]()  # chunks overlap
+    for piece in reader.read(question, found.hits):
+        once.setdefault((piece.hit.path, piece.hit.start + piece.start), piece)
+    return found, list(once.values())
+
+
+def read_threshold(folder: Path, name: str) -> Threshold | None:
+    """Return the threshold that was tuned for a reader; None: none was."""
+    found = read_object(folder / THRESHOLDS_FILE).get(name)
+    return None if found is None else Threshold.model_validate(found)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tuned(Result):
+    """A threshold that was tuned."""
+
+    reader: str
+    threshold: Threshold
+    right: int
+    """Answerable questions whose best piece holds a known answer, whatever its score."""
+
+    def view(self) -> str:
+        """Return what `saucier ask --tune` prints."""
+        one = self.threshold
+        return (f"an answer needs a score of {one.least:.3f}: {one.accuracy:.1%} of {one.questions:,} questions are "
+                f"then dealt with rightly ({one.unanswerable:,} have no answer here; of the others {self.right:,} get "
+                "a right answer at best)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"reader": self.reader, "threshold": self.threshold.model_dump(mode="json"), "right": self.right}
+
+
+def tune_index(index: OpenIndex, reader: Reader, file: str, passages: int, options: ReadOptions = AS_GUESSED) -> Tuned:
+    """Tune the least score of an answer on questions with known answers, and keep it in the index.
+
+    Raises `InputError` for a file without the columns `question` and `answers`, and for questions of one kind only.
+    """
+    scores, right, answerable = list[float](), list[bool](), list[bool]()
+    for question, known in read_questions(file, options):
+        _, pieces = read_index(index, reader, question, passages, None)
+        scores.append(pieces[0].score if pieces else float("-1e9"))
+        right.append(bool(pieces) and is_right(pieces[0].text, known))
+        answerable.append(bool(known))
+    tuned = Tuned(reader.name, tune_threshold(scores, right, answerable), sum(right))
+    with lock_writer(index.path):
+        place = index.path / THRESHOLDS_FILE
+        write_json(place, read_object(place) | {reader.name: tuned.threshold.model_dump(mode="json")})
+    return tuned
+
+
+def read_questions(file: str, options: ReadOptions) -> list[tuple[str, list[str]]]:
+    """Return questions with their answers, which are a list, or texts between |||; none: it is in no document."""
+    found = list[tuple[str, list[str]]]()
+    source = find_sources([file], options)[0]
+    for row in read_rows(source, ["question", "answers"]):
+        question, given = read_text_cell(row, "question", source), row.cells.get("answers", "")
+        answers = given if isinstance(given, list) else str(given or "").split("|||")
+        if question is None or not all(isinstance(one, str) for one in answers):
+            raise InputError("is no question with a list of answers", where=f"{source.name}, line {row.line}",
+                             remedy='write {"question": "...", "answers": ["..."]}')
+        found.append((question, [one.strip() for one in answers if one.strip()]))
+    if not found:
+        raise InputError("has no questions", where=file, remedy="give some with known answers")
+    return found

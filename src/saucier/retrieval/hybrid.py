@@ -1,0 +1,185 @@
+"""Search in a store: by vectors and by words, fused; exact codes first; near-duplicates merged; diverse where wanted.
+
+Every step keeps its score. Axes: N candidates, E width of a vector.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saucier.retrieval.filters import Filter
+from saucier.retrieval.fusion import Ranking, fuse_ranks, fuse_scores
+from saucier.retrieval.store import PLACES, SCORE, Floats, Store
+
+Fusion = Literal["scores", "ranks"]
+CODES = re.compile(r"\"([^\"]+)\"|((?=[^\s\"]*\d)[^\W_][\w./:#-]+[\w])")
+"""What is to be found letter by letter: what stands in quotes, and words with a digit."""
+SHORTEST_CODE = 3
+"""Letters of one; shorter numbers are everywhere."""
+WORDS = re.compile(r"\w+")
+COPIES = 0.9
+"""Share of equal words from which on two chunks are copies, if their words with digits are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How is searched."""
+
+    count: int = 10
+    depth: int = 100
+    """Candidates of each kind of search."""
+    fusion: Fusion = "scores"
+    weight: float = 0.5
+    """Of the words, where scores are fused."""
+    diversity: float = 0.0
+    """Share that being unlike the hits before has in the order; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk that was found."""
+
+    id: str
+    path: str
+    kind: str
+    section: str | None
+    page: int | None
+    line: int | None
+    start: int
+    stop: int
+    """Its characters, in the text of the document."""
+    text: str
+    score: float
+    """By which it is ranked, before diversity."""
+    steps: Mapping[str, float]
+    """The score of each step: the inner product with the question (`vectors`), BM25 (`words`), both (`fused`), and the
+    share of codes that stand in it (`codes`), where there are some.
+    """
+    copies: tuple[str, ...] = ()
+    """Files that say nearly the same; they are no hits of their own."""
+
+
+@dataclass(slots=True)
+class Candidates:
+    """Chunks that one of the searches found, each once."""
+
+    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    words: dict[str, float] = field(default_factory=dict)
+    """Scores by BM25."""
+
+    def add(self, found: Sequence[dict[str, Any]]) -> None:
+        """Take rows as a store gives them."""
+        for row in found:
+            self.rows.setdefault(row["id"], row)
+
+
+def search_store(store: Store, question: str, vector: Floats, options: SearchOptions,
+                 where: Filter | None = None) -> list[Hit]:
+    """Return the chunks for a question and its vector, the best first. Shapes: vector [E].
+
+    Source of the fusions: see `fusion`; of diversity: Carbonell and Goldstein 1998, "The Use of MMR", §2.
+    """
+    found, codes = Candidates(), find_codes(question)
+    depth = max(options.depth, options.count)
+    found.add(store.find_vectors(vector, depth, where).to_pylist())
+    lexical = store.find_words(question, depth, where).to_pylist()
+    found.words = {row["id"]: row[SCORE] for row in lexical}
+    found.add(lexical)
+    if codes:
+        found.add(store.find_words(" ".join(codes), depth, where).to_pylist())
+    if not found.rows:
+        return []
+    rows = list(found.rows.values())
+    vectors = np.array([row["vector"] for row in rows], np.float32)
+    near = vectors @ vector
+    fused = FUSIONS[options.fusion](near, np.array([found.words.get(row["id"], 0.0) for row in rows]), options.weight)
+    held = np.array([share_of_codes(codes, row["text"]) for row in rows])
+    scores = fused + held * (np.ptp(fused) or 1.0)  # with all codes it is not below any without
+    order = np.lexsort((np.arange(len(rows)), -scores))
+    kept, copies = merge_copies([rows[place]["text"] for place in order])
+    chosen = choose_diverse(scores[order][kept], vectors[order][kept], options)
+    hits = []
+    for place in chosen:
+        number = int(order[kept[place]])
+        steps = {"vectors": float(near[number]), "words": found.words.get(rows[number]["id"], 0.0),
+                 "fused": float(fused[number])} | ({"codes": float(held[number])} if codes else {})
+        same = dict.fromkeys(rows[order[other]]["path"] for other in copies[kept[place]])
+        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]), steps=steps,
+                        copies=tuple(same)))
+    return hits
+
+
+def rank(scores: NDArray[Any]) -> Ranking:
+    """Return one ranking of all candidates that have a score. Shapes: [N]."""
+    places = np.argsort(-scores, kind="stable")
+    places = places[scores[places] > -np.inf]
+    return Ranking.of((scores[places][None], places[None]))
+
+
+def spread_out(fused: Ranking, count: int) -> NDArray[np.float64]:
+    """Return the scores of a ranking in the order of the candidates. Shapes: -> [N]."""
+    scores = np.zeros(count)
+    scores[fused.places[0]] = fused.scores[0]
+    return scores
+
+
+FUSIONS: Mapping[Fusion, Callable[[NDArray[Any], NDArray[Any], float], NDArray[np.float64]]] = {
+    "scores": lambda near, words, weight: spread_out(fuse_scores(rank(near), rank(words), weight), len(near)),
+    "ranks": lambda near, words, weight: spread_out(
+        fuse_ranks([rank(near), *([rank(np.where(words > 0, words, -np.inf))] if words.any() else [])]), len(near)),
+}
+"""How both searches are made one. Shapes: [N], [N] -> [N]."""
+
+
+def find_codes(question: str) -> list[str]:
+    """Return what a question wants letter by letter: what stands in quotes, numbers and codes."""
+    found = [quoted or code for quoted, code in CODES.findall(question)]
+    return list(dict.fromkeys(one.strip().lower() for one in found if len(one.strip()) >= SHORTEST_CODE))
+
+
+def share_of_codes(codes: Sequence[str], text: str) -> float:
+    """Return the share of codes that stand in a text as words of their own, in small or large letters."""
+    small = text.lower()
+    return sum(bool(re.search(rf"(?<!\w){re.escape(code)}(?!\w)", small)) for code in codes) / max(1, len(codes))
+
+
+def merge_copies(texts: Sequence[str]) -> tuple[list[int], dict[int, list[int]]]:
+    """Return which texts are kept, the first of nearly equal ones, and the copies of each."""
+    words = [frozenset(WORDS.findall(text.lower())) for text in texts]
+    numbers = [frozenset(word for word in one if any(map(str.isdigit, word))) for one in words]
+    kept, copies = list[int](), dict[int, list[int]]()
+    for place, own in enumerate(words):
+        same = next((one for one in kept if numbers[one] == numbers[place]
+                     and len(own & words[one]) >= COPIES * len(own | words[one])), None)
+        if same is None:
+            kept.append(place)
+            copies[place] = []
+        else:
+            copies[same].append(place)
+    return kept, copies
+
+
+def choose_diverse(scores: NDArray[np.float64], vectors: Floats, options: SearchOptions) -> list[int]:
+    """Return places of hits in their order: the best ones, each less the more it is like one before.
+
+    Shapes: scores [N], from the best down, vectors [N, E].
+    """
+    count = min(options.count, len(scores))
+    if not options.diversity:
+        return list(range(count))
+    worth = (scores - scores.min()) / (np.ptp(scores) or 1.0)
+    length = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    alike, likest = (vectors / length) @ (vectors / length).T, np.zeros(len(scores))
+    chosen = list[int]()
+    for _ in range(count):
+        gain = (1 - options.diversity) * worth - options.diversity * likest
+        gain[chosen] = -np.inf
+        chosen.append(int(gain.argmax()))
+        likest = np.maximum(likest, alike[chosen[-1]])
+    return chosen

@@ -1,0 +1,294 @@
+"""Chunks in a folder on the disk: a table of LanceDB, with an index of stems, and one of vectors where that pays.
+
+A batch of documents is one commit of the table, a new version: a reader sees all of it or nothing, and a process that
+is killed at any moment leaves the version before. That is promised for a process, not for a power cut: LanceDB does not
+wait until the disk has what it writes. Versions that nobody needs are removed by `optimize`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from saucier.config.base import Config
+from saucier.errors import InputError, WorkError, report_missing
+from saucier.files import read_json, write_json
+from saucier.retrieval.documents import INSTALL
+from saucier.retrieval.filters import Filter, write_sql
+from saucier.retrieval.lexical import Language
+from saucier.retrieval.store import (
+    PLACES,
+    SCORE,
+    STAMP,
+    FileStamp,
+    Floats,
+    StoreFacts,
+    list_stamps,
+    make_schema,
+    read_vectors,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+TABLE, LOCK_FILE, RECALL_FILE = "chunks", "lock", "recall.json"
+WORDS, VECTORS = "text_words", "vectors"
+"""Names of the indexes."""
+MOST_COMMITS = 20
+"""Commits after which the store is put in order."""
+FEWEST_FOR_INDEX = 100_000
+"""Chunks from which on an approximate index of their vectors is made: below, reading all is as quick."""
+MEASURED, NEIGHBOURS = 100, 10
+"""Vectors of the store whose neighbours are looked for both ways, and neighbours, to measure the recall."""
+ENOUGH_RECALL = 0.95
+PROBES = (4, 8, 16, 32, 64, 128, 256)
+"""Parts of the index that are read; the first number that gives enough recall is taken."""
+REFINE = 4
+"""Chunks whose exact scores are made, for each that is wanted."""
+FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
+"""What LanceDB says where nothing more can be written."""
+BATCH_ROWS = 4096
+"""Rows that are read at once."""
+Made = TypeVar("Made")
+
+
+class VectorIndex(Config):
+    """The approximate index of vectors, as it was measured when it was made."""
+
+    recall: float
+    """Share of the nearest chunks by the exact scan that it finds."""
+    neighbours: int = NEIGHBOURS
+    """How many were looked for, each time."""
+    questions: int
+    """How often: for vectors of the store, each without itself."""
+    probes: int
+    """Parts of the index that a search reads."""
+    chunks: int
+    """Chunks that there were."""
+
+
+@contextlib.contextmanager
+def report_full_disk(folder: Path) -> Iterator[None]:
+    """Turn a full disk into one `WorkError`: the version before is whole."""
+    try:
+        yield
+    except (OSError, RuntimeError, ValueError) as error:
+        if not any(one.lower() in str(error).lower() for one in FULL_DISK):
+            raise
+        raise WorkError(f"cannot write: {os.strerror(errno.ENOSPC)}", where=str(folder),
+                        remedy="free space; what was committed before is whole") from error
+
+
+@contextlib.contextmanager
+def lock_writer(folder: Path) -> Iterator[None]:
+    """Be the only one who writes in a folder; a killed process holds no lock. Raises `InputError` for a second one."""
+    import fcntl
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK_FILE).open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            who = file.read().strip()
+            raise InputError(f"is being written by process {who}" if who else "is being written", where=str(folder),
+                             remedy="wait until that has ended") from error
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without its name
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+        yield
+
+
+def connect_table(folder: Path) -> Any:
+    """Return LanceDB's connection to a folder. Raises `InputError` without the package."""
+    os.environ.setdefault("LANCE_LOG", "error")  # it warns of its own calls
+    with report_missing("an index needs lancedb, which is not installed", remedy=INSTALL):
+        import lancedb
+    return lancedb.connect(str(folder))
+
+
+class LanceStore:
+    """Chunks in a folder; see `Store`."""
+
+    def __init__(self, folder: Path, table: Any) -> None:
+        """Use `create` or `open`."""
+        self.folder, self.table = folder, table
+        self.commits = 0
+        self.measured: tuple[int, VectorIndex | None] | None = None
+        """The version of the table, and its index of vectors."""
+
+    @classmethod
+    def create(cls, folder: Path, width: int, language: Language) -> LanceStore:
+        """Make an empty store; one that a killed process left without its index of stems is begun again."""
+        connection = connect_table(folder)
+        from lancedb.index import FTS
+
+        with report_full_disk(folder):
+            mode = "overwrite" if (folder / f"{TABLE}.lance").is_dir() else "create"
+            table = connection.create_table(TABLE, schema=make_schema(width), mode=mode)
+            table.create_index("text", config=FTS(language=language.capitalize(), with_position=False), name=WORDS)
+        return cls(folder, table)
+
+    @classmethod
+    def open(cls, folder: Path) -> LanceStore | None:
+        """Open a store; None where there is none, or one that was not made to its end."""
+        connection = connect_table(folder)
+        if not (folder / f"{TABLE}.lance").is_dir():
+            return None
+        table = connection.open_table(TABLE)
+        return cls(folder, table) if any(one.name == WORDS for one in table.list_indices()) else None
+
+    def ask(self, work: Callable[[], Made]) -> Made:
+        """Return what a reading gives; it is done again where a writer has removed its version meanwhile."""
+        try:
+            return work()
+        except (RuntimeError, OSError, ValueError):
+            before = self.table.version
+            self.table.checkout_latest()
+            if self.table.version == before:
+                raise
+            return work()
+
+    def replace(self, rows: pyarrow.Table, stale: Sequence[str] = ()) -> None:
+        """Add rows, and remove those of the files `stale` that are not among them, in one commit; see `Store`."""
+        from lancedb.expr import col, lit
+
+        with report_full_disk(self.folder):
+            if not stale:
+                self.table.add(rows)
+            else:
+                gone = col("path").isin([lit(path) for path in stale]).to_sql()
+                merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                merge.when_not_matched_by_source_delete(gone).execute(rows)
+        self.commits += 1
+        if self.commits >= MOST_COMMITS:
+            self.optimize()
+
+    def list_files(self) -> dict[str, FileStamp]:
+        """Return the files by their paths."""
+        return list_stamps(self.ask(lambda: self.table.search().select(["path", *STAMP]).limit(None).to_arrow()))
+
+    def read_rows(self) -> pyarrow.Table:
+        """Return all rows, for a store in memory."""
+        return self.ask(lambda: self.table.search().limit(None).to_arrow())
+
+    def find_vectors(self, question: Floats, count: int, where: Filter | None = None) -> pyarrow.Table:
+        """Return the rows of the largest inner products, the largest first; see `Store`."""
+        return self.ask(lambda: self.search_vectors(question, count, where, self.vector_index))
+
+    def search_vectors(self, question: Floats, count: int, where: Filter | None,
+                       index: VectorIndex | None, columns: Sequence[str] = (*PLACES, "vector")) -> pyarrow.Table:
+        """Do so by an index, or without one by comparing all vectors."""
+        import pyarrow as pa
+
+        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector").distance_type("dot")
+        query = query.bypass_vector_index() if index is None else query.nprobes(index.probes).refine_factor(REFINE)
+        query = query if where is None else query.where(write_sql(where), prefilter=True)
+        found = query.limit(count).select([*columns, "_distance"]).to_arrow()
+        scores = pa.array(1 - found["_distance"].to_numpy(), pa.float32())  # its distance is 1 minus the product
+        return found.drop_columns(["_distance"]).append_column(SCORE, scores)
+
+    def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25; see `Store`."""
+        from lancedb import query as queries
+
+        words: Any = queries.MatchQuery
+
+        def search() -> pyarrow.Table:
+            query = self.table.search(words(question, "text"), query_type="fts")
+            query = query if where is None else query.where(write_sql(where), prefilter=True)
+            return query.limit(count).select([*PLACES, "vector", "_score"]).to_arrow()
+
+        found = self.ask(search)
+        return found.rename_columns([SCORE if name == "_score" else name for name in found.column_names])
+
+    def count(self, where: Filter | None = None) -> int:
+        """Count the rows that meet a condition."""
+        return int(self.ask(lambda: self.table.count_rows(None if where is None else write_sql(where))))
+
+    @property
+    def vector_index(self) -> VectorIndex | None:
+        """The approximate index, where there is one."""
+        version = self.table.version
+        if self.measured is None or self.measured[0] != version:
+            place = self.folder / RECALL_FILE
+            there = place.is_file() and any(one.name == VECTORS for one in self.table.list_indices())
+            self.measured = version, VectorIndex.model_validate(read_json(place)) if there else None
+        return self.measured[1]
+
+    def optimize(self) -> None:
+        """Join small files, take new rows into the indexes, and remove versions before the last one."""
+        with report_full_disk(self.folder), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of other writers, and there is one
+            self.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+        self.commits = 0
+
+    def finish(self) -> None:
+        """Put in order what many commits have left, and make an index of vectors where there are enough."""
+        facts = self.describe()
+        if facts.unindexed > facts.chunks // 20 or facts.versions > MOST_COMMITS or facts.version_bytes > facts.bytes:
+            self.optimize()
+        index = self.vector_index
+        if facts.chunks >= FEWEST_FOR_INDEX and (index is None or facts.chunks > 2 * index.chunks):
+            self.build_vector_index()
+
+    def build_vector_index(self) -> VectorIndex:
+        """Make the approximate index of vectors, and measure its recall against the exact scan."""
+        from lancedb.index import IvfSq
+
+        with report_full_disk(self.folder):
+            parts = round(self.count() ** 0.5)  # so that reading a few of them is far less than reading all
+            self.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=parts), name=VECTORS,
+                                    replace=True)
+            self.optimize()
+        made = self.measure_recall()
+        write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))
+        self.measured = None
+        return made
+
+    def measure_recall(self) -> VectorIndex:
+        """Return with how many probes the index finds enough of what the exact scan finds, and how much that is."""
+        total = self.count()
+        places = np.unique(np.linspace(0, total - 1, MEASURED).astype(np.int64))
+        some = self.table.search().limit(None).select(["id", "vector"]).offset(0)
+        rows = some.to_arrow().take(places) if total < BATCH_ROWS else self.take_rows(places)
+        vectors, ids = read_vectors(rows), rows["id"].to_pylist()
+
+        def find(index: VectorIndex | None) -> list[list[str]]:
+            found = [self.search_vectors(vector, NEIGHBOURS + 1, None, index, ["id"])["id"].to_pylist()
+                     for vector in vectors]
+            return [[one for one in near if one != own][:NEIGHBOURS] for near, own in zip(found, ids, strict=True)]
+
+        exact, made = find(None), None
+        for probes in PROBES:
+            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total)
+            shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in zip(find(made), exact, strict=True)]
+            made = made.model_copy(update={"recall": float(np.mean(shares))})
+            if made.recall >= ENOUGH_RECALL:
+                break
+        assert made is not None, "there are probes"
+        return made
+
+    def take_rows(self, places: Any) -> pyarrow.Table:
+        """Return the ids and vectors of rows by their places."""
+        return self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
+
+    def describe(self) -> StoreFacts:
+        """Say what it holds and takes on the disk."""
+        table = self.folder / f"{TABLE}.lance"
+        size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
+        stats, index = self.table.stats(), self.vector_index
+        used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes
+        words = self.table.index_stats(WORDS)
+        used += sum(getattr(one, "size_bytes", None) or 0 for one in self.table.list_indices())
+        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()),
+                          max(0, size - used), words.num_unindexed_rows, None if index is None else index.recall)

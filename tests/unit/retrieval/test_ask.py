@@ -1,0 +1,153 @@
+"""Answers stand in their documents, are told above a threshold alone, and come from a reader where there is one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.retrieval.hashing import HashingEncoder, write_files
+
+import saucier
+from saucier.errors import InputError
+from saucier.jobs.knowledge.ask import SpanReader, ask_index, open_reader, read_threshold, tune_index
+from saucier.jobs.knowledge.index import IndexOptions, index_documents
+from saucier.jobs.knowledge.open_index import OpenIndex, open_index
+from saucier.retrieval.answers import SentenceReader, is_right, tune_threshold
+
+
+@pytest.fixture
+def frozen_models(root: Path) -> Path:
+    return root / "tests" / "frozen" / "box"
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenIndex:
+    folder = tmp_path_factory.mktemp("ask")
+    write_files(folder / "docs", 30)
+    (folder / "docs" / "bell.md").write_text(
+        "# Who invented the telephone\n\nIt is a long story. Alexander Bell invented the telephone in 1876. Others "
+        "came later.\n")
+    index_documents([str(folder / "docs")], folder / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    return open_index(folder / "idx", encoder=HashingEncoder())
+
+
+def test_the_answer_is_a_sentence_with_its_place(opened: OpenIndex) -> None:
+    found = ask_index(opened, open_reader(opened, None), "Who invented the telephone?", 5)
+    assert found.answer == "Alexander Bell invented the telephone in 1876."  # the heading asks, and is no answer
+    first = found.evidence[0]
+    text = Path(first.hit.path).read_text()
+    assert text[first.start:first.stop] == found.answer == first.sentence and first.before == ""
+    assert first.hit.section == "Who invented the telephone"
+    encoder = HashingEncoder()
+    near = float(np.dot(*encoder.embed(["Who invented the telephone?", found.answer])))
+    assert first.steps["sentence"] == pytest.approx(near)
+    assert first.steps["shared words"] == pytest.approx(2 / 3)  # all but "who"
+    assert first.score == pytest.approx((near + 2 / 3) / 2)
+    assert len({(one.hit.path, one.start) for one in found.evidence}) == len(found.evidence) == 3
+    assert "no threshold was tuned" in found.remarks()[0]
+    assert "[Alexander Bell invented the telephone in 1876.]" in repr(found)
+
+
+def test_what_is_not_there_is_not_told(opened: OpenIndex, tmp_path: Path) -> None:
+    questions = [{"question": f"What is the code of number{n}?", "answers": [f"AX-{1000 + n}"]} for n in range(10)]
+    questions += [{"question": f"Why do {word} sing?", "answers": []} for word in ("birds", "kings", "whales", "stars")]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(map(json.dumps, questions)))
+    reader = open_reader(opened, None)
+    tuned = tune_index(opened, reader, str(file), 5)
+    assert tuned.threshold == read_threshold(opened.path, reader.name)
+    assert (tuned.threshold.questions, tuned.threshold.unanswerable) == (14, 4)
+    answers = [ask_index(opened, reader, one["question"], 5) for one in questions]
+    dealt = [(is_right(found.answer, one["answers"]) if found.answer else False) if one["answers"]
+             else found.answer is None for one, found in zip(questions, answers, strict=True)]
+    assert tuned.threshold.accuracy == pytest.approx(sum(dealt) / 14) and tuned.threshold.accuracy > 4 / 14
+    silent = answers[-1]
+    assert silent.answer is None and silent.evidence and "not in these documents" in repr(silent)
+    assert silent.remarks() == []
+    (opened.path / "thresholds.json").unlink()
+
+
+def test_a_threshold_is_the_best_of_all() -> None:
+    draw = np.random.default_rng(2)
+    scores = draw.normal(size=60)
+    answerable = draw.random(60) < 0.6
+    right = answerable & (draw.random(60) < 0.8)
+
+    def share(least: float) -> float:
+        return float(np.where(answerable, right & (scores >= least), scores < least).mean())
+
+    found = tune_threshold(scores.tolist(), right.tolist(), answerable.tolist())
+    assert found.accuracy == pytest.approx(max(share(least) for least in [-9, *(scores + 1e-9), 9]))
+    assert share(found.least) == pytest.approx(found.accuracy)
+    for some, missing in ((True, "without"), (False, "with")):
+        with pytest.raises(InputError, match=f"no questions {missing} an answer"):
+            tune_threshold([1.0, 2.0], [True, True], [some, some])
+    assert is_right("It was the Alexander Bell!", ["alexander bell"]) and not is_right("Isabella", ["Bell"])
+
+
+def test_a_reader_takes_the_best_piece_of_all_hits(frozen_models: Path, tmp_path: Path) -> None:
+    """Documents indexed and asked by models from folders, by the public functions; pieces as `predict` gives them."""
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number, text in enumerate(("the cook is fine and the soup is sour", "a guest is lovely", "soup soup soup")):
+        (docs / f"{number}.txt").write_text(text)
+    model, reader = frozen_models / "tasks/embedding/model", frozen_models / "tasks/question_answering"
+    report = saucier.index(docs, out=tmp_path / "idx", model=model)
+    assert report.facts.chunks == 3
+    found = saucier.ask(tmp_path / "idx", "the cook is", reader=reader)
+    app = saucier.open(reader)
+    assert isinstance(open_reader(open_index(tmp_path / "idx"), str(reader)), SpanReader)
+    told = {Path(one.hit.path): one for one in found.evidence}
+    assert found.answer == found.evidence[0].answer and len(told) == 3
+    for path, one in told.items():
+        text = path.read_text()
+        assert text[one.start:one.stop] == one.answer
+        pieces = app("the cook is", text).scores
+        assert one.answer == max((piece for piece in pieces if piece), key=lambda piece: pieces[piece])
+        assert one.steps["reader"] == one.score
+    assert [one.score for one in found.evidence] == sorted((one.score for one in found.evidence), reverse=True)
+    again = saucier.index(docs, out=tmp_path / "idx")
+    assert (again.read, again.unchanged) == (0, 3)
+    hits = saucier.search(tmp_path / "idx", "sour soup", count=1).hits
+    assert hits[0].path == str(docs / "0.txt")
+    with pytest.raises(InputError, match="takes no answers from texts"):
+        saucier.ask(tmp_path / "idx", "the cook is", reader=frozen_models / "tasks/classification")
+    with pytest.raises(InputError, match="one of both is needed"):
+        saucier.ask(tmp_path / "idx")
+    with pytest.raises(InputError, match="has no embedding head"):
+        saucier.index(docs, out=tmp_path / "new", model=frozen_models / "models/bert")
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_encoder_with_other_weights_is_refused(frozen_models: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    docs = write_files(tmp_path / "docs", 2)[0].parent
+    model = shutil.copytree(frozen_models / "tasks/embedding/model", tmp_path / "model")
+    saucier.index(docs, out=tmp_path / "idx", model=model)
+    moved = shutil.copytree(model, tmp_path / "moved")
+    assert saucier.search(tmp_path / "idx", "river", model=moved).hits, "the same content in another place"
+    weights = next(model.glob("**/model.safetensors"))
+    values = load_file(weights)
+    name = next(iter(values))
+    save_file(values | {name: values[name] + 0.01}, weights, metadata={"format": "pt"})
+    for call in (lambda: saucier.search(tmp_path / "idx", "river"), lambda: saucier.index(docs, out=tmp_path / "idx")):
+        with pytest.raises(InputError, match="was made by another encoder") as fault:
+            call()
+        assert "\n" not in str(fault.value)
+
+
+def test_sentences_are_without_their_heading(opened: OpenIndex) -> None:
+    hit = opened.search("who invented the telephone", saucier_options()).hits[0]
+    pieces = SentenceReader(opened.encoder).read("who invented the telephone", [hit])
+    assert len(pieces) == 1 and pieces[0].text.startswith("Alexander")
+
+
+def saucier_options():
+    from saucier.retrieval.hybrid import SearchOptions
+
+    return SearchOptions(count=1)

@@ -1,0 +1,111 @@
+"""Search finds by words, by vectors and by exact codes, and shows the score of each step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.retrieval.hashing import HashingEncoder, write_files
+
+from saucier.errors import InputError
+from saucier.jobs.knowledge.index import IndexOptions, index_documents
+from saucier.jobs.knowledge.open_index import OpenIndex, open_index
+from saucier.retrieval.fusion import Ranking, fuse_scores
+from saucier.retrieval.hybrid import SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
+from saucier.retrieval.store import MemoryStore
+
+OPTIONS = SearchOptions(count=5)
+
+
+@pytest.fixture(scope="module", params=["disk", "memory"])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenIndex:
+    folder = tmp_path_factory.mktemp("search")
+    write_files(folder / "docs", 40)
+    copied = (folder / "docs" / "f0007.txt").read_text()
+    (folder / "docs" / "copy.txt").write_text(copied.replace(".", " !").upper())
+    (folder / "docs" / "table.csv").write_text("part,price\nAX-1017/b,3\nBX-1017,4\n")
+    index_documents([str(folder / "docs")], folder / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    found = open_index(folder / "idx", encoder=HashingEncoder())
+    if request.param == "disk":
+        return found
+    return OpenIndex(found.path, MemoryStore(found.store.read_rows()), found.encoder)  # type: ignore[attr-defined]
+
+
+def names(result) -> list[str]:
+    return [Path(hit.path).name for hit in result.hits]
+
+
+def test_exact_codes_come_first(opened: OpenIndex) -> None:
+    for number in (3, 18, 38):
+        found = opened.search(f"What is running in ax-{1000 + number}?", OPTIONS)
+        assert names(found)[0] == f"f{number:04}.txt" and found.hits[0].steps["codes"] == 1
+        assert found.hits[1].steps["codes"] < 1
+    assert names(opened.search("price of AX-1017/b", OPTIONS))[0] == "table.csv"
+    assert opened.search('"code is AX-1021"', OPTIONS).hits[0].path.endswith("f0021.txt")
+
+
+def test_copies_are_merged_and_other_numbers_are_no_copies(opened: OpenIndex) -> None:
+    found = opened.search("number7 about the lamp AX-1007", SearchOptions(count=40))
+    first = [names(found)[0], *(Path(one).name for one in found.hits[0].copies)]
+    assert sorted(first) == ["copy.txt", "f0007.txt"]
+    assert len(found.hits) == 40 and all(not hit.copies for hit in found.hits[1:])
+
+
+def test_conditions_and_places(opened: OpenIndex) -> None:
+    found = opened.search("part price", OPTIONS, 'kind = "table"')
+    assert [(hit.line, hit.start, hit.stop, hit.text) for hit in sorted(found.hits, key=lambda hit: hit.start)] == [
+        (2, 0, 24, "part: AX-1017/b\nprice: 3"), (3, 25, 47, "part: BX-1017\nprice: 4")]
+    assert found.searched == 2
+    assert opened.search("part price", OPTIONS, 'path ~ "no such"').hits == ()
+    assert "nothing found in 0 chunks" in repr(opened.search("part price", OPTIONS, 'path ~ "no such"'))
+    with pytest.raises(InputError, match="question: is empty"):
+        opened.search("  ", OPTIONS)
+    shown = repr(found)
+    assert "table.csv, line 2, characters 0–24" in shown and "(vectors 0." in shown
+    assert opened.search("word " * 100, OPTIONS).cut == 40
+
+
+def test_steps_make_the_score(opened: OpenIndex) -> None:
+    found = opened.search("running water in the river", SearchOptions(count=100))
+    near, words = (np.array([hit.steps[name] for hit in found.hits]) for name in ("vectors", "words"))
+    rows = {row["id"]: row["vector"] for row in opened.store.read_rows().to_pylist()} if hasattr(
+        opened.store, "read_rows") else {row["id"]: row["vector"] for row in opened.store.rows.to_pylist()}
+    question = HashingEncoder().embed(["running water in the river"])[0]
+    assert np.allclose(near, [np.dot(rows[hit.id], question) for hit in found.hits], atol=1e-6)
+    assert (np.diff([hit.score for hit in found.hits]) <= 1e-9).all()
+    one, two = (Ranking(side[None], np.arange(len(near))[None]) for side in (near, words))
+    order = fuse_scores(one, two, 0.5)
+    apart = np.abs(np.array([hit.score for hit in found.hits]) - order.scores[0])
+    assert apart.max() < 0.2  # the copy that was merged counted in the mean and the spread
+    ranks = opened.search("running water in the river", SearchOptions(count=9, fusion="ranks"))
+    assert 1 / 61 < ranks.hits[0].score <= 2 / 61
+
+
+def test_codes_of_questions() -> None:
+    assert find_codes('What does error E-1042 say in "Main Road" on page 7 (v1.2.3)?') == [
+        "e-1042", "main road", "v1.2.3"]
+    assert share_of_codes(["e-1042", "77"], "see E-1042; 177") == 0.5
+    assert merge_copies(["a b c d e f g h i j", "j i h g f e d c b a", "a b c d e f g h i 1"])[1] == {0: [1], 2: []}
+
+
+def test_diversity_is_that_of_the_definition() -> None:
+    draw = np.random.default_rng(0)
+    vectors, scores = draw.standard_normal((12, 4)), np.sort(draw.random(12))[::-1]
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    worth = (scores - scores.min()) / np.ptp(scores)
+    chosen: list[int] = []
+    for _ in range(6):
+        def gain(place: int) -> float:
+            return 0.6 * worth[place] - 0.4 * max([0.0, *(float(unit[place] @ unit[one]) for one in chosen)])
+
+        chosen.append(max((place for place in range(12) if place not in chosen), key=gain))
+    assert choose_diverse(scores, vectors, SearchOptions(count=6, diversity=0.4)) == chosen
+    assert choose_diverse(scores, vectors, SearchOptions(count=6)) == list(range(6))
+
+
+def test_another_encoder_and_no_index_are_refused(opened: OpenIndex, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="made by another encoder"):
+        open_index(opened.path, encoder=HashingEncoder(seed=3))
+    with pytest.raises(InputError, match="is no index"):
+        open_index(tmp_path)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from saucier.retrieval.passages import OpenPassages
 
 INDEX = "index"
-"""Where a run, and a model, has the index."""
+"""Where a run keeps its index until it is finished; `passages` is a second encoder there (`learns.passage_encoder`)."""
 
 
 def attach_passages(task: Task, encoding: Encoding, run: Path) -> Task:

@@ -99,7 +99,7 @@ def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path]
                                saucier.load_tokenizer(world["retriever"]), "retriever")
     assert again.passport == index.passport
     torch.testing.assert_close(index.matrix, again.matrix)
-    assert not (done.path / "passages").exists(), "the run's own copy is gone"
+    assert not (done.path / "index").exists(), "the run's own copy is gone"
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,10 @@ from saucier.retrieval.documents import Block
 
 Measure = Callable[[Sequence[str]], Sequence[int]]
 """Gives the length of each of some texts, as in tokens."""
-SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*|\n[^\S\n]*\n\s*")
-"""What is after a sentence: white space after a mark before anything but a small letter; or an empty line."""
+SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*|\n[^\S\n]*\n\s*"
+                          r"|(?m:^)#{1,6} [^\n]{1,300}\n\s*")
+"""What is after a sentence: white space after a mark before anything but a small letter; or an empty line. A heading of
+Markdown is a sentence, too."""
 LONGEST_WORDS = 4
 """A piece of text without the end of a sentence is cut after so many characters for each unit of a chunk's length,
 before it is measured."""

@@ -174,6 +174,12 @@ def test_sentences_are_the_whole_text() -> None:
         "One, e.g. this. ", "Two!  ", "\"Three?\" ", "Four\n\n", "five 3.14 six.Seven 。", "八。"]
 
 
+def test_a_heading_is_no_part_of_the_sentence_after_it() -> None:
+    text = "# Boiler\n## Service\nIt was serviced.\n#1 is no heading. C# is none.\n"
+    assert [text[start:stop] for start, stop in split_sentences(text)] == [
+        "# Boiler\n", "## Service\n", "It was serviced.\n", "#1 is no heading. ", "C# is none.\n"]
+
+
 def test_overlap_repeats_whole_sentences() -> None:
     sentences = [f"S{number} has four words. " for number in range(9)]
     found = list(cut_chunks([Block("".join(sentences))], Chunking(length=10, overlap=5), count_words))

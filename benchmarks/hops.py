@@ -8,7 +8,6 @@ and the fifth is asked. All begin with MiniLM as it learned to answer SQuAD's qu
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,13 +137,11 @@ def work(seed: int, fold: int, quick: bool) -> None:
 
 
 def make_reader(seed: int, quick: bool) -> Path:
-    """Let MiniLM learn to answer SQuAD's questions, unless that is done or under way in another process."""
+    """Let MiniLM learn to answer SQuAD's questions, unless that is done."""
     place, files = RUNS / f"{'quick-' * quick}reader-{seed}", [needed("qa", f"squad_v1.1_{part}_part.jsonl")
                                                                for part in ("train", "dev")]
     if quick:
         return Path(weights())
-    while place.is_dir() and not (place / "scores.json").is_file():
-        time.sleep(1)  # another fold's process
     words = [f"training.seed={seed}", f"training.epochs={EPOCHS['reader']}", *LENGTH]
     return finetuned(place, "question_answering", weights(), (files[0], files[1]), words)
 

@@ -1,1 +1,1 @@
-"""Finding texts by what they mean: so far, the vectors to compare them by."""
+"""Finding passages: collections, documents and their index, retrievers and rerankers, answers with evidence."""

@@ -36,10 +36,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     elif format is not None:
         raise InputError("a model in memory has the format that it was loaded in", where="format",
                          remedy="give the folder, or saucier.load(folder, format=...)")
-    head = model.config.head
-    if not isinstance(head, c.EmbeddingHead):
-        raise InputError("this model has no embedding head", where="model",
-                         remedy="give a folder with modules.json, or a config with head: {kind: embedding}")
+    head = require_embedding_head(model, "model")
     if tokenizer is None:
         raise InputError("a model brings no tokenizer", where="tokenizer", remedy="give tokenizer=, or the folder")
     expect(tokenizer, Tokenizer, "tokenizer", "give one that saucier.load_tokenizer gives")
@@ -61,6 +58,15 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         found[rows] = vectors.float().cpu()
     warn_of_cuts(cut, limit)
     return found
+
+
+def require_embedding_head(model: Transformer, where: str) -> c.EmbeddingHead:
+    """Return the head that gives vectors. Raises `InputError` for a model without one."""
+    if not isinstance(model.config.head, c.EmbeddingHead):
+        raise InputError("this model has no embedding head", where=where,
+                         remedy="give a folder with modules.json, a DPR encoder, or a config with head: {kind: "
+                         "embedding}")
+    return model.config.head
 
 
 def find_limit(model: Transformer, tokenizer: Tokenizer) -> int | None:

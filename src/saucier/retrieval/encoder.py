@@ -102,17 +102,13 @@ def frame_tokens(tokenizer: Tokenizer) -> int:
 
 def open_encoder(model: str, number_format: str | None = None) -> ModelEncoder:
     """Open a model for an index. Raises `InputError` for one without an embedding head."""
-    from saucier import config as c
     from saucier.folders.load import check_tokenizer_fits, load
-    from saucier.retrieval.embed import find_limit
+    from saucier.retrieval.embed import find_limit, require_embedding_head
     from saucier.text.tokenizer.tokenizer import load_tokenizer
 
     opened, tokenizer = load(model, dtype="float32", format=number_format), load_tokenizer(model)
     check_tokenizer_fits(opened, tokenizer, model)
-    head = opened.config.head
-    if not isinstance(head, c.EmbeddingHead):
-        raise InputError("this model has no embedding head", where=model,
-                         remedy="give a folder with modules.json, as sentence-transformers writes it")
+    head = require_embedding_head(opened, model)
     length = find_limit(opened, tokenizer)
     return ModelEncoder(EncoderPassport(
         model=str(Path(model).absolute()) if Path(model).exists() else model, digest=digest_encoder(opened, tokenizer),

@@ -23,7 +23,7 @@ Write = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 """Returns the next query of each question from it and its context: G of eq 62; "" where it has none."""
 WORD = re.compile(r"\w+")
 GAP = 2
-"""Words between two overlaps that are merged into one, at most. The paper gives no number."""
+"""Words between two overlaps that are merged into one, at most; chosen here."""
 TITLED, BREAK = " : ", "\n"
 """What stands between a title and its text in a context, and between passages."""
 
@@ -50,7 +50,7 @@ class HopRow:
 
 
 def join_context(question: str, passages: Sequence[Passage]) -> str:
-    """Return what a query generator reads: the question and the passages found. Source: Qi et al. 2019, §4.1, eq 2."""
+    """Return what a query generator reads: the question and the passages found (C of eq 62 and 63)."""
     return BREAK.join([question, *(TITLED.join(part for part in (one.title, one.text) if part) for one in passages)])
 
 
@@ -59,7 +59,6 @@ def propose_queries(context: str, missing: Passage) -> dict[str, int]:
 
     They are the shortest stretch that holds the longest common subsequence, the longest common substring, and all
     overlaps with at most `GAP` words between them in one; each with the title and with the text.
-    Source: Qi et al. 2019, §4.2 (longest common subsequence, substring, overlap merging).
     """
     words = [(one.group().lower(), one.start(), one.end()) for one in WORD.finditer(context)]
     own = [word for word, _, _ in words]
@@ -125,7 +124,6 @@ def derive_queries(collection: Collection, find: Find, *, count: int, context: i
     as its query; among equal ranks the shorter piece. The context of the next hop is that of this one with the
     `context` best passages that the query finds, as eq 63 says; so one that was not found is missing there, too. A hop
     to which no piece of the context leads ends the question. `count`: passages of a query that are looked at.
-    Source: Qi et al. 2019, §4.2.
     """
     places = collection.places
     for question in collection.questions:
@@ -168,7 +166,7 @@ def search_in_hops(questions: Sequence[str], passages: Sequence[Passage], write:
 
     Each hop gives its share of the places, those of the first that do not divide evenly; what an earlier hop found is
     passed over, and what is left over goes to the last hop. A generator that has no query asks with the question.
-    Source: Qi et al. 2019, §4.1, eq 62 and 63 of the survey.
+    Errors: `InputError` for fewer passages than hops. Source: eq 62 and 63.
     """
     if count < len(write):
         raise InputError(f"is {count}, for {len(write)} hops", where="count", remedy="give one passage a hop at least")

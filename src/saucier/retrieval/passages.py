@@ -18,7 +18,6 @@ import numpy as np
 from pydantic import ValidationError
 from torch import Tensor
 
-from saucier import config as c
 from saucier.checkpoints.weight_files import read_tensors, write_tensors
 from saucier.config.base import Config
 from saucier.errors import InputError
@@ -31,7 +30,7 @@ from saucier.objectives.contrastive import choose_scale
 from saucier.objectives.latent_passages import QUESTION, Retriever
 from saucier.parts.provenance import digest_weights
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
-from saucier.retrieval.embed import embed, find_limit
+from saucier.retrieval.embed import embed, find_limit, require_embedding_head
 from saucier.retrieval.nearest import find_nearest
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
 from saucier.tasks.task import Encoding
@@ -49,7 +48,7 @@ class Passport(Config):
     """What an index was made of: `passport.json`."""
 
     encoder: str
-    """SHA-256 of the weights of the model that gave the vectors."""
+    """What tells the weights of the model that gave the vectors from others, as `digest_weights` does by a sample."""
     head: dict[str, Any]
     """Its embedding head: pooling, maps, whether vectors are scaled to length one."""
     width: int
@@ -66,14 +65,6 @@ def digest_texts(passages: Sequence[Passage]) -> str:
     for one in passages:
         digest.update(json.dumps([one.id, one.title, one.text]).encode())
     return digest.hexdigest()
-
-
-def require_embeddings(model: Transformer, where: str) -> c.EmbeddingHead:
-    """Return the head that gives vectors. Raises `InputError` for a model without one."""
-    if not isinstance(model.config.head, c.EmbeddingHead):
-        raise InputError("this model has no embedding head", where=where,
-                         remedy="give a folder with modules.json, or a DPR encoder")
-    return model.config.head
 
 
 def read_passages(path: str | Path) -> tuple[Passage, ...]:
@@ -102,7 +93,7 @@ class PassageIndex:
     @classmethod
     def build(cls, passages: Sequence[Passage], model: Transformer, tokenizer: Tokenizer, where: str) -> PassageIndex:
         """Give passages their vectors. Raises `InputError` for a model without an embedding head."""
-        head = require_embeddings(model, where)
+        head = require_embedding_head(model, where)
         matrix = embed(model, [one.whole for one in passages], tokenizer=tokenizer)
         return cls(tuple(passages), matrix, Passport(
             encoder=digest_weights(model), head=head.model_dump(mode="json"), width=matrix.shape[1],
@@ -270,14 +261,14 @@ def open_trained(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding
 def open_retriever(place: str) -> tuple[Transformer, Tokenizer]:
     """Load a model that gives vectors, with its tokenizer. Raises `InputError` for one without an embedding head."""
     model = load(place, dtype="float32", device="cpu")
-    require_embeddings(model, place)
+    require_embedding_head(model, place)
     return model, load_tokenizer(place)
 
 
 def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, model: Transformer,
              tokenizer: Tokenizer, index: PassageIndex) -> OpenPassages:
     """Put all together. Raises `InputError` where questions and passages have vectors of two widths, or are too few."""
-    head = require_embeddings(model, retrieval.retriever)
+    head = require_embedding_head(model, retrieval.retriever)
     if (width := head.widths(model.config.dim)[-1]) != index.passport.width:
         raise InputError(f"questions have vectors of {width} numbers, and passages of {index.passport.width}",
                          where="task.retrieval", remedy="give two encoders that were trained together")

@@ -14,7 +14,7 @@ from saucier.jobs.knowledge.open_index import OpenIndex, SearchResult, format_st
 from saucier.opened import OpenModel
 from saucier.result import Result
 from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold
-from saucier.retrieval.encoder import digest_encoder, find_passport
+from saucier.retrieval.encoder import digest_encoder, digest_loaded, find_passport
 from saucier.retrieval.hybrid import Hit, SearchOptions
 from saucier.retrieval.lance_store import lock_writer
 from saucier.tasks.examples import Place
@@ -43,7 +43,8 @@ class SpanReader:
     @property
     def name(self) -> str:
         """By which its threshold is kept."""
-        return f"spans {digest_encoder(self.opened.model, self.opened.tokenizer)[:16]}"
+        model = self.opened.model
+        return f"spans {digest_encoder(model, self.opened.tokenizer, digest_loaded(model))[:16]}"
 
     def read(self, question: str, hits: Sequence[Hit]) -> list[Piece]:
         """Return the best piece of each hit, the best one first."""

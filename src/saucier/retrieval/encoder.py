@@ -12,10 +12,10 @@ import numpy as np
 
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import read_json, write_json
+from saucier.files import write_json
 from saucier.retrieval.chunks import Chunking
 from saucier.retrieval.lexical import Language
-from saucier.retrieval.store import Floats
+from saucier.retrieval.store import Floats, read_config
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -152,7 +152,7 @@ def digest_loaded(model: Transformer) -> str:
 def read_passport(folder: Path) -> IndexPassport | None:
     """Return what an index was made with; None where there is no index. Raises `InputError` for a damaged one."""
     place = folder / PASSPORT_FILE
-    return IndexPassport.model_validate(read_json(place)) if place.is_file() else None
+    return read_config(IndexPassport, place) if place.is_file() else None
 
 
 def find_passport(folder: Path) -> IndexPassport:

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
 from saucier.checkpoints.weight_files import read_tensors, write_tensors
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import is_folder, read_object, write_atomically, write_json
+from saucier.files import is_folder, write_atomically, write_json
 from saucier.folders.save import save
 from saucier.objectives.base import MASK_OF_INPUT, Batch
 from saucier.objectives.contrastive import choose_scale
@@ -30,6 +30,7 @@ from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_
 from saucier.retrieval.embed import find_limit
 from saucier.retrieval.encoder import EncoderPassport, ModelEncoder, open_encoder
 from saucier.retrieval.nearest import find_nearest
+from saucier.retrieval.store import read_config
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import Retrieval
@@ -103,11 +104,7 @@ class PassageIndex:
     @classmethod
     def read(cls, folder: Path) -> PassageIndex:
         """Read an index. Raises `InputError` for files that do not belong together."""
-        try:
-            passport = Passport.model_validate(read_object(folder / PASSPORT))
-        except ValidationError as error:
-            raise InputError(f"is no passport of an index: {str(error).splitlines()[0]}", where=str(folder / PASSPORT),
-                             remedy="make the index again") from error
+        passport = read_config(Passport, folder / PASSPORT)
         passages, matrix = read_passages(folder), dict(read_tensors(folder / VECTORS))["vectors"]
         if matrix.shape != (passport.passages, passport.encoder.width) or digest_texts(passages) != passport.texts:
             raise InputError("passages, vectors and passport do not belong together", where=str(folder),

@@ -158,7 +158,7 @@ def read_index(index: OpenIndex, reader: Reader, question: str, passages: int,
 def read_threshold(folder: Path, name: str) -> Threshold | None:
     """Return the threshold that was tuned for a reader; None: none was."""
     found = read_object(folder / THRESHOLDS_FILE).get(name)
-    return None if found is None else Threshold.model_validate(found)
+    return None if found is None else Threshold(**found)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,4 +1,5 @@
-"""Search in a store: by vectors and by words, fused; exact codes first; near-duplicates merged; diverse where wanted.
+"""Search in a store: by vectors and by words, fused; exact codes first; near-duplicates merged; the first ones read
+again by a reranker, and diverse, where wanted.
 
 Every step keeps its score. Axes: N candidates, E width of a vector.
 """
@@ -42,6 +43,22 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Rereading:
+    """The first chunks are read again together with the question, and what they were is not forgotten.
+
+    Source: Nogueira and Cho 2019, §3, arXiv:1901.04085; the interpolation: Wang et al. 2021, "BERT-based Dense
+    Retrievers Require Interpolation with BM25", §3.
+    """
+
+    score: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
+    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score`."""
+    first: int = 20
+    """Chunks that are read again, and so the most that are found; more where more are wanted."""
+    weight: float = 0.5
+    """Of these scores, next to those of the search."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A chunk that was found."""
 
@@ -59,7 +76,8 @@ class Hit:
     """By which it is ranked, before diversity."""
     steps: Mapping[str, float]
     """The score of each step: the inner product with the question (`vectors`), BM25 (`words`), both (`fused`), and the
-    share of codes that stand in it (`codes`), where there are some.
+    share of codes that stand in it (`codes`), where there are some; that of reading again (`reranker`), and it with the
+    fused one (`reranked`), where that is done.
     """
     copies: tuple[str, ...] = ()
     """Files that say nearly the same; they are no hits of their own."""
@@ -79,40 +97,63 @@ class Candidates:
             self.rows.setdefault(row["id"], row)
 
 
-def search_store(store: Store, question: str, vector: Floats, options: SearchOptions,
-                 where: Filter | None = None) -> list[Hit]:
+def search_store(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None = None, *,
+                 rereading: Rereading | None = None) -> list[Hit]:
     """Return the chunks for a question and its vector, the best first. Shapes: vector [E].
 
     Source of the fusions: see `fusion`; of diversity: Carbonell and Goldstein 1998, "The Use of MMR", §2.
     """
-    found, codes = Candidates(), find_codes(question)
-    depth = max(options.depth, options.count)
+    codes = find_codes(question)
+    found = collect_candidates(store, question, vector, options, where, codes)
+    if not found.rows:
+        return []
+    rows = list(found.rows.values())
+    vectors = np.array([row["vector"] for row in rows], np.float32)
+    near = vectors @ vector
+    words = np.array([found.words.get(row["id"], 0.0) for row in rows])
+    fused = FUSIONS[options.fusion](near, words, options.weight)
+    held = np.array([share_of_codes(codes, row["text"]) for row in rows])
+    scores = put_codes_first(fused, held)
+    order = np.lexsort((np.arange(len(rows)), -scores))
+    kept, copies = merge_copies([rows[place]["text"] for place in order])
+    steps = {"vectors": near, "words": words, "fused": fused} | ({"codes": held} if codes else {})
+    if rereading is not None:
+        kept = kept[:max(rereading.first, options.count)]
+        read = order[kept]
+        again = rereading.score([question] * len(read), [rows[place]["text"] for place in read])
+        both = spread_out(fuse_scores(rank(fused[read]), rank(again), rereading.weight), len(read))
+        last = put_codes_first(both, held[read])
+        for name, values in (("reranker", again), ("reranked", both)):
+            steps[name] = np.zeros(len(rows))
+            steps[name][read] = values
+        scores[read] = last
+        kept = [kept[place] for place in np.argsort(-last, kind="stable")]
+    chosen = choose_diverse(scores[order[kept]], vectors[order[kept]], options)
+    hits = []
+    for place in chosen:
+        number = int(order[kept[place]])
+        same = dict.fromkeys(rows[order[other]]["path"] for other in copies[kept[place]])
+        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]),
+                        steps={name: float(values[number]) for name, values in steps.items()}, copies=tuple(same)))
+    return hits
+
+
+def collect_candidates(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
+                       codes: Sequence[str]) -> Candidates:
+    """Return what the searches by vectors, by words, and by codes alone find. Shapes: vector [E]."""
+    found, depth = Candidates(), max(options.depth, options.count)
     found.add(store.find_vectors(vector, depth, where).to_pylist())
     lexical = store.find_words(question, depth, where).to_pylist()
     found.words = {row["id"]: row[SCORE] for row in lexical}
     found.add(lexical)
     if codes:
         found.add(store.find_words(" ".join(codes), depth, where).to_pylist())
-    if not found.rows:
-        return []
-    rows = list(found.rows.values())
-    vectors = np.array([row["vector"] for row in rows], np.float32)
-    near = vectors @ vector
-    fused = FUSIONS[options.fusion](near, np.array([found.words.get(row["id"], 0.0) for row in rows]), options.weight)
-    held = np.array([share_of_codes(codes, row["text"]) for row in rows])
-    scores = fused + held * (np.ptp(fused) or 1.0)  # with all codes it is not below any without
-    order = np.lexsort((np.arange(len(rows)), -scores))
-    kept, copies = merge_copies([rows[place]["text"] for place in order])
-    chosen = choose_diverse(scores[order][kept], vectors[order][kept], options)
-    hits = []
-    for place in chosen:
-        number = int(order[kept[place]])
-        steps = {"vectors": float(near[number]), "words": found.words.get(rows[number]["id"], 0.0),
-                 "fused": float(fused[number])} | ({"codes": float(held[number])} if codes else {})
-        same = dict.fromkeys(rows[order[other]]["path"] for other in copies[kept[place]])
-        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]), steps=steps,
-                        copies=tuple(same)))
-    return hits
+    return found
+
+
+def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores that are, with all codes, not below any without. Shapes: [N], [N] -> [N]."""
+    return scores + held * (np.ptp(scores) or 1.0)
 
 
 def rank(scores: NDArray[Any]) -> Ranking:

@@ -20,7 +20,7 @@ import numpy as np
 
 from saucier.config.base import Config
 from saucier.errors import InputError, WorkError, report_missing
-from saucier.files import read_json, write_json
+from saucier.files import write_json
 from saucier.retrieval.documents import INSTALL
 from saucier.retrieval.filters import Filter, write_sql
 from saucier.retrieval.lexical import Language
@@ -33,6 +33,7 @@ from saucier.retrieval.store import (
     StoreFacts,
     list_stamps,
     make_schema,
+    read_config,
     read_vectors,
 )
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLE, LOCK_FILE, RECALL_FILE = "chunks", "lock", "recall.json"
+TABLE_FOLDER = f"{TABLE}.lance"
 WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
 MOST_COMMITS = 20
@@ -133,7 +135,7 @@ class LanceStore:
         from lancedb.index import FTS
 
         with report_full_disk(folder):
-            mode = "overwrite" if (folder / f"{TABLE}.lance").is_dir() else "create"
+            mode = "overwrite" if (folder / TABLE_FOLDER).is_dir() else "create"
             table = connection.create_table(TABLE, schema=make_schema(width), mode=mode)
             table.create_index("text", config=FTS(language=language.capitalize(), with_position=False), name=WORDS)
         return cls(folder, table)
@@ -142,7 +144,7 @@ class LanceStore:
     def open(cls, folder: Path) -> LanceStore | None:
         """Open a store; None where there is none, or one that was not made to its end."""
         connection = connect_table(folder)
-        if not (folder / f"{TABLE}.lance").is_dir():
+        if not (folder / TABLE_FOLDER).is_dir():
             return None
         table = connection.open_table(TABLE)
         return cls(folder, table) if any(one.name == WORDS for one in table.list_indices()) else None
@@ -222,7 +224,7 @@ class LanceStore:
         if self.measured is None or self.measured[0] != version:
             place = self.folder / RECALL_FILE
             there = place.is_file() and any(one.name == VECTORS for one in self.table.list_indices())
-            self.measured = version, VectorIndex.model_validate(read_json(place)) if there else None
+            self.measured = version, read_config(VectorIndex, place) if there else None
         return self.measured[1]
 
     def optimize(self) -> None:
@@ -284,7 +286,7 @@ class LanceStore:
 
     def describe(self) -> StoreFacts:
         """Say what it holds and takes on the disk."""
-        table = self.folder / f"{TABLE}.lance"
+        table = self.folder / TABLE_FOLDER
         size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
         stats, index = self.table.stats(), self.vector_index
         used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes

@@ -18,6 +18,7 @@ from saucier.tasks.definitions import (
     InverseCloze,
     ManyLabels,
     MultipleChoice,
+    OpenQuestionAnswering,
     QuestionAnswering,
     Ranking,
     Regression,
@@ -26,6 +27,7 @@ from saucier.tasks.definitions import (
 )
 from saucier.tasks.inverse_cloze import InverseClozeTask
 from saucier.tasks.multiple_choice import MultipleChoiceTask
+from saucier.tasks.open_question_answering import OpenQuestionAnsweringTask
 from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.tagging import TaggingTask
 from saucier.tasks.task import Task
@@ -72,6 +74,7 @@ TASKS: dict[type, TaskKind] = {
     Tagging: TaskKind(TaggingTask, (simple.commonest_tags,)),
     Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
     InverseCloze: TaskKind(InverseClozeTask),
+    OpenQuestionAnswering: TaskKind(OpenQuestionAnsweringTask),
     QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
     MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),
     TextToText: TaskKind(TextToTextTask, (simple.copy_text,)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from saucier.tasks.open_questions import RetrievingTask
 from saucier.tasks.task import Encoding, Task
-from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 
 if TYPE_CHECKING:
     from saucier.retrieval.passages import OpenPassages
@@ -20,7 +20,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path) -> Task:
 
     Raises `InputError` as `open_passages`.
     """
-    if not isinstance(task, RetrievalAugmentedTask):
+    if not isinstance(task, RetrievingTask):
         return task
     from saucier.retrieval.passages import open_passages
 
@@ -29,7 +29,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path) -> Task:
 
 def attach_trained(task: Task, encoding: Encoding, folder: Path) -> Task:
     """Return a task with the passages that stand next to its model, where it reads some. Raises `InputError`."""
-    if not isinstance(task, RetrievalAugmentedTask):
+    if not isinstance(task, RetrievingTask):
         return task
     from saucier.retrieval.passages import open_trained
 

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -57,6 +57,8 @@ REFINE = 4
 """Chunks whose exact scores are made, for each that is wanted."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
+LENGTH_ERROR = 1e-3
+"""By how much a vector may be longer or shorter than one that counts as one of length one."""
 BATCH_ROWS = 4096
 """Rows that are read at once."""
 Made = TypeVar("Made")
@@ -75,6 +77,10 @@ class VectorIndex(Config):
     """Parts of the index that a search reads."""
     chunks: int
     """Chunks that there were."""
+    distance: Literal["dot", "l2"] = "dot"
+    """By what it parts the vectors: where all have length one, the nearest ones have the largest inner product, and
+    parts by distance are about equally large. Parts by inner product are not: the longest centre takes nearly all.
+    """
 
 
 @contextlib.contextmanager
@@ -192,11 +198,17 @@ class LanceStore:
         """Do so by an index, or without one by comparing all vectors."""
         import pyarrow as pa
 
-        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector").distance_type("dot")
-        query = query.bypass_vector_index() if index is None else query.nprobes(index.probes).refine_factor(REFINE)
+        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector")
+        if index is None:
+            query = query.distance_type("dot").bypass_vector_index()
+        else:
+            query = query.distance_type(index.distance).nprobes(index.probes).refine_factor(REFINE)
         query = query if where is None else query.where(write_sql(where), prefilter=True)
         found = query.limit(count).select([*columns, "_distance"]).to_arrow()
-        scores = pa.array(1 - found["_distance"].to_numpy(), pa.float32())  # its distance is 1 minus the product
+        distances = found["_distance"].to_numpy()
+        products = (1 + float(question @ question) - distances) / 2 if index is not None and index.distance == "l2" \
+            else 1 - distances  # what LanceDB calls distance is 1 minus the product, or the square of the distance
+        scores = pa.array(products, pa.float32())
         return found.drop_columns(["_distance"]).append_column(SCORE, scores)
 
     def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
@@ -236,11 +248,12 @@ class LanceStore:
 
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
-        facts = self.describe()
-        if facts.unindexed > facts.chunks // 20 or facts.versions > MOST_COMMITS or facts.version_bytes > facts.bytes:
+        chunks, (size, older) = self.count(), self.measure_bytes()
+        if self.count_unindexed() > chunks // 20 or len(self.table.list_versions()) > MOST_COMMITS \
+                or older > size - older:
             self.optimize()
         index = self.vector_index
-        if facts.chunks >= FEWEST_FOR_INDEX and (index is None or facts.chunks > 2 * index.chunks):
+        if chunks >= FEWEST_FOR_INDEX and (index is None or chunks > 2 * index.chunks):
             self.build_vector_index()
 
     def build_vector_index(self) -> VectorIndex:
@@ -249,15 +262,21 @@ class LanceStore:
 
         with report_full_disk(self.folder):
             parts = round(self.count() ** 0.5)  # so that reading a few of them is far less than reading all
-            self.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=parts), name=VECTORS,
+            distance: Literal["dot", "l2"] = "l2" if self.have_length_one() else "dot"
+            self.table.create_index("vector", config=IvfSq(distance_type=distance, num_partitions=parts), name=VECTORS,
                                     replace=True)
             self.optimize()
-        made = self.measure_recall()
+        made = self.measure_recall(distance)
         write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))
         self.measured = None
         return made
 
-    def measure_recall(self) -> VectorIndex:
+    def have_length_one(self) -> bool:
+        """Say whether all vectors have length one, as those of an encoder that normalizes."""
+        some = self.table.search().limit(None).select(["vector"]).to_batches(batch_size=BATCH_ROWS)
+        return all(bool((abs(np.linalg.norm(read_vectors(rows), axis=1) - 1) < LENGTH_ERROR).all()) for rows in some)
+
+    def measure_recall(self, distance: Literal["dot", "l2"]) -> VectorIndex:
         """Return with how many probes the index finds enough of what the exact scan finds, and how much that is."""
         total = self.count()
         places = np.unique(np.linspace(0, total - 1, MEASURED).astype(np.int64))
@@ -272,7 +291,8 @@ class LanceStore:
 
         exact, made = find(None), None
         for probes in PROBES:
-            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total)
+            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total,
+                               distance=distance)
             shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in zip(find(made), exact, strict=True)]
             made = made.model_copy(update={"recall": float(np.mean(shares))})
             if made.recall >= ENOUGH_RECALL:
@@ -284,13 +304,21 @@ class LanceStore:
         """Return the ids and vectors of rows by their places."""
         return self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
 
-    def describe(self) -> StoreFacts:
-        """Say what it holds and takes on the disk."""
+    def count_unindexed(self) -> int:
+        """Count the chunks that the index of stems does not hold yet."""
+        return int(self.table.index_stats(WORDS).num_unindexed_rows)
+
+    def measure_bytes(self) -> tuple[int, int]:
+        """Return all bytes on the disk, and those of them that only versions before the last one need."""
         table = self.folder / TABLE_FOLDER
         size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
-        stats, index = self.table.stats(), self.vector_index
+        stats = self.table.stats()
         used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes
-        words = self.table.index_stats(WORDS)
         used += sum(getattr(one, "size_bytes", None) or 0 for one in self.table.list_indices())
-        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()),
-                          max(0, size - used), words.num_unindexed_rows, None if index is None else index.recall)
+        return size, max(0, size - used)
+
+    def describe(self) -> StoreFacts:
+        """Say what it holds and takes on the disk."""
+        (size, older), index = self.measure_bytes(), self.vector_index
+        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()), older,
+                          self.count_unindexed(), None if index is None else index.recall)

@@ -130,9 +130,9 @@ def make_rows(columns: Mapping[str, Sequence[Any]], vectors: Floats) -> pyarrow.
                     schema=schema)
 
 
-def read_vectors(rows: pyarrow.Table) -> Floats:
+def read_vectors(rows: pyarrow.Table | pyarrow.RecordBatch) -> Floats:
     """Return the vectors of rows. Shapes: -> [N, E]."""
-    column = rows["vector"].combine_chunks()
+    column = rows["vector"].combine_chunks() if hasattr(rows["vector"], "combine_chunks") else rows["vector"]
     values: Floats = column.flatten().to_numpy(zero_copy_only=False).reshape(len(rows), column.type.list_size)
     return values
 

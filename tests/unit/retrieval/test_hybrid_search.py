@@ -136,3 +136,12 @@ def test_the_first_are_read_again_and_both_scores_count(opened: OpenIndex) -> No
         np.testing.assert_allclose([hit.steps["reranker"] for hit in found], again[order], rtol=1e-6)
     coded = replace(opened, rereading=Rereading(score, 12, 1.0)).search("ax-1003", OPTIONS).hits
     assert coded[0].path.endswith("f0003.txt"), "a code that stands there comes first still"
+
+
+def test_fewer_kept_texts_are_the_first_of_all_and_have_the_same_copies() -> None:
+    draw = np.random.default_rng(5)
+    texts = [" ".join(draw.permutation([f"w{n}" for n in range(20)] + ["x", "y"])[:20]) for _ in range(30)]
+    texts += [texts[3].replace("w1 ", "w1  ") for _ in range(3)] + ["a code 7", "a code 8", "a code 7!"]
+    kept, copies = merge_copies(texts)
+    for most in (1, 2, 5):
+        assert merge_copies(texts, most) == (kept[:most], {one: copies[one] for one in kept[:most]})

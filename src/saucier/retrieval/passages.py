@@ -38,7 +38,7 @@ from saucier.tasks.written.definitions import Retrieval
 from saucier.tasks.written.retrieval_augmented import PassageLayout
 from saucier.text.reading.sources import find_sources
 from saucier.text.reading.tables import read_rows
-from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows
+from saucier.text.tokenizer.model_inputs import EncodedRow, LengthOptions, encode_rows
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 VECTORS, PASSPORT = "vectors.safetensors", "passport.json"
@@ -141,8 +141,10 @@ class ReaderRows:
     index: PassageIndex
     encoding: Encoding
     """How the reader's rows are made."""
+    layout: PassageLayout
+    """How passage and question share one."""
     frame: Frame
-    """What is around the one text of a row."""
+    """What is around the texts of a row."""
     tokens: Ragged
     """Each passage's tokens, without what is around them."""
 
@@ -152,10 +154,11 @@ class ReaderRows:
         whole = [layout.after_title.join(part for part in (one.title, one.text) if part) for one in index.passages]
         found = encoding.tokenizer.encodings(whole, False)
         rows = [encoding.tokenizer.published_ids(one.ids) for one in found]
-        frame = Frame.of(encoding.tokenizer, next((one for one, ids in zip(whole, rows, strict=True) if ids), ""), 1)
+        sample = next((one for one, ids in zip(whole, rows, strict=True) if ids), "")
+        frame = Frame.of(encoding.tokenizer, sample, layout.texts)
         frame.room(encoding.length, layout.question_length, what="for a passage next to a question",
                    where="training.length", remedy="make it larger, or task.question_length smaller")
-        return cls(index, encoding, frame, Ragged.of(rows, encoding.tokenizer.pad_id or 0))
+        return cls(index, encoding, layout, frame, Ragged.of(rows, encoding.tokenizer.pad_id or 0))
 
     def find(self, questions: Tensor, count: int) -> Tensor:
         """Return the nearest passages. Shapes: [B, E] -> [B, K]."""
@@ -166,13 +169,16 @@ class ReaderRows:
         return self.index.matrix[places.cpu()]
 
     def join(self, batch: Batch, places: Tensor) -> Batch:
-        """Put each passage, cut to what is left of a row, before the question. Shapes: -> [B * K, L]."""
-        mask, rows = batch[MASK_OF_INPUT["input_ids"]], list[list[int]]()
+        """Put each passage, cut to what is left of a row, next to the question; below 0 there is none.
+
+        Shapes: places [B, K] -> [B * K, L].
+        """
+        mask, rows = batch[MASK_OF_INPUT["input_ids"]], list[EncodedRow]()
         for ids, real, found in zip(batch["input_ids"].tolist(), mask.sum(1).tolist(), places.tolist(), strict=True):
             room = self.encoding.length - self.frame.size - real
-            rows += [self.frame.row([*self.tokens.row(place)[:room].tolist(), *ids[:real]]).ids for place in found]
-        encoded = EncodedExamples({"input_ids": Ragged.of(rows, self.tokens.fill)})
-        return encoded.batch(np.arange(len(rows)))
+            texts = [self.tokens.row(place)[:room].tolist() if place >= 0 else [] for place in found]
+            rows += [self.layout.row(self.frame, text, ids[:real]) for text in texts]
+        return EncodedExamples(self.encoding.inputs(rows)).batch(np.arange(len(rows)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +199,17 @@ class OpenPassages:
 
     def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
         """Return what the retriever reads of questions."""
-        body = self.retriever.model.config
-        limit = find_limit(self.retriever.model, self.tokenizer)
-        rows = encode_rows(self.tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
-        found = Encoding(self.tokenizer, limit or max(len(row.ids) for row in rows), body).inputs(rows)
-        return {QUESTION + name: value for name, value in found.items()}
+        return {QUESTION + name: value
+                for name, value in encode_texts(self.retriever.model, self.tokenizer, texts).items()}
+
+    @property
+    def mask(self) -> str | None:
+        """The retriever's token for what is hidden."""
+        return self.tokenizer.names.get("mask")
 
     def describe(self, place: int) -> dict[str, Any]:
-        """Return a passage."""
-        one = self.rows.index.passages[place]
+        """Return a passage; below 0 there is none."""
+        one = self.rows.index.passages[place] if place >= 0 else Passage("", "", "")
         return {"id": one.id, "title": one.title, "text": one.text}
 
     def notes(self) -> Sequence[str]:
@@ -224,6 +232,13 @@ class OpenPassages:
         if not (folder / "retriever" / "tokenizer.json").exists():
             self.tokenizer.save(folder / "retriever")
         self.rows.index.write(folder / "passages")
+
+
+def encode_texts(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Mapping[str, Ragged]:
+    """Return what a retriever reads of texts, cut to what it takes."""
+    limit = find_limit(model, tokenizer)
+    rows = encode_rows(tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
+    return Encoding(tokenizer, limit or max(len(row.ids) for row in rows), model.config).inputs(rows)
 
 
 def open_passages(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, *,

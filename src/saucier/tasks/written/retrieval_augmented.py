@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.objectives.token_ids import IGNORED
-from saucier.tasks.encoded_examples import EncodedExamples, Ragged, order_by_length
+from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, order_by_length
 from saucier.tasks.examples import Cells, Example, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.file_formats import read_raw_questions, whole_document
 from saucier.tasks.task import Answer, Encoding, Json, Predictor
@@ -22,12 +22,13 @@ from saucier.tasks.written.task import WritingTask, room_for_new_tokens
 from saucier.tasks.written.text_to_text import INPUT, TARGET, WrittenText, read_references
 from saucier.text.reading.sources import SourceFile
 from saucier.text.reading.tables import list_columns
+from saucier.text.tokenizer.model_inputs import EncodedRow
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from saucier.objectives.base import Batch, Objective
-    from saucier.objectives.latent_passages import Marginal, Retriever
+    from saucier.objectives.latent_passages import Found, Marginal, Retriever
 
 UNANSWERED = "questions without an answer left out"
 SHOWN_EVIDENCE = 3
@@ -48,8 +49,12 @@ class PassageSource(Protocol):
     def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
         """Return what the retriever reads of questions, by the names that it has in a batch."""
 
+    @property
+    def mask(self) -> str | None:
+        """The retriever's token for what is hidden; None where it has none."""
+
     def describe(self, place: int) -> dict[str, Any]:
-        """Return what names a passage to a person: `id`, `title`, `text`."""
+        """Return what names a passage to a person: `id`, `title`, `text`, all of them empty for none."""
 
     def notes(self) -> Sequence[str]:
         """Return lines about the passages: how many, and what of them no row has room for."""
@@ -71,11 +76,30 @@ class RetrievingTask(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassageLayout:
-    """How a reader's row is made of a passage and a question; each is encoded alone."""
+    """How a reader's row is made of a passage and a question, as one text; each is encoded alone."""
 
     after_title: str
     question_length: int
     """The most tokens of a question, which have room in every row."""
+    texts: ClassVar[int] = 1
+    """Texts of a row, as the tokenizer frames them."""
+
+    def row(self, frame: Frame, passage: Sequence[int], question: Sequence[int]) -> EncodedRow:
+        """Put a passage before a question."""
+        return frame.row([*passage, *question])
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionFirst(PassageLayout):
+    """A question and a passage as a pair of texts: [CLS] x [SEP] z [SEP] (eq 75). Where the question stands does not
+    depend on the passage.
+    """
+
+    texts: ClassVar[int] = 2
+
+    def row(self, frame: Frame, passage: Sequence[int], question: Sequence[int]) -> EncodedRow:
+        """Put a question before a passage."""
+        return frame.row(question, passage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +257,7 @@ class RetrievalAugmentedTask(WritingTask):
         chance, behind = self.marginal(found.prior, logs, labels != IGNORED)
         answers = []
         for number, row in enumerate(ids[:, 1:].tolist()):
-            order = behind[number].argsort(descending=True)[:SHOWN_EVIDENCE].tolist()
-            evidence = [{**self.opened.describe(int(found.places[number, place])),
-                         "probability": round(float(behind[number, place]), 4),
-                         "prior": round(float(found.prior[number, place].exp()), 4)} for place in order]
+            evidence = list_evidence(self.opened, found, behind, number)
             answers.append(Answer(target.decode(row).strip(), float(chance[number].exp()), {"evidence": evidence}))
         return answers
 
@@ -251,6 +272,13 @@ class RetrievalAugmentedTask(WritingTask):
                 return generate_by_source(model, *sources, mixture=prior, scoring=scoring, **options)
             case BehindToken():
                 return generate(model, *sources, mixture=prior, **options)
+
+
+def list_evidence(source: PassageSource, found: Found, behind: Tensor, number: int) -> list[dict[str, Any]]:
+    """Return the passages that are likeliest behind an answer, with p(z | x, y) and p(z | x). Shapes: behind [B, K]."""
+    order = behind[number].argsort(descending=True)[:SHOWN_EVIDENCE].tolist()
+    return [{**source.describe(int(found.places[number, place])), "probability": round(float(behind[number, place]), 4),
+             "prior": round(float(found.prior[number, place].exp()), 4)} for place in order]
 
 
 def mark_targets(ids: Tensor, end: int | None) -> Tensor:

@@ -2,7 +2,7 @@
 
 `python -m benchmarks realm`. The passages are the sentences of SQuAD's paragraphs, so the facts stand in the corpus; a
 text is a question with its answer, which is hidden. Both models begin with MiniLM, whose new language head first
-learned words of the same passages, and learn equally long from questions about paragraphs that the measured questions
+learned hidden tokens of the same passages, and learn equally long from questions about paragraphs that the measured questions
 are not about; one finds passages, the other has the null document alone. What is finished is kept in `runs/realm`.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.compression import DRAWS, SEEDS
-from benchmarks.cooking import needed
+from benchmarks.cooking import needed, saucier
 from benchmarks.finetuning import weights
 from benchmarks.section import Row, Section
 from benchmarks.tuned import finetuned
@@ -25,8 +25,8 @@ from benchmarks.tuned import finetuned
 RUNS = Path("runs/realm")
 PARTS = ("train", "dev")
 PARAGRAPHS, QUICK_PARAGRAPHS = {"train": 120, "dev": 50}, {"train": 6, "dev": 2}
-MOST_WORDS, LONGEST_ANSWER = 12, 40
-"""Words of a sentence that the new head may learn, and characters of the longest answer that is hidden."""
+STEPS, QUICK_STEPS, LONGEST_ANSWER = 600, 4, 40
+"""Updates of the new head's own training, and characters of the longest answer that is hidden."""
 COUNT, EPOCHS, REFRESH = 4, 2, 50
 """Candidates with the null document, epochs, and updates between two indexes."""
 WORDS = ("training.batch=16", "training.length=96", "task.question_length=40", "training.optimizer.learning_rate=2e-4")
@@ -39,7 +39,7 @@ def measure(quick: bool) -> Section:
     seeds = SEEDS[:1] if quick else SEEDS
     place = RUNS / ("quick" if quick else "full")
     write_files(place, quick)
-    start = warm(place)
+    start = warm(place, quick)
     runs = {name: [learn(place / f"{name}-{seed}", place, start, seed, words) for seed in seeds] for name, words in (
         ("without", ["task.retrieval.count=1", "task.retrieval.refresh.kind=never"]),
         ("with", [f"task.retrieval.count={COUNT}", f"task.retrieval.refresh.every={REFRESH}"]))}
@@ -53,8 +53,8 @@ def measure(quick: bool) -> Section:
                 f"without {mean['without']:.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
                 target="lower", reached=bool(gap.high < 0)),
             Row("answers filled in exactly", f"with retrieval {right['with']:.3f}", f"without {right['without']:.3f}")]
-    about = (f"Texts about {PARAGRAPHS['train']} paragraphs to learn from, {EPOCHS} epochs, {COUNT} candidates of which one is the null "
-             "document. Mean of the seeds; in brackets the 95 % interval of a paired bootstrap over texts and seeds. "
+    about = (f"Texts about {PARAGRAPHS['train']} paragraphs to learn from, {EPOCHS} epochs, {COUNT} candidates of which "
+             "one is the null document. Mean of the seeds; in brackets the 95 % interval of a paired bootstrap over texts and seeds. "
              "MiniLM has seen SQuAD.")
     return Section("Retrieval inside masked language modelling", about, rows, [f"`{RUNS}` holds every run."])
 
@@ -63,7 +63,7 @@ def write_files(place: Path, quick: bool) -> None:
     """Write the passages, the texts with hidden answers, and sentences with hidden words, unless they are there."""
     from saucier.text.rows.store import find_sentence_starts
 
-    if (place / "warm.jsonl").is_file():
+    if (place / "warm.txt").is_file():
         return
     random, paragraphs = np.random.default_rng(0), dict[str, list[dict[str, Any]]]()
     for part in PARTS:
@@ -77,8 +77,7 @@ def write_files(place: Path, quick: bool) -> None:
                               for piece in cut(row["context"], find_sentence_starts(row["context"])))
     write_lines(place / "corpus" / "corpus.jsonl", [{"_id": str(number), "title": "", "text": text}
                                                     for number, text in enumerate(sentences)])
-    write_lines(place / "warm.jsonl", [{"text": text, "spans": words[:MOST_WORDS]} for text in sentences if (
-        words := [*dict.fromkeys(one for one in text.split() if one.isalnum())])])
+    (place / "warm.txt").write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
 
 
 def cut(text: str, starts: Sequence[int]) -> list[str]:
@@ -97,15 +96,19 @@ def write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def warm(place: Path) -> Path:
-    """Let a new language head on MiniLM learn words of the passages without retrieval, unless that is done."""
-    return learn(place / "warm", place, Path(weights()), 0, ["task.retrieval.count=1", "training.epochs=2",
-                                                             "task.retrieval.refresh.kind=never"], "warm") / "model"
+def warm(place: Path, quick: bool) -> Path:
+    """Let MiniLM, with a new language head, learn hidden tokens of the passages, unless that is done."""
+    run = place / "warm"
+    if not (run / "evaluation.json").is_file():
+        saucier("cook", "--from", weights(), "--data", str(place / "warm.txt"), "--out", str(run),
+                f"training.steps={QUICK_STEPS if quick else STEPS}", "training.batch=16", "training.length=64",
+                "training.optimizer.learning_rate=2e-4")
+    return run
 
 
-def learn(run: Path, place: Path, start: Path, seed: int, words: Sequence[str], part: str = "train") -> Path:
-    """Learn from the texts of a part, unless that is done."""
-    return finetuned(run, "masked_retrieval", str(start), (place / f"{part}.jsonl", place / "dev.jsonl"),
+def learn(run: Path, place: Path, start: Path, seed: int, words: Sequence[str]) -> Path:
+    """Learn from the texts, unless that is done."""
+    return finetuned(run, "masked_retrieval", str(start), (place / "train.jsonl", place / "dev.jsonl"),
                      [*WORDS, f"training.epochs={EPOCHS}", f"training.seed={seed}",
                       f"task.retrieval.passages={place / 'corpus'}", f"task.retrieval.retriever={weights()}", *words])
 

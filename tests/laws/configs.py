@@ -162,6 +162,7 @@ heads = st.one_of(
     st.builds(c.AdaptiveHead, cutoffs=st.just((5, 11)), width=st.sampled_from([8, 12]),
               division=st.sampled_from([1, 2]), tied=st.booleans()),
     st.builds(c.DoubleHead, language=language_heads), st.builds(c.ReaderHead, pick=picks),
+    st.builds(c.JointSpanHead, longest=st.integers(1, 4), hidden=st.just(6), norm=norms),
     st.builds(c.EmbeddingHead, pooling=st.lists(poolings, min_size=1, max_size=2).map(tuple),
               maps=st.sampled_from([(), (c.DenseMap(width=6),)]), norm=st.one_of(st.none(), norms),
               normalize=st.booleans(), language=st.one_of(st.none(), language_heads)))

@@ -20,7 +20,7 @@ from saucier.model import Transformer, build
 from saucier.parts.output import Output
 
 LENGTH = 7
-WITHOUT_LOGITS = (c.SpanHead, c.EmbeddingHead, c.ReaderHead)
+WITHOUT_LOGITS = (c.SpanHead, c.EmbeddingHead, c.ReaderHead, c.JointSpanHead)
 EXAMPLES = settings(max_examples=120, deadline=None, derandomize=True, print_blob=True,
                     phases=(Phase.explicit, Phase.generate, Phase.shrink),
                     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large,
@@ -113,7 +113,7 @@ def test_any_legal_config_learns(config: c.Transformer) -> None:
     model = build(config).train()
     output = run(model, tokens(config, 2, LENGTH))
     results = [output.logits, output.sentence_logits, output.pooler_output, output.last_hidden_state, output.mc_logits,
-               output.start_logits, output.end_logits, output.embeddings, output.relevance_logits]
+               output.start_logits, output.end_logits, output.span_logits, output.embeddings, output.relevance_logits]
     sum(result.square().mean() for result in results if result is not None).backward()
     reached = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
     beside = "head.language." if isinstance(config.head, c.EmbeddingHead) else None  # it takes no part in the vector

@@ -52,6 +52,7 @@ from saucier.config.heads import DoubleHead as DoubleHead
 from saucier.config.heads import EmbeddingHead as EmbeddingHead
 from saucier.config.heads import Head as Head
 from saucier.config.heads import InPlace as InPlace
+from saucier.config.heads import JointSpanHead as JointSpanHead
 from saucier.config.heads import LanguageHead as LanguageHead
 from saucier.config.heads import LengthHead as LengthHead
 from saucier.config.heads import Predicts as Predicts

@@ -299,6 +299,26 @@ class ReaderHead(Config):
     """Where the text's vector is taken."""
 
 
+class JointSpanHead(Config):
+    """One logit for every span of tokens, by a feed-forward over the vectors of its first and its last token.
+
+    Source: Lee et al. 2019 (ORQA), §3 (eq 67–69), arXiv:1906.00300; its layers, and what is 10 and 256, by the code
+    release.
+    """
+
+    kind: Literal["joint_span"] = "joint_span"
+    longest: int = Field(default=10, gt=0)
+    """Most tokens of a span."""
+    hidden: int = Field(default=256, gt=0)
+    """Width between the two maps of the feed-forward."""
+    activation: Activation = "relu"
+    """What follows the first map."""
+    norm: Norm = LayerNorm(eps=1e-3)
+    """The norm after the activation."""
+    dropout: Probability = 0.0
+    """Dropout on what the first map reads."""
+
+
 class CustomHead(Config):
     """The slot of a head from outside: what it refuses, what it costs, and what it reads and gives.
 
@@ -329,5 +349,5 @@ class CustomHead(Config):
 Head = Annotated[
     LanguageHead | PretrainingHead | LengthHead | BidirectionalHead | ClassificationHead | TokenHead | SpanHead
     | ChoiceHead | ReplacedTokenHead | DoubleHead | AdaptiveHead | EmbeddingHead | QuestionSpanHead | ReaderHead
-    | CustomHead,
+    | JointSpanHead | CustomHead,
     OpenSlot("head")]

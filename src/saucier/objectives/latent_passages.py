@@ -2,8 +2,7 @@
 
 p(z | x) is the softmax, over the passages found, of inner products of the question's vector with theirs; a reader
 gives p(y | x, z); what is learned is the logarithm of the sum over z. The gradient reaches the reader and the encoder
-of questions. The passages' own vectors stay (`Retriever`), or are made again of their texts, with gradients
-(`live_passages.LiveRetriever`).
+of questions; the passages' own vectors stay (`Retriever`), or are made again (`live_passages.LiveRetriever`).
 Letters: B questions, K passages of each, T target tokens, L length, E width of a vector, N rows of targets, D dim.
 """
 
@@ -12,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +25,8 @@ from saucier.objectives.teacher_losses import precise
 
 QUESTION = "question."
 """Begins the names of what the retriever reads of a question, in a batch."""
+ANSWER_PLACES = ("answer_passages", "answer_starts", "answer_ends")
+"""Where the answers of questions stand, in a batch: the passage, the first and the last token there, [B, M] each."""
 RETRIEVER = "retriever"
 """The name of the module that gives questions vectors, and of its folder next to the reader's."""
 
@@ -39,20 +40,41 @@ class Passages(Protocol):
     def vectors(self, places: Tensor) -> Tensor:
         """Return the vectors of some. Shapes: places [B, K] -> [B, K, E]."""
 
-    def join(self, batch: Batch, places: Tensor) -> Batch:
-        """Return what a reader reads: each question with each of its passages. Shapes: places [B, K] -> [B * K, L]."""
+    def join(self, batch: Batch, places: Tensor) -> Joined:
+        """Put each question next to each of its passages, as a reader reads them. Shapes: places [B, K]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Questions next to their passages."""
+
+    inputs: Batch
+    """What a reader reads: [B * K, L]."""
+    starts: Tensor
+    """[B, K], the first token of each passage."""
+    ends: Tensor
+    """[B, K], the first token after it, which may be cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a retriever found for each question."""
+    """What a retriever found for each question, the nearest first."""
 
     places: Tensor
     """[B, K]."""
-    prior: Tensor
-    """[B, K], log p(z | x) among those found, with the gradient of the retriever."""
+    scores: Tensor
+    """[B, K], inner products times the scale, with the gradient of the retriever."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Sums over the questions of what a retriever measures of itself, by the names of `Retriever.figures`."""
+
+    @property
+    def prior(self) -> Tensor:
+        """[B, K], log p(z | x) among those found."""
+        return self.scores.log_softmax(-1)
+
+    def first(self, count: int) -> Found:
+        """Return the nearest ones alone."""
+        return Found(self.places[:, :count], self.scores[:, :count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +103,22 @@ class Retriever:
     def finish_step(self, step: int) -> None:
         """Take note of the update of a step (from 0)."""
 
-    def find(self, batch: Batch) -> Found:
-        """Find passages for the questions of a batch. Source: Lewis et al. 2020, §2.2, arXiv:2005.11401 (eq 83)."""
+    def find(self, batch: Batch, count: int | None = None) -> Found:
+        """Find passages for the questions of a batch, K of each or another number, at most all.
+
+        Source: Lewis et al. 2020, §2.2, arXiv:2005.11401 (eq 83).
+        """
         inputs = {name.removeprefix(QUESTION): value for name, value in batch.items() if name.startswith(QUESTION)}
         vectors = precise(self.model(**inputs).embeddings)
-        places = self.passages.find(vectors.detach(), self.count).to(vectors.device)
+        places = self.passages.find(vectors.detach(), count or self.count).to(vectors.device)
         near = torch.einsum("be,bke->bk", vectors, self.passages.vectors(places).to(vectors))
-        return Found(places, (self.scale * near).log_softmax(-1))
+        return Found(places, self.scale * near)
 
-    def read(self, batch: Batch, found: Found) -> Batch:
-        """Return what the reader reads of a batch: its question with each passage. Shapes: -> [B * K, L]."""
-        inputs = self.passages.join(batch, found.places)
-        return {name: value.to(found.places.device) for name, value in inputs.items()}
+    def read(self, batch: Batch, found: Found) -> Joined:
+        """Return what the reader reads of a batch: its question with each passage."""
+        joined, device = self.passages.join(batch, found.places), found.places.device
+        return Joined({name: value.to(device) for name, value in joined.inputs.items()}, joined.starts.to(device),
+                      joined.ends.to(device))
 
     def reset(self, device: torch.device) -> None:
         """Give the encoder the weights that it began with, and put it where the reader is."""
@@ -193,7 +219,7 @@ class LatentPassages(Objective):
         """Return the summed negative logarithm of the marginal likelihood."""
         self.retriever.model.train(model.training)
         found = self.retriever.find(batch)
-        logs = score_targets(model, self.retriever.read(batch, found), batch)
+        logs = score_targets(model, self.retriever.read(batch, found).inputs, batch)
         real = batch["labels"] != IGNORED
         chance, behind = self.marginal(found.prior, logs, real)
         loss, count, rows = -chance.sum(), float(real.sum()), float(len(chance))
@@ -203,6 +229,114 @@ class LatentPassages(Objective):
             "behind": LossPart(behind.detach().amax(-1).sum(), rows),
             "different": LossPart(found.prior.new_tensor(float(len(found.places[:, 0].unique()))), rows),
             **{name: LossPart(chance.new_tensor(value), rows) for name, value in found.figures.items()}})
+
+
+@dataclass(frozen=True, slots=True)
+class LatentSpans(Objective):
+    """Spans of retrieved passages that are an answer, nobody knows which: the marginal likelihood of all (ORQA).
+
+    The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
+    the retriever reads it; `ANSWER_PLACES` [B, M], -1 where a question has fewer. Reader and retriever learn together;
+    a question whose answer is not among what was found costs nothing, and is counted with the others.
+    Source: Lee et al. 2019, §3 and §6, arXiv:1906.00300 (eq 66–69, 71).
+    """
+
+    retriever: Retriever
+    early: int | None = None
+    """Passages of the early loss, at most all; None: there is none."""
+
+    figures: ClassVar[Mapping[str, str]] = {"found": "answers among the passages of the early loss",
+                                            "read": "answers among the passages that are read",
+                                            "different": "different first passages, over the questions of a batch"}
+    """How much is learned from, and whether all questions find the same."""
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The spans that are read, and the passages of the early loss."""
+        return ("spans",) if self.early is None else ("spans", "passages")
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The encoder of questions."""
+        return {RETRIEVER: self.retriever.model}
+
+    @property
+    def module_rates(self) -> Mapping[str, float]:
+        """That of the encoder of questions."""
+        return {RETRIEVER: self.retriever.rate}
+
+    def bind(self, model: nn.Module) -> None:
+        """Begin with the retriever's own weights."""
+        self.retriever.reset(next(model.parameters()).device)
+
+    def count(self, batch: Batch) -> dict[str, float]:
+        """Number of questions whose answer stands in some passage."""
+        return dict.fromkeys(self.parts, float((batch[ANSWER_PLACES[0]] >= 0).any(-1).sum()))
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Loss:
+        """Return the summed negative logarithms of both likelihoods."""
+        self.retriever.model.train(model.training)
+        found = self.retriever.find(batch, max(self.retriever.count, self.early or 0))
+        read = found.first(self.retriever.count)
+        joined = self.retriever.read(batch, read)
+        scores = score_spans(model, joined, read)
+        right = mark_answers(batch, read, joined, scores.shape)
+        counts, rows = self.count(batch), float(len(scores))
+        chance, hit = marginalize(scores.flatten(1), right.flatten(1))
+        parts = {"spans": LossPart(-chance.sum(), counts["spans"])}
+        figures = {"read": LossPart(hit.float().sum(), rows), "correct": LossPart(right.flatten(1).gather(
+            1, scores.detach().flatten(1).argmax(-1, keepdim=True)).float().sum(), rows)}
+        if self.early is not None:
+            early, hit = marginalize(found.scores, mark_passages(batch, found))
+            parts["passages"] = LossPart(-early.sum(), counts["passages"])
+            figures["found"] = LossPart(hit.float().sum(), rows)
+        first = found.scores.new_tensor(float(len(found.places[:, 0].unique())))
+        return Loss(parts, {**figures, "different": LossPart(first, rows)})
+
+
+def marginalize(scores: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the logarithm of the chance of what is right, by a softmax over all, and where there is something right.
+
+    Where nothing is right it is 0, without a gradient: such a question is left out. Shapes: [B, N] both -> [B], [B].
+    """
+    hit = right.any(-1)
+    scores = scores.masked_fill(~hit[:, None], 0.0)  # where not even a span is, their gradient would be no number
+    kept = right | ~hit[:, None]
+    return scores.masked_fill(~kept, float("-inf")).logsumexp(-1) - scores.logsumexp(-1), hit
+
+
+def score_spans(model: nn.Module, joined: Joined, found: Found) -> Tensor:
+    """Return S = S_retr + S_read of the span of w + 1 tokens from l on, at [l, w]; -inf where no passage is.
+
+    Shapes: -> [B, K, L, W], float32 or wider. Source: Lee et al. 2019, §3, arXiv:1906.00300 (eq 66–69).
+    """
+    logits: Tensor = precise(model(**joined.inputs).span_logits).unflatten(0, found.places.shape)
+    first = torch.arange(logits.shape[2], device=logits.device)[:, None]
+    last = first + torch.arange(logits.shape[3], device=logits.device)
+    starts, ends = joined.starts[..., None, None], joined.ends[..., None, None]
+    joint = logits + found.scores[..., None, None]
+    return joint.masked_fill((first < starts) | (last >= ends), float("-inf"))
+
+
+def mark_answers(batch: Batch, found: Found, joined: Joined, shape: torch.Size) -> Tensor:
+    """Say which spans are an answer. Shapes: -> [B, K, L, W], boolean."""
+    passages, starts, ends = (batch[name] for name in ANSWER_PLACES)
+    marks = torch.zeros(shape, dtype=torch.bool, device=passages.device)
+    row, answer, rank = (passages[:, :, None] == found.places[:, None]).nonzero(as_tuple=True)
+    first = joined.starts[row, rank] + starts[row, answer]
+    more = ends[row, answer] - starts[row, answer]
+    kept = (first + more < joined.ends[row, rank]) & (more < shape[3])
+    marks[row[kept], rank[kept], first[kept], more[kept]] = True
+    return marks
+
+
+def mark_passages(batch: Batch, found: Found) -> Tensor:
+    """Say which passages hold an answer. Shapes: -> [B, K], boolean."""
+    passages = batch[ANSWER_PLACES[0]]
+    size = 2 + int(max(passages.max(), found.places.max()))
+    marks = torch.zeros(len(passages), size, dtype=torch.bool, device=passages.device)
+    marks = marks.scatter(1, passages + 1, True).index_fill(1, passages.new_zeros(1), False)  # 0: there is no passage
+    return marks.gather(1, found.places + 1)
 
 
 def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:

@@ -65,7 +65,7 @@ class LiveRetriever(Retriever):
         """Make the index again where it is time."""
         self.passages.finish_step(step)
 
-    def find(self, batch: Batch) -> Found:
+    def find(self, batch: Batch, count: int | None = None) -> Found:
         """Find passages for the questions of a batch, and weigh them by vectors that are made now.
 
         Source: Guu et al. 2020, §3.3 and §3.4 (null document, trivial retrievals), arXiv:2002.08909.
@@ -73,14 +73,14 @@ class LiveRetriever(Retriever):
         inputs = {name.removeprefix(QUESTION): value for name, value in batch.items() if name.startswith(QUESTION)}
         vectors = precise(self.model(**inputs).embeddings)
         nothing = torch.full((len(vectors), 1), NULL)
-        found, own = self.passages.find_others(batch, vectors.detach(), self.count - 1) if self.count > 1 \
-            else (nothing[:, :0], 0)
+        others = (count or self.count) - 1
+        found, own = self.passages.find_others(batch, vectors.detach(), others) if others else (nothing[:, :0], 0)
         places = torch.cat([found, nothing], dim=1)
         known, back = places.unique(return_inverse=True)  # each passage goes through the encoder once
         spelled = {name: value.to(vectors.device) for name, value in self.passages.spell(known).items()}
         encoded = precise(self.model(**spelled).embeddings)
         near = torch.einsum("be,bke->bk", vectors, encoded[back.to(vectors.device)])
-        prior = (self.scale * near).log_softmax(-1)
-        return Found(places.to(vectors.device), prior, {
+        scores = self.scale * near
+        return Found(places.to(vectors.device), scores, {
             "stale": float(self.passages.age * len(vectors)), "own": float(own),
-            "null": float(prior[:, -1].detach().exp().sum())})
+            "null": float(scores.detach().softmax(-1)[:, -1].sum())})

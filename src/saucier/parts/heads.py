@@ -257,6 +257,34 @@ class ReaderHead(nn.Module):
         return {**split_span(self(reading.hidden)), "relevance_logits": relevance[..., 0]}
 
 
+class JointSpanHead(nn.Module):
+    """One logit for every span of at most W tokens. Source: Lee et al. 2019, §3, arXiv:1906.00300 (eq 67–69)."""
+
+    def __init__(self, config: c.JointSpanHead, dim: int, tokens: Tokens) -> None:
+        """Build the feed-forward; its first map of two vectors side by side is a map of each, added."""
+        super().__init__()
+        self.longest = config.longest
+        self.dropout = Dropout(config.dropout)
+        self.start, self.end = Linear(dim, config.hidden), Linear(dim, config.hidden, bias=False)
+        self.activation = ACTIVATIONS[config.activation]
+        self.norm = build_norm(config.norm, config.hidden)
+        self.output = Linear(config.hidden, 1)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Score the span of w + 1 tokens from l on, at [l, w]; those beyond the row count for nothing.
+
+        Shapes: [B, L, D] -> [B, L, W].
+        """
+        hidden = self.dropout(hidden)
+        ends = F.pad(self.end(hidden), (0, 0, 0, self.longest - 1)).unfold(1, self.longest, 1).transpose(2, 3)
+        scores: Tensor = self.output(self.norm(self.activation(self.start(hidden)[:, :, None] + ends)))
+        return scores[..., 0]
+
+    def answer(self, reading: Reading) -> dict[str, Tensor]:
+        """Logits [B, L, W]."""
+        return {"span_logits": self(reading.hidden)}
+
+
 class EmbeddingHead(nn.Module):
     """Token vectors to one vector. Source: Reimers and Gurevych 2019, §3, arXiv:1908.10084."""
 
@@ -321,7 +349,7 @@ HEADS: Mapping[type[c.Config], Callable[[Any, int, Tokens], nn.Module]] = {
     c.BidirectionalHead: BidirectionalHead, c.LengthHead: LengthHead, c.ClassificationHead: ClassificationHead,
     c.TokenHead: TokenHead, c.SpanHead: SpanHead, c.ChoiceHead: ChoiceHead, c.QuestionSpanHead: QuestionSpanHead,
     c.ReplacedTokenHead: ReplacedTokenHead, c.DoubleHead: DoubleHead, c.EmbeddingHead: EmbeddingHead,
-    c.ReaderHead: ReaderHead}
+    c.ReaderHead: ReaderHead, c.JointSpanHead: JointSpanHead}
 """Head -> what builds it for a width and the embedding's table, which heads over a vocabulary may share."""
 
 

@@ -157,6 +157,8 @@ class Output:
     """[B, N], of a double head."""
     embeddings: Tensor | None = None
     """[B, E], of a head that gives one vector for each text."""
+    span_logits: Tensor | None = None
+    """[B, L, W], of a head that scores the span from each token on to each of the next W."""
     relevance_logits: Tensor | None = None
     """[B], of a reader: the text holds the answer."""
     candidate_embeddings: Tensor | None = None

@@ -16,6 +16,7 @@ from torch import Tensor
 from saucier.errors import InputError
 from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch
+from saucier.objectives.latent_passages import Joined
 from saucier.objectives.live_passages import LiveRetriever
 from saucier.retrieval.index_versions import (
     IndexVersions,
@@ -94,8 +95,8 @@ class LiveIndex:
         """Return the vectors of the index. Shapes: [B, K] -> [B, K, E]."""
         return self.rows.vectors(places)
 
-    def join(self, batch: Batch, places: Tensor) -> Batch:
-        """Return the reader's rows. Shapes: [B, K] -> [B * K, L]."""
+    def join(self, batch: Batch, places: Tensor) -> Joined:
+        """Return the reader's rows. Shapes: places [B, K]."""
         return self.rows.join(batch, places)
 
     def spell(self, places: Tensor) -> Batch:

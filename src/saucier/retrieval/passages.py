@@ -11,10 +11,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch import Tensor
 
@@ -25,17 +27,17 @@ from saucier.files import is_folder, read_object, write_atomically, write_json
 from saucier.folders.load import load
 from saucier.folders.save import save
 from saucier.model import Transformer
-from saucier.objectives.base import MASK_OF_INPUT, Batch
+from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.objectives.contrastive import choose_scale
-from saucier.objectives.latent_passages import QUESTION, Retriever
+from saucier.objectives.latent_passages import ANSWER_PLACES, QUESTION, Joined, Retriever
 from saucier.parts.provenance import digest_weights
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
 from saucier.retrieval.embed import embed, find_limit, require_embedding_head
 from saucier.retrieval.nearest import find_nearest
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
+from saucier.tasks.open_questions import PassageLayout
 from saucier.tasks.task import Encoding
 from saucier.tasks.written.definitions import Retrieval
-from saucier.tasks.written.retrieval_augmented import PassageLayout
 from saucier.text.reading.sources import find_sources
 from saucier.text.reading.tables import read_rows
 from saucier.text.tokenizer.model_inputs import EncodedRow, LengthOptions, encode_rows
@@ -142,7 +144,7 @@ class ReaderRows:
     encoding: Encoding
     """How the reader's rows are made."""
     layout: PassageLayout
-    """How passage and question share one."""
+    """How a row is made of a question and a passage."""
     frame: Frame
     """What is around the texts of a row."""
     tokens: Ragged
@@ -151,7 +153,7 @@ class ReaderRows:
     @classmethod
     def of(cls, index: PassageIndex, encoding: Encoding, layout: PassageLayout) -> ReaderRows:
         """Encode all passages for a reader. Raises `InputError` where a question leaves no room for one."""
-        whole = [layout.after_title.join(part for part in (one.title, one.text) if part) for one in index.passages]
+        whole = [layout.join_title(one.title, one.text) for one in index.passages]
         found = encoding.tokenizer.encodings(whole, False)
         rows = [encoding.tokenizer.published_ids(one.ids) for one in found]
         sample = next((one for one, ids in zip(whole, rows, strict=True) if ids), "")
@@ -168,17 +170,69 @@ class ReaderRows:
         """Return the vectors of passages. Shapes: [B, K] -> [B, K, E]."""
         return self.index.matrix[places.cpu()]
 
-    def join(self, batch: Batch, places: Tensor) -> Batch:
+    def join(self, batch: Batch, places: Tensor) -> Joined:
         """Put each passage, cut to what is left of a row, next to the question; below 0 there is none.
 
-        Shapes: places [B, K] -> [B * K, L].
+        Shapes: places [B, K].
         """
-        mask, rows = batch[MASK_OF_INPUT["input_ids"]], list[EncodedRow]()
+        mask, rows, spans = batch[MASK_OF_INPUT["input_ids"]], list[EncodedRow](), list[tuple[int, int]]()
         for ids, real, found in zip(batch["input_ids"].tolist(), mask.sum(1).tolist(), places.tolist(), strict=True):
-            room = self.encoding.length - self.frame.size - real
-            texts = [self.tokens.row(place)[:room].tolist() if place >= 0 else [] for place in found]
-            rows += [self.layout.row(self.frame, text, ids[:real]) for text in texts]
-        return EncodedExamples(self.encoding.inputs(rows)).batch(np.arange(len(rows)))
+            start = self.layout.start(self.frame, real)
+            for place in found:
+                room = self.encoding.length - self.frame.size - real
+                tokens = self.tokens.row(place)[:room].tolist() if place >= 0 else []
+                rows.append(self.layout.row(self.frame, ids[:real], tokens))
+                spans.append((start, start + len(tokens)))
+        inputs = EncodedExamples(self.encoding.inputs(rows)).batch(np.arange(len(rows)))
+        starts, ends = to_int_tensor(np.array(spans).T).view(2, *places.shape)
+        return Joined(inputs, starts, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSearch:
+    """All tokens of all passages, by what they are: where a sequence of them stands."""
+
+    tokens: Ragged
+    order: NDArray[np.int64]
+    """Places of tokens, sorted by the token."""
+    sorted: NDArray[np.int64]
+    """The tokens in this order."""
+
+    @classmethod
+    def of(cls, tokens: Ragged) -> TokenSearch:
+        """Sort tokens."""
+        order = np.argsort(tokens.values, kind="stable")
+        return cls(tokens, order, tokens.values[order])
+
+    def find(self, ids: Sequence[int]) -> NDArray[np.int64]:
+        """Return where a sequence stands in one passage: its first token, and the one after its last. Shapes: [M, 2].
+        """
+        ranges = np.searchsorted(self.sorted, ids, side="left"), np.searchsorted(self.sorted, ids, side="right")
+        rarest = int((ranges[1] - ranges[0]).argmin())
+        begins = self.order[ranges[0][rarest]:ranges[1][rarest]] - rarest
+        begins = begins[(begins >= 0) & (begins + len(ids) <= len(self.order))]
+        for number, token in enumerate(ids):
+            begins = begins[self.tokens.values[begins + number] == token]
+        after = self.tokens.offsets[np.searchsorted(self.tokens.offsets, begins, side="right")]
+        begins = np.sort(begins[begins + len(ids) <= after])
+        return np.stack([begins, begins + len(ids)], axis=1)
+
+
+def find_word_insides(rows: ReaderRows) -> NDArray[np.bool_]:
+    """Say which tokens of all passages begin inside a word, in a script that writes words apart. Shapes: -> [N + 1]."""
+    inside = np.zeros(len(rows.tokens.values) + 1, dtype=bool)
+    texts = [rows.layout.join_title(one.title, one.text) for one in rows.index.passages]
+    for begin, text, found in zip(rows.tokens.offsets.tolist(), texts,
+                                  rows.encoding.tokenizer.encode_with_offsets(texts), strict=False):
+        for number, ((_, end), (start, _)) in enumerate(pairwise(found.offsets), start=begin + 1):
+            inside[number] = start == end and 0 < start < len(text) and is_in_word(text[start - 1]) \
+                and is_in_word(text[start])
+    return inside
+
+
+def is_in_word(letter: str) -> bool:
+    """Say whether a character is part of a word: a digit, or a letter of a script with words and cases."""
+    return letter.isdigit() or letter.islower() or letter.isupper()
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +255,40 @@ class OpenPassages:
         """Return what the retriever reads of questions."""
         return {QUESTION + name: value
                 for name, value in encode_texts(self.retriever.model, self.tokenizer, texts).items()}
+
+    def find_answers(self, answers: Sequence[Sequence[str]]) -> Mapping[str, Ragged]:
+        """Return where the tokens of answers stand in passages: passage, first and last token, each [M] of a question.
+
+        What begins or ends inside a word is no answer, and neither are unknown tokens. Raises `InputError` for a
+        tokenizer without offsets.
+        """
+        tokens, tokenizer = self.rows.tokens, self.rows.encoding.tokenizer
+        search, inside = TokenSearch.of(tokens), find_word_insides(self.rows)
+        texts = [*{text.strip() for some in answers for text in some}]
+        spelled = [[tuple(tokenizer.published_ids(one.ids)) for one in tokenizer.encodings(spellings, False)]
+                   for spellings in (texts, [f" {text}" for text in texts])]
+        known = dict[str, NDArray[np.int64]]()
+        for text, *ids in zip(texts, *spelled, strict=True):
+            known[text] = np.concatenate([np.zeros((0, 2), dtype=np.int64), *(
+                search.find(one) for one in {*ids} if one and tokenizer.unk_id not in one)])
+            begins, ends = known[text].T
+            known[text] = known[text][~inside[begins] & ~inside[ends]]
+        columns: list[list[list[int]]] = [[], [], []]
+        for some in answers:
+            found = np.unique(np.concatenate([known[text.strip()] for text in some]), axis=0)
+            passages = np.searchsorted(tokens.offsets, found[:, 0], side="right") - 1
+            begins = tokens.offsets[passages]
+            for column, values in zip(columns, (passages, found[:, 0] - begins, found[:, 1] - 1 - begins), strict=True):
+                column.append(values.tolist())
+        return dict(zip(ANSWER_PLACES, (Ragged.of(column, -1) for column in columns), strict=True))
+
+    def cut_span(self, place: int, first: int, last: int) -> tuple[int, int]:
+        """Return the characters of a passage's text from the first to the last of some of its tokens."""
+        text = self.rows.index.passages[place].text
+        offsets = self.rows.encoding.tokenizer.encode_with_offsets([text])[0].offsets
+        start, end = offsets[first][0], offsets[last][1]
+        piece = text[start:end]
+        return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
 
     @property
     def mask(self) -> str | None:

@@ -18,6 +18,7 @@ from saucier.tasks.definitions import (
     InverseCloze,
     ManyLabels,
     MultipleChoice,
+    OpenQuestionAnswering,
     QuestionAnswering,
     Ranking,
     Regression,
@@ -27,6 +28,7 @@ from saucier.tasks.definitions import (
 from saucier.tasks.inverse_cloze import InverseClozeTask
 from saucier.tasks.masked_retrieval import MaskedRetrievalTask
 from saucier.tasks.multiple_choice import MultipleChoiceTask
+from saucier.tasks.open_question_answering import OpenQuestionAnsweringTask
 from saucier.tasks.question_answering import QuestionAnsweringTask
 from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.tagging import TaggingTask
@@ -75,6 +77,7 @@ TASKS: dict[type, TaskKind] = {
     Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
     InverseCloze: TaskKind(InverseClozeTask),
     MaskedRetrieval: TaskKind(MaskedRetrievalTask),
+    OpenQuestionAnswering: TaskKind(OpenQuestionAnsweringTask),
     QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
     MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),
     TextToText: TaskKind(TextToTextTask, (simple.copy_text,)),

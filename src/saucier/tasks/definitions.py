@@ -13,7 +13,7 @@ from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.config.registry import OpenSlot, find_extension, is_outside, registered_kinds
 from saucier.tasks.retrieval_definitions import MaskedRetrieval
-from saucier.tasks.written.definitions import ColumnName, WrittenTask
+from saucier.tasks.written.definitions import ColumnName, Retrieval, WrittenTask
 
 
 class TokenizerFrame(Config):
@@ -201,6 +201,31 @@ class InverseCloze(Config):
     """Factor on the inner products before the softmax; None: 1, or 20 for vectors of length one."""
 
 
+class OpenQuestionAnswering(Config):
+    """The piece of a passage that answers a question, of passages that a retriever finds; both are trained together.
+
+    Files in SQuAD's form are read for their questions and answers alone, or tables with a question and its answers.
+    Source: Lee et al. 2019 (ORQA), arXiv:1906.00300 (eq 64–71).
+    """
+
+    kind: Literal["open_question_answering"] = "open_question_answering"
+    question: ColumnName = None
+    """The column of the question; None: found by its usual names."""
+    answers: ColumnName = None
+    """The column of the answer, a text or a list of texts that are all right, likewise."""
+    retrieval: Retrieval
+    """Where answers are looked for."""
+    early: int | None = Field(default=5000, gt=0)
+    """Passages of which the retriever alone learns which hold an answer, at most all; None: it learns from those that
+    are read alone. Source: Lee et al. 2019, §6 (the early update, c = 5,000)."""
+    question_length: int = Field(default=64, gt=0)
+    """Most tokens of a question; the passage has the rest of the row."""
+    longest_answer: int = Field(default=10, gt=0)
+    """Most tokens of an answer. Source: Lee et al. 2019, code release."""
+    best: int = Field(default=5, gt=0)
+    """Answers that are told with their probabilities, the best first."""
+
+
 class Texts(Config):
     """What all tasks share that tell one thing of a text, or of a pair of texts."""
 
@@ -323,8 +348,8 @@ class CustomTask(Config):
 
 
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
-                       | MultipleChoice | Embedding | InverseCloze | MaskedRetrieval | WrittenTask
-                       | CustomTask, OpenSlot("task")]
+                       | MultipleChoice | Embedding | InverseCloze | OpenQuestionAnswering | MaskedRetrieval
+                       | WrittenTask | CustomTask, OpenSlot("task")]
 """Any task."""
 
 

@@ -120,6 +120,8 @@ class EncodedExamples:
     """[U], which task of a mixture each unit belongs to; None where there is one task."""
     characters: TokenCharacters | None = None
     """The characters of each token, where the model reads them."""
+    notes: tuple[str, ...] = ()
+    """Lines about these examples that a person should read."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 

@@ -22,15 +22,13 @@ from saucier.tasks.encoded_examples import (
     EncodedExamples,
     Frame,
     Ragged,
-    Truncation,
-    order_by_length,
     take_rows,
 )
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
+from saucier.tasks.open_questions import PassageSource, QuestionFirst, answer_in_batches, list_evidence
 from saucier.tasks.retrieval_definitions import LearnedRetrieval, MaskedRetrieval
 from saucier.tasks.salient_spans import EntityTagger, Finder, Span, find_dates, join_spans
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
-from saucier.tasks.written.retrieval_augmented import PassageLayout, PassageSource, QuestionFirst, list_evidence
 from saucier.text.reading.sources import SourceFile
 from saucier.text.rows.batch import Batches
 from saucier.text.rows.store import find_sentence_starts
@@ -107,12 +105,12 @@ class MaskedRetrievalTask(Task):
 
         return RequiredHead("language", make, holders=("pretraining",))
 
-    def layout(self, encoding: Encoding) -> PassageLayout:
+    def layout(self, encoding: Encoding) -> QuestionFirst:
         """A sentence, then a passage. Raises `InputError` for a model that does not see both sides of a token."""
         if encoding.body.encoder is None or encoding.body.decoder is not None:
             raise InputError("hidden tokens are predicted by an encoder alone", where="model",
                              remedy="begin with a masked language model, such as BERT")
-        return QuestionFirst(self.config.after_title, self.config.question_length)
+        return QuestionFirst(self.config.question_length)
 
     def with_passages(self, source: PassageSource) -> Self:
         """Return the task with its passages, and the name of the weights that their vectors are from."""
@@ -163,19 +161,19 @@ class MaskedRetrievalTask(Task):
         self.layout(encoding)
         masks = self.require_masks(encoding.tokenizer)
         frame = Frame.of(encoding.tokenizer, next((one.text for one in examples), HIDDEN), 2)
-        units, lost, cut = list[tuple[int, Cloze]](), 0, [0, 0]
+        units, lost, cut, room = list[tuple[int, Cloze]](), 0, list[int](), self.config.question_length
         for number, (one, ids, offsets) in enumerate(encode_sentences(examples, encoding.tokenizer)):
-            room = self.config.question_length
             found = [*hide_spans(one, ids[:room], offsets[:room], masks)]
             lost += (1 if one.typed else len(one.spans)) - len(found)
-            cut = [cut[0] + (len(ids) > room), cut[1] + max(0, len(ids) - room)]
+            cut += [len(ids) - room] if len(ids) > room else []
             units += [(number, each) for each in found]
         sequences = {"input_ids": Ragged.of([one.ids for _, one in units], encoding.tokenizer.pad_id or 0),
                      "labels": Ragged.of([[IGNORED] * frame.start() + one.labels for _, one in units], IGNORED),
                      **self.opened.encode_questions([one.text for _, one in units])}
+        notes = (f"{len(cut):,} sentences are cut to {room} tokens next to a passage, {sum(cut):,} tokens and {lost:,} "
+                 "spans",) if cut else ()
         return EncodedExamples(sequences, {"span": np.array([one.span for _, one in units], dtype=np.int64)},
-                               np.array([number for number, _ in units], dtype=np.int64),
-                               Truncation(cut[0], cut[1], lost, "spans"))
+                               np.array([number for number, _ in units], dtype=np.int64), notes=notes)
 
     def require_masks(self, tokenizer: Tokenizer) -> tuple[int, str]:
         """Return the mask of the reader and how the retriever's is written. Raises `InputError` where one has none."""
@@ -205,21 +203,12 @@ class MaskedRetrievalTask(Task):
     def predict(self, predictor: Predictor, examples: Sequence[ClozeSentence],
                 encoded: EncodedExamples) -> list[Answer]:
         """Fill in the first span of each sentence; nothing where it was cut off."""
-        import torch
-
-        from saucier.devices import autocast, move_batch
-
-        asked = take_rows(encoded, np.flatnonzero(encoded.unit_values["span"] == 0))
-        found = dict.fromkeys(range(len(examples)), Answer(""))
-        predictor.model.eval()
-        self.opened.retriever.model.eval()
-        device = next(predictor.model.parameters()).device
-        for rows in order_by_length(asked, predictor.batch):
-            batch = move_batch(asked.batch(rows.units), device)
-            with torch.no_grad(), autocast(predictor.dtype, device):
-                answers = self.answer_batch(predictor, batch)
-            found.update(zip(asked.example_numbers[rows.units].tolist(), answers, strict=True))
-        return [found[number] for number in range(len(examples))]
+        chosen = np.flatnonzero(encoded.unit_values["span"] == 0)
+        asked = replace(take_rows(encoded, chosen), example_numbers=np.arange(len(chosen)))
+        answers = answer_in_batches(predictor, asked, predictor.batch, self.opened.retriever,
+                                    lambda batch: self.answer_batch(predictor, batch))
+        found = dict(zip(encoded.example_numbers[chosen].tolist(), answers, strict=True))
+        return [found.get(number, Answer("")) for number in range(len(examples))]
 
     def answer_batch(self, predictor: Predictor, batch: Batch) -> list[Answer]:
         """Find passages for some sentences, and take the likeliest token at each hidden place, over all passages."""
@@ -229,7 +218,7 @@ class MaskedRetrievalTask(Task):
 
         retriever, labels, mask = self.opened.retriever, batch["labels"], predictor.encoding.tokenizer.mask_id
         found = retriever.find(batch)
-        hidden: Tensor = predictor.model(**retriever.read(batch, found), compute_logits=False).last_hidden_state
+        hidden: Tensor = predictor.model(**retriever.read(batch, found).inputs, compute_logits=False).last_hidden_state
         hidden = hidden[:, :labels.shape[1]].unflatten(0, found.prior.shape)
         marginal, answers = SequenceMarginal(), list[Answer]()
         for number, (row, prior) in enumerate(zip(hidden, found.prior, strict=True)):
@@ -241,7 +230,7 @@ class MaskedRetrievalTask(Task):
             chance, behind = marginal(prior[None], said[None], real[real][None])
             loss = -marginal(prior[None], right[None], real[real][None])[0]
             evidence = list_evidence(self.opened, replace(found, places=found.places[number:number + 1],
-                                                          prior=prior[None]), behind, 0)
+                                                          scores=found.scores[number:number + 1]), behind, 0)
             known = {} if mask in labels[number].tolist() else {"loss": round(float(loss), 6)}  # a person typed masks
             answers.append(Answer(predictor.encoding.tokenizer.decode(ids.tolist()).strip(), float(chance.exp()),
                                   {**known, "tokens": int(real.sum()), "evidence": evidence}))

@@ -71,8 +71,6 @@ class MaskedRetrieval(Config):
     """Whether English dates and years are hidden too, found by a rule."""
     retrieval: LearnedRetrieval
     """Where facts are looked for."""
-    after_title: str = ". "
-    """Stands between a passage's title and its text, as the reader reads it."""
     question_length: int = Field(default=64, gt=0)
     """The most tokens of a sentence; the passage has the rest of the row."""
 

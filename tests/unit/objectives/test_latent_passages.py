@@ -19,6 +19,7 @@ from saucier import config as c
 from saucier.model import Transformer
 from saucier.objectives.base import Batch
 from saucier.objectives.latent_passages import (
+    Joined,
     LatentPassages,
     Marginal,
     Retriever,
@@ -55,9 +56,10 @@ class Held:
     def vectors(self, places: Tensor) -> Tensor:
         return VECTORS[places]
 
-    def join(self, batch: Batch, places: Tensor) -> Batch:
+    def join(self, batch: Batch, places: Tensor) -> Joined:
         own = batch["input_ids"][:, None].expand(-1, places.shape[1], -1)
-        return {"input_ids": torch.cat([TEXTS[places], own], -1).flatten(0, 1)}
+        starts = torch.zeros_like(places)
+        return Joined({"input_ids": torch.cat([TEXTS[places], own], -1).flatten(0, 1)}, starts, starts + TEXTS.shape[1])
 
 
 def models() -> tuple[Transformer, Transformer]:
@@ -114,7 +116,7 @@ def test_the_posterior_is_by_bayes_rule() -> None:
     retriever = Retriever(encoder, Held(), FOUND, SCALE)
     with torch.no_grad():
         found = retriever.find(BATCH)
-        logs = score_targets(reader, retriever.read(BATCH, found), BATCH)
+        logs = score_targets(reader, retriever.read(BATCH, found).inputs, BATCH)
         _, behind = SequenceMarginal()(found.prior, logs, LABELS >= 0)
         _, expected = written_out(reader, encoder, by_token=False)
     assert_close(behind, torch.stack(expected), 1e-9)

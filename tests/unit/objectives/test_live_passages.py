@@ -12,7 +12,7 @@ from torch import Tensor
 from saucier import config as c
 from saucier.model import Transformer
 from saucier.objectives.base import Batch
-from saucier.objectives.latent_passages import LatentPassages, SequenceMarginal
+from saucier.objectives.latent_passages import Joined, LatentPassages, SequenceMarginal
 from saucier.objectives.live_passages import NULL, LiveRetriever
 
 SENTENCES, READ, KNOWN = 2, 3, 5
@@ -49,14 +49,15 @@ class Held:
         self.chosen = near.topk(count).indices
         return self.chosen, 1
 
-    def join(self, batch: Batch, places: Tensor) -> Batch:
+    def join(self, batch: Batch, places: Tensor) -> Joined:
         rows = []
         for own, found in zip(batch["input_ids"], places.tolist(), strict=True):
             rows += [torch.cat([own, TEXTS[place] if place != NULL else torch.zeros(6, dtype=torch.long)])
                      for place in found]
         mask = torch.ones(len(rows), 10, dtype=torch.long)
         mask[places.flatten() == NULL, 4:] = 0
-        return {"input_ids": torch.stack(rows), "attention_mask": mask}
+        starts = torch.full(places.shape, 4)
+        return Joined({"input_ids": torch.stack(rows), "attention_mask": mask}, starts, starts + 6)
 
     def spell(self, places: Tensor) -> Batch:
         rows = [TEXTS[place] if place != NULL else torch.cat([NOTHING[0], torch.zeros(4, dtype=torch.long)])

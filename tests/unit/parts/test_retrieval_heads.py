@@ -64,3 +64,21 @@ def test_candidates_need_a_head_that_compares() -> None:
     decoder = zoo.family("gpt2")
     with pytest.raises(InputError, match="padding"):
         c.check(decoder.model_copy(update={"embed": decoder.embed.model_copy(update={"padding": 0})}))
+
+
+def test_the_score_of_a_span_is_a_feed_forward_over_its_ends() -> None:
+    """MLP([h_start; h_end]) of ORQA (Lee et al. 2019, §3), one span after the other."""
+    body = zoo.family("bert").model_copy(update={"head": c.JointSpanHead(longest=3, hidden=5), "pooler": None})
+    model = zoo.scrambled(body).double()
+    output = model(zoo.tokens(model.config, 2, 6))
+    head, states = model.head, output.last_hidden_state
+    weight, bias = torch.cat([head.start.weight, head.end.weight], 1), head.start.bias
+    assert output.span_logits.shape == (2, 6, 3)
+    for row in range(2):
+        for first in range(6):
+            for last in range(first, min(first + 3, 6)):
+                inner = torch.relu(weight @ torch.cat([states[row, first], states[row, last]]) + bias)
+                spread = ((inner - inner.mean()).square().mean() + 1e-3).sqrt()
+                normed = (inner - inner.mean()) / spread * head.norm.weight + head.norm.bias
+                wanted = head.output.weight[0] @ normed + head.output.bias[0]
+                assert_close(output.span_logits[row, first, last - first], wanted, 1e-12)

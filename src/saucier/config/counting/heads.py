@@ -15,6 +15,7 @@ from saucier.config.heads import (
     DoubleHead,
     EmbeddingHead,
     Head,
+    JointSpanHead,
     LanguageHead,
     LengthHead,
     PretrainingHead,
@@ -60,6 +61,11 @@ def head_node(head: Head, dim: int, vocab: int) -> Node:
             maps = [linear("up", dim, hidden, bias=True), linear("down", hidden, dim, bias=True)]
             return group_nodes("head", head.kind, [*maps, norm_node("norm", head.norm, dim),
                                                    linear("output", dim, 2, bias=True)])
+        case JointSpanHead(hidden=hidden, longest=longest):
+            ends = [linear("start", dim, hidden, bias=True), linear("end", dim, hidden, bias=False)]
+            scores = [norm_node("norm", head.norm, hidden), linear("output", hidden, 1, bias=True)]
+            every = [replace(node, flops=longest * node.flops, detail="for every span") for node in scores]
+            return group_nodes("head", head.kind, [*ends, *every])
         case ReaderHead():
             relevance = count_once(linear("relevance", dim, 1, bias=True))
             return group_nodes("head", head.kind, [*output_nodes(None, dim, 2, bias=True), relevance])

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from saucier.arguments import COMMAND_LINE
-from saucier.checkpoints.hub import TUNED
+from saucier.checkpoints.hub import TUNED, resolve_folder
 from saucier.config.base import Config
 from saucier.errors import InputError
+from saucier.folders.kinds import find_model_folder
 from saucier.generation.decoding import Beams, Greedy
 from saucier.jobs.evaluation.measurement import Evaluation, EvaluationOptions, join_notes
 from saucier.jobs.finetuning.data import Splits, read_examples, read_splits, shorten_text, with_columns
-from saucier.jobs.finetuning.predict import PREDICTION_BATCH, answer_examples, task_length
+from saucier.jobs.finetuning.passages import attach_trained
+from saucier.jobs.finetuning.predict import PREDICTION_BATCH, answer_examples, encoding_of, task_length
 from saucier.jobs.finetuning.results import score_answers
 from saucier.jobs.finetuning.settings import read_finetuning
 from saucier.opened import OpenModel
@@ -44,8 +46,11 @@ Labelled = Classification | ManyLabels | Tagging
 
 
 def for_task(opened: OpenModel, config: TaskConfig) -> OpenModel:
-    """Return a model that was opened for a task."""
-    return replace(opened, task=build_task(config), length=opened.length or task_length(opened))
+    """Return a model that was opened for a task, with its passages where it reads some. Raises `InputError`."""
+    length = opened.length or task_length(opened)
+    folder = find_model_folder(resolve_folder(opened.path))
+    task = attach_trained(build_task(config), encoding_of(opened, length), folder)
+    return replace(opened, task=task, length=length)
 
 
 @dataclass(frozen=True, slots=True)

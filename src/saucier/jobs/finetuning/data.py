@@ -238,6 +238,7 @@ def describe_splits(splits: Splits, encoded: dict[str, EncodedExamples], length:
         if 0 < len(encoded[name]) < len(examples) - encoded[name].truncation.dropped:
             yield f"  put into {len(encoded[name]):,} rows of the model, kept apart there"
         yield f"  {describe_lengths(encoded[name], length)}"
+        yield from (f"  {line}" for line in encoded[name].notes)
         yield from (f"  {count:,} {what}" for what, count in splits.counted.get(name, {}).items())
         found = count_repeats(splits.task, examples, splits.train)
         if found.inside:

@@ -22,14 +22,13 @@ from saucier.model import Transformer
 from saucier.opened import load_model_tokenizer
 from saucier.tasks.build import TASKS, build_task
 from saucier.tasks.definitions import MultipleChoice, TaskConfig, Texts
-from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.task import RequiredHead
-from saucier.tasks.written.definitions import Mixture, RetrievalAugmented
+from saucier.tasks.written.definitions import Mixture
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 KINDS: dict[str, Any] = {cast(Any, kind).model_fields["kind"].default: kind for kind in TASKS
-                         if issubclass(kind, Config) and kind not in (Mixture, MaskedRetrieval, RetrievalAugmented)}
-"""Name of a task -> its settings; a mixture has no head of its own, and what is found in passages needs these."""
+                         if issubclass(kind, Config) and "retrieval" not in kind.model_fields and kind is not Mixture}
+"""Name of a task -> its settings; a mixture has no head of its own, and an answer from passages needs the passages."""
 
 
 def read_task_request(task: object, labels: object) -> TaskConfig:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 from saucier.errors import InputError
 from saucier.tasks.masked_retrieval import MaskedRetrievalTask
+from saucier.tasks.open_questions import RetrievingTask
 from saucier.tasks.retrieval_definitions import RefreshBeside
 from saucier.tasks.task import Encoding, Task
-from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 from saucier.training.processes import Processes
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ INDEX = "index"
 """Where a run keeps its index until it is finished; `passages` is a second encoder there (`learns.passage_encoder`)."""
 VERSIONS = "versions"
 """Where a run keeps the later versions of an index that is made again."""
-RETRIEVING = (RetrievalAugmentedTask, MaskedRetrievalTask)
-"""Tasks that read passages."""
 
 
 def attach_passages(task: Task, encoding: Encoding, run: Path, processes: Processes) -> Task:
@@ -29,7 +27,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path, processes: Proces
 
     Raises `InputError` as `open_passages`, and for a second process next to several that train.
     """
-    if not isinstance(task, RETRIEVING):
+    if not isinstance(task, RetrievingTask):
         return task
     from saucier.retrieval.index_versions import IndexVersions
     from saucier.retrieval.live_index import LiveSource
@@ -49,7 +47,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path, processes: Proces
 
 def attach_trained(task: Task, encoding: Encoding, folder: Path) -> Task:
     """Return a task with the passages that stand next to its model, where it reads some. Raises `InputError`."""
-    if not isinstance(task, RETRIEVING):
+    if not isinstance(task, RetrievingTask):
         return task
     from saucier.retrieval.live_index import LiveSource
     from saucier.retrieval.passages import open_trained

@@ -325,10 +325,10 @@ def global_tokens(head: c.Head | None, tokenizer: Tokenizer) -> c.GlobalTokens |
     Source: Beltagy et al. 2020, §3.1, arXiv:2004.05150; there all of a choice's tokens are global, here the first.
     """
     match head:
-        case c.SpanHead() if tokenizer.sep_id is not None \
+        case c.SpanHead() | c.JointSpanHead() if tokenizer.sep_id is not None \
                 and tokenizer.encode("a", pair="a").count(tokenizer.sep_id) == SEPARATORS:
             return c.AtSeparator(kind="before_separator", token=tokenizer.sep_id)
-        case c.SpanHead() | c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
+        case c.SpanHead() | c.JointSpanHead() | c.ClassificationHead() | c.EmbeddingHead() | c.ChoiceHead():
             return c.AtMostFirst(kind="first_token")
     return None
 

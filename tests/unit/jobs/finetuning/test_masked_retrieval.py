@@ -1,4 +1,4 @@
-"""REALM end to end: hidden words whose passages tell them, learned, saved, asked again, resumed, and what is refused."""
+"""REALM end to end: hidden words that passages tell, learned, saved, asked again, resumed, and what is refused."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.passages import attach_passages
 from saucier.jobs.finetuning.predict import predict_answers
+from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.objectives.token_ids import IGNORED
 from saucier.retrieval.live_index import LiveIndex
 from saucier.retrieval.passages import PassageIndex
@@ -61,8 +62,24 @@ def test_retrieval_fills_in_what_no_sentence_told(world: dict[str, Path], tmp_pa
     assert evaluation["stale"] == 110 % 30 and evaluation["null"] < 0.5
     assert "made again 3 times by the trainer, every 30 updates" in (done.path / "report.html").read_text()
     assert not (done.path / "versions").exists() and not (done.path / "index").exists()
+    answer_questions(world, done.model, tmp_path)
     (typed,) = predict_answers(done.path, [], ["the colour of salt pot was [MASK]"]).answers
     assert typed.prediction in COLOURS and "loss" not in typed.more
+
+
+def answer_questions(world: dict[str, Path], model: Path, folder: Path) -> None:
+    """What was learned goes on as an open question answerer (eq 78-80): body and retriever are the trained ones."""
+    rows = [json.loads(line) for line in world["dev"].read_text().splitlines()]
+    (folder / "questions.jsonl").write_text("".join(json.dumps(
+        {"question": row["text"].removesuffix(row["spans"][0]), "answer": row["spans"][0]}) + "\n" for row in rows))
+    settings, _ = read_finetuning_words(
+        "open_question_answering", ["training.epochs=1", "training.length=32", "task.question_length=16",
+                                    "task.retrieval.count=3", f"task.retrieval.passages={model / 'passages'}",
+                                    f"task.retrieval.retriever={model / 'retriever'}"],
+        str(model), {"train": [str(folder / "questions.jsonl")], "held_out": [str(folder / "questions.jsonl")]})
+    done = finetune(settings, folder / "answerer", quiet=True)
+    assert PassageIndex.read(done.model / "passages").passport == PassageIndex.read(model / "passages").passport
+    assert predict_answers(done.path, [], ["the colour of salt pot was"]).answers[0].more["evidence"]
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(world: dict[str, Path], tmp_path: Path,
@@ -115,7 +132,9 @@ def test_each_span_is_hidden_once_and_whole(world: dict[str, Path], tmp_path: Pa
     encoded, tokenizer = task.encode(examples, encoding), encoding.tokenizer
     ids = tokenizer.encode(examples[0].text, False)
     kept = [number for number in range(3) if number < 2 or len(ids) <= 9]
-    assert encoded.unit_values["span"].tolist() == kept and encoded.truncation.targets == 3 - len(kept)
+    assert encoded.unit_values["span"].tolist() == kept
+    assert [*encoded.notes] == ([] if len(ids) <= 9 else [
+        f"1 sentences are cut to 9 tokens next to a passage, {len(ids) - 9} tokens and {3 - len(kept)} spans"])
     for unit, span in enumerate(kept):
         row = encoded.sequences["input_ids"].row(unit).tolist()
         labels = encoded.sequences["labels"].row(unit).tolist()

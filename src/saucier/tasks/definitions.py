@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.config.registry import OpenSlot, find_extension, is_outside, registered_kinds
+from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.written.definitions import ColumnName, Retrieval, WrittenTask
 
 
@@ -347,8 +348,8 @@ class CustomTask(Config):
 
 
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
-                       | MultipleChoice | Embedding | InverseCloze | OpenQuestionAnswering | WrittenTask | CustomTask,
-                       OpenSlot("task")]
+                       | MultipleChoice | Embedding | InverseCloze | OpenQuestionAnswering | MaskedRetrieval
+                       | WrittenTask | CustomTask, OpenSlot("task")]
 """Any task."""
 
 

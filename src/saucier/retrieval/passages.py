@@ -29,7 +29,8 @@ from saucier.folders.save import save
 from saucier.model import Transformer
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.objectives.contrastive import choose_scale
-from saucier.objectives.latent_passages import ANSWER_PLACES, QUESTION, Joined, Retriever
+from saucier.objectives.latent_passages import QUESTION, Joined, Retriever
+from saucier.objectives.latent_spans import ANSWER_PLACES
 from saucier.parts.provenance import digest_weights
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
 from saucier.retrieval.embed import embed, find_limit, require_embedding_head

@@ -6,11 +6,11 @@ Letters: B prompts, R rows (prompts times copies), L length, S source length, M 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -31,6 +31,8 @@ class Prompt:
     """[B, S] for the encoder of an encoder-decoder."""
     source_mask: Tensor | None = None
     """[B, S]; None: all of the source is real."""
+    sources: int = 1
+    """K, rows of `source` that each row of `ids` reads, next to each other: [B·K, S]."""
     source_global: Tensor | None = None
     """[B, S], 1 = a token that sees all of the source and is seen by all of it."""
     prefix: Tensor | None = None
@@ -143,6 +145,12 @@ class CachedFeed:
             places = None if prompt.mask is None else (prompt.mask.cumsum(1) - 1).clamp(min=0)
             output = self.model(prompt.ids, prompt.mask, places=places, cache=state.cache, last_only=True,
                                 prefix_length=prompt.prefix)
+        elif prompt.sources > 1:
+            state.encoded, state.source_mask = join_encoded(self.model, {
+                "input_ids": prompt.source, "attention_mask": prompt.source_mask,
+                "global_attention_mask": prompt.source_global}, prompt.ids)
+            output = self.model(None, state.source_mask, encoder_output=state.encoded, decoder_input_ids=prompt.ids,
+                                cache=state.cache, last_only=True)
         else:
             output = self.model(prompt.source, prompt.source_mask, decoder_input_ids=prompt.ids, cache=state.cache,
                                 last_only=True, global_attention_mask=prompt.source_global, prefix_length=prompt.prefix)
@@ -153,6 +161,24 @@ class CachedFeed:
             return logits
         state.spread(torch.arange(len(logits), device=logits.device).repeat_interleave(self.copies))
         return logits.repeat_interleave(self.copies, 0)
+
+
+def join_encoded(model: nn.Module, inputs: Mapping[str, Tensor | None], start: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Read the K sources of each text alone, and put what the encoder gives of them one after another.
+
+    Shapes: inputs [B·K, S], the sources of a text next to each other; start [B, 1], what the decoder begins with ->
+    `encoder_output` [B, K·S, D] and its mask [B, K·S], None where all is real.
+    Source: Izacard and Grave 2021 (fusion-in-decoder), §3, arXiv:2007.01282.
+    """
+    ids, mask = inputs["input_ids"], inputs.get("attention_mask")
+    assert ids is not None and isinstance(model, Transformer), "sources are tokens of a model of ours"
+    padding = model.tables.read.padding
+    mask = ids != padding if mask is None and padding is not None else mask
+    copies = len(ids) // len(start)
+    encoded = model(**{**inputs, "attention_mask": mask}, decoder_input_ids=start.repeat_interleave(copies, 0),
+                    compute_logits=False).encoder_last_hidden_state
+    joined: Tensor = encoded.unflatten(0, (-1, copies)).flatten(1, 2)
+    return joined, None if mask is None else mask.unflatten(0, (-1, copies)).flatten(1, 2)
 
 
 def prediction_kind(config: c.Transformer) -> c.Predicts:

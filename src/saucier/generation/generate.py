@@ -35,6 +35,7 @@ from saucier.generation.prompt import (
     check_length,
     check_mixture,
     check_tokens,
+    join_sources,
     make_search_rules,
     read_prompt,
 )
@@ -88,6 +89,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     `prefix_length` [B] is how many first tokens of a prompt see each other, in a decoder with a prefix; None: all.
     `mixture` [B, K]: each text has K sources, which are rows of `input_ids` [B·K, L] next to each other; these are the
     logarithms of their weights, and each token's chance is the weighted sum over them (RAG-Token).
+    `fusion=K`: each text has K sources likewise; each is read alone, and the decoder attends to all of them, one after
+    another (fusion-in-decoder).
     Without a mask, tokens equal to `pad_token_id` are taken for padding where that id is not an end token.
     Raises `InputError` for options out of range, an empty prompt, and more tokens than the model has positions.
 
@@ -99,14 +102,15 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         options = {"engine": {"format": model.format}, **options}
     speculation: Speculation | None = options.pop("speculation", None)
     prefixes: PrefixCache | None = options.pop("prefix_cache", None)
-    mixture: Tensor | None = options.pop("mixture", None)
+    mixture, fusion = options.pop("mixture", None), options.pop("fusion", None)
     if options.get("strategy") is None and isinstance(prediction_kind(model.config), c.WholeText):
         options["strategy"] = MaskPredict()
     chosen = resolve_options(options, model.provenance.generation)
     if speculation is not None:
         check_speculation(model, speculation, chosen, compile)
-    if mixture is not None:
-        refuse_mixing(chosen, speculation, prefixes)
+    if mixture is not None or fusion is not None:
+        refuse_several_sources("fusion" if mixture is None else "mixture", chosen, speculation, prefixes,
+                               None if mixture is None else fusion)
     if chosen.strategy is not None:
         return write_otherwise(model, input_ids, attention_mask, chosen)
     if chosen.num_beams > 1 and listener is not None:
@@ -118,6 +122,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         if global_attention_mask is not None:
             prompt = add_global_tokens(prompt, global_attention_mask)
         prompt = add_prefix_lengths(prompt, model.config, prefix_length)
+        prompt = prompt if fusion is None else join_sources(prompt, fusion)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
@@ -156,15 +161,16 @@ def write_otherwise(model: Transformer, input_ids: Tensor | None, attention_mask
     return run_chains(model, input_ids, attention_mask, options).ids
 
 
-def refuse_mixing(options: GenerationOptions, *singles: object) -> None:
-    """Raise `InputError` where sources cannot be mixed: texts not written from left to right, and what reads one row.
+def refuse_several_sources(what: str, options: GenerationOptions, *others: object) -> None:
+    """Raise `InputError` where a text cannot have several sources: one not written from left to right, and `others`
+    that read one source, or read several otherwise.
     """
     if options.strategy is not None:
-        raise InputError("sources are mixed for texts that are written from left to right", where="mixture",
+        raise InputError("several sources are for texts that are written from left to right", where=what,
                          remedy="leave strategy out")
-    if any(one is not None for one in singles):
-        raise InputError("a mixture reads several sources at a time, and guesses and kept beginnings are of one",
-                         where="mixture", remedy="leave speculation and prefix_cache out")
+    if any(one is not None for one in others):
+        raise InputError("several sources are read at a time, mixed or joined, and guesses and kept beginnings are of "
+                         "one", where=what, remedy="leave speculation and prefix_cache out, and one of mixture, fusion")
 
 
 def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *, capacity: int,

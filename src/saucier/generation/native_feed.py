@@ -206,6 +206,9 @@ class Candidates:
         if prompt.source is None:
             raise InputError("a vocabulary map is for models that write from a source", where="engine.vocabulary_map",
                              remedy="leave it out")
+        if prompt.sources > 1:
+            raise InputError("a vocabulary map is for texts of one source each", where="engine.vocabulary_map",
+                             remedy="leave it out, or fusion")
         if (found.source_vocab, found.target_vocab) != sizes:
             raise InputError(f"a map of {found.source_vocab} source and {found.target_vocab} target tokens, and the "
                              f"model has {sizes[0]} and {sizes[1]}", where="engine.vocabulary_map",
@@ -247,7 +250,8 @@ def score_texts(model: Transformer, engine: Native, ids: Tensor, mask: Tensor) -
 
 
 def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    """Return what the encoder gives for the real tokens of each source, and how many there are: [T, D], [B]."""
+    """Return what the encoder gives for the real tokens of each text's sources, and how many there are: [T, D], [B].
+    """
     reader, ids, mask = inference_view(use_packed_weights(model)), prompt.source, prompt.source_mask
     if mask is None and reader.tables.read.padding is not None and ids is not None:
         mask = ids != reader.tables.read.padding
@@ -258,7 +262,8 @@ def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float
         side.layout = find_ragged(side.mask)
     hidden = reader.run(reader.encoder, reader.embed, reader.fed(side), PassOptions()).unpacked()
     real = torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask
-    return as_array(hidden[real].float()), real.sum(1).numpy().astype(np.int32)
+    lengths = real.sum(1).view(-1, prompt.sources).sum(1)  # those of one text are next to each other already
+    return as_array(hidden[real].float()), lengths.numpy().astype(np.int32)
 
 
 def check_prompt(config: c.Transformer, prompt: Prompt) -> None:

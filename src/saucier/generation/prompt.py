@@ -90,6 +90,16 @@ def add_global_tokens(prompt: Prompt, named: Tensor) -> Prompt:
     return replace(prompt, source_global=named.to(prompt.source.device))
 
 
+def join_sources(prompt: Prompt, count: object) -> Prompt:
+    """Return a prompt whose texts read `count` sources each, joined. Raises `InputError` for what does not fit."""
+    if prompt.source is None:
+        raise InputError("a decoder alone has no sources to join", where="fusion", remedy="use an encoder-decoder")
+    if type(count) is not int or count < 1 or len(prompt.ids) % count:
+        raise InputError(f"{len(prompt.ids)} sources, and {str(count)[:40]} of each text", where="fusion",
+                         remedy="give the number of sources of each text, and the sources of a text next to each other")
+    return replace(prompt, ids=prompt.ids[::count], sources=count)
+
+
 def check_mixture(config: c.Transformer, prompt: Prompt, mixture: Tensor) -> Prompt:
     """Return the beginning of each text, which several rows of the prompt are sources of. Shapes: mixture [B, K].
 

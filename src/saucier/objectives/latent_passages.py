@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from saucier.generation.feeds import join_encoded
 from saucier.model import Transformer
 from saucier.objectives.answer_losses import give_token_logits
 from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch, Loss, LossPart, Objective
@@ -25,8 +26,6 @@ from saucier.objectives.teacher_losses import precise
 
 QUESTION = "question."
 """Begins the names of what the retriever reads of a question, in a batch."""
-ANSWER_PLACES = ("answer_passages", "answer_starts", "answer_ends")
-"""Where the answers of questions stand, in a batch: the passage, the first and the last token there, [B, M] each."""
 RETRIEVER = "retriever"
 """The name of the module that gives questions vectors, and of its folder next to the reader's."""
 
@@ -232,111 +231,36 @@ class LatentPassages(Objective):
 
 
 @dataclass(frozen=True, slots=True)
-class LatentSpans(Objective):
-    """Spans of retrieved passages that are an answer, nobody knows which: the marginal likelihood of all (ORQA).
+class FusedPassages(Objective):
+    """The tokens of a text that is written from all retrieved passages at once (fusion-in-decoder).
 
-    The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
-    the retriever reads it; `ANSWER_PLACES` [B, M], -1 where a question has fewer. Reader and retriever learn together;
-    a question whose answer is not among what was found costs nothing, and is counted with the others.
-    Source: Lee et al. 2019, §3 and §6, arXiv:1906.00300 (eq 66–69, 71).
+    The batch: as of `LatentPassages`. No passage is latent, so that nothing tells the retriever which is better: it
+    stays as it is. Source: Izacard and Grave 2021, §3, arXiv:2007.01282.
     """
 
     retriever: Retriever
-    early: int | None = None
-    """Passages of the early loss, at most all; None: there is none."""
 
-    figures: ClassVar[Mapping[str, str]] = {"found": "answers among the passages of the early loss",
-                                            "read": "answers among the passages that are read",
-                                            "different": "different first passages, over the questions of a batch"}
-    """How much is learned from, and whether all questions find the same."""
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The spans that are read, and the passages of the early loss."""
-        return ("spans",) if self.early is None else ("spans", "passages")
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """The encoder of questions."""
-        return {RETRIEVER: self.retriever.model}
-
-    @property
-    def module_rates(self) -> Mapping[str, float]:
-        """That of the encoder of questions."""
-        return {RETRIEVER: self.retriever.rate}
+    figures: ClassVar[Mapping[str, str]] = {"different": "different first passages, over the questions of a batch"}
+    """Whether all questions find the same."""
 
     def bind(self, model: nn.Module) -> None:
-        """Begin with the retriever's own weights."""
+        """Put the retriever where the model is."""
         self.retriever.reset(next(model.parameters()).device)
 
     def count(self, batch: Batch) -> dict[str, float]:
-        """Number of questions whose answer stands in some passage."""
-        return dict.fromkeys(self.parts, float((batch[ANSWER_PLACES[0]] >= 0).any(-1).sum()))
+        """Number of target tokens."""
+        return {"tokens": float((batch["labels"] != IGNORED).sum())}
 
     def __call__(self, model: nn.Module, batch: Batch) -> Loss:
-        """Return the summed negative logarithms of both likelihoods."""
-        self.retriever.model.train(model.training)
-        found = self.retriever.find(batch, max(self.retriever.count, self.early or 0))
-        read = found.first(self.retriever.count)
-        joined = self.retriever.read(batch, read)
-        scores = score_spans(model, joined, read)
-        right = mark_answers(batch, read, joined, scores.shape)
-        counts, rows = self.count(batch), float(len(scores))
-        chance, hit = marginalize(scores.flatten(1), right.flatten(1))
-        parts = {"spans": LossPart(-chance.sum(), counts["spans"])}
-        figures = {"read": LossPart(hit.float().sum(), rows), "correct": LossPart(right.flatten(1).gather(
-            1, scores.detach().flatten(1).argmax(-1, keepdim=True)).float().sum(), rows)}
-        if self.early is not None:
-            early, hit = marginalize(found.scores, mark_passages(batch, found))
-            parts["passages"] = LossPart(-early.sum(), counts["passages"])
-            figures["found"] = LossPart(hit.float().sum(), rows)
+        """Return the summed negative logarithm of the likelihood."""
+        self.retriever.model.eval()
+        with torch.no_grad():
+            found = self.retriever.find(batch)
+        logs = score_joined_targets(model, self.retriever.read(batch, found).inputs, batch)
+        loss, count = -logs.sum(), self.count(batch)["tokens"]
         first = found.scores.new_tensor(float(len(found.places[:, 0].unique())))
-        return Loss(parts, {**figures, "different": LossPart(first, rows)})
-
-
-def marginalize(scores: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the logarithm of the chance of what is right, by a softmax over all, and where there is something right.
-
-    Where nothing is right it is 0, without a gradient: such a question is left out. Shapes: [B, N] both -> [B], [B].
-    """
-    hit = right.any(-1)
-    scores = scores.masked_fill(~hit[:, None], 0.0)  # where not even a span is, their gradient would be no number
-    kept = right | ~hit[:, None]
-    return scores.masked_fill(~kept, float("-inf")).logsumexp(-1) - scores.logsumexp(-1), hit
-
-
-def score_spans(model: nn.Module, joined: Joined, found: Found) -> Tensor:
-    """Return S = S_retr + S_read of the span of w + 1 tokens from l on, at [l, w]; -inf where no passage is.
-
-    Shapes: -> [B, K, L, W], float32 or wider. Source: Lee et al. 2019, §3, arXiv:1906.00300 (eq 66–69).
-    """
-    logits: Tensor = precise(model(**joined.inputs).span_logits).unflatten(0, found.places.shape)
-    first = torch.arange(logits.shape[2], device=logits.device)[:, None]
-    last = first + torch.arange(logits.shape[3], device=logits.device)
-    starts, ends = joined.starts[..., None, None], joined.ends[..., None, None]
-    joint = logits + found.scores[..., None, None]
-    return joint.masked_fill((first < starts) | (last >= ends), float("-inf"))
-
-
-def mark_answers(batch: Batch, found: Found, joined: Joined, shape: torch.Size) -> Tensor:
-    """Say which spans are an answer. Shapes: -> [B, K, L, W], boolean."""
-    passages, starts, ends = (batch[name] for name in ANSWER_PLACES)
-    marks = torch.zeros(shape, dtype=torch.bool, device=passages.device)
-    row, answer, rank = (passages[:, :, None] == found.places[:, None]).nonzero(as_tuple=True)
-    first = joined.starts[row, rank] + starts[row, answer]
-    more = ends[row, answer] - starts[row, answer]
-    kept = (first + more < joined.ends[row, rank]) & (more < shape[3])
-    marks[row[kept], rank[kept], first[kept], more[kept]] = True
-    return marks
-
-
-def mark_passages(batch: Batch, found: Found) -> Tensor:
-    """Say which passages hold an answer. Shapes: -> [B, K], boolean."""
-    passages = batch[ANSWER_PLACES[0]]
-    size = 2 + int(max(passages.max(), found.places.max()))
-    marks = torch.zeros(len(passages), size, dtype=torch.bool, device=passages.device)
-    marks = marks.scatter(1, passages + 1, True).index_fill(1, passages.new_zeros(1), False)  # 0: there is no passage
-    return marks.gather(1, found.places + 1)
+        return Loss({"tokens": LossPart(loss, count)}, {"nll": LossPart(loss.detach(), count),
+                                                        "different": LossPart(first, float(len(found.places)))})
 
 
 def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:
@@ -348,12 +272,34 @@ def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:
     """
     copies = len(inputs["input_ids"]) // len(batch["labels"])
     labels = batch["labels"].repeat_interleave(copies, 0)
-    name = "decoder_input_ids"
-    given = {one: batch[one].repeat_interleave(copies, 0) for one in (name, MASK_OF_INPUT[name]) if one in batch}
+    given = {name: value.repeat_interleave(copies, 0) for name, value in decoder_inputs(batch).items()}
     hidden = model(**inputs, **given, compute_logits=False).last_hidden_state[:, :labels.shape[1]]
+    found: Tensor = score_labels(model, hidden, labels).unflatten(0, (-1, copies))
+    return found
+
+
+def score_joined_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:
+    """Return log p(y_i | x, z_1 ... z_K, y_1:i-1): each passage is read alone, and all of them are attended to at once.
+
+    Shapes: inputs [B * K, L]; batch: `decoder_input_ids`, `labels` [B, T] -> [B, T], 0 where there is no target.
+    Source: Izacard and Grave 2021 (fusion-in-decoder), §3, arXiv:2007.01282.
+    """
+    encoded, mask = join_encoded(model, inputs, batch["decoder_input_ids"][:, :1])
+    hidden = model(None, mask, encoder_output=encoded, **decoder_inputs(batch), compute_logits=False).last_hidden_state
+    return score_labels(model, hidden, batch["labels"])
+
+
+def decoder_inputs(batch: Batch) -> Batch:
+    """Return what a decoder reads of a batch."""
+    name = "decoder_input_ids"
+    return {one: batch[one] for one in (name, MASK_OF_INPUT[name]) if one in batch}
+
+
+def score_labels(model: nn.Module, hidden: Tensor, labels: Tensor) -> Tensor:
+    """Return the logarithm of each label's chance, 0 where there is none. Shapes: [B, T, D], [B, T] -> [B, T]."""
     kept = (labels != IGNORED).flatten().nonzero()[:, 0]
     found = score_tokens(model, hidden.flatten(0, 1).index_select(0, kept), labels.flatten().index_select(0, kept))
-    return found.new_zeros(labels.numel()).index_copy(0, kept, found).view(len(batch["labels"]), copies, -1)
+    return found.new_zeros(labels.numel()).index_copy(0, kept, found).view_as(labels)
 
 
 def score_tokens(model: nn.Module, features: Tensor, targets: Tensor) -> Tensor:

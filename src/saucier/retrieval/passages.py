@@ -25,9 +25,11 @@ from saucier.config.base import Config
 from saucier.errors import InputError
 from saucier.files import is_folder, write_atomically, write_json
 from saucier.folders.save import save
+from saucier.model import Transformer
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.objectives.contrastive import choose_scale
-from saucier.objectives.latent_passages import ANSWER_PLACES, QUESTION, Joined, Retriever
+from saucier.objectives.latent_passages import QUESTION, Joined, Retriever
+from saucier.objectives.latent_spans import ANSWER_PLACES
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
 from saucier.retrieval.embed import find_limit
 from saucier.retrieval.encoder import EncoderPassport, ModelEncoder, open_encoder

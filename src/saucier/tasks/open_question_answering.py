@@ -78,7 +78,7 @@ class OpenQuestionAnsweringTask(Task):
     @property
     def objective(self) -> Objective:
         """The marginal likelihood of all spans that are an answer, and the early loss."""
-        from saucier.objectives.latent_passages import LatentSpans
+        from saucier.objectives.latent_spans import LatentSpans
 
         return LatentSpans(self.opened.retriever, self.config.early)
 
@@ -134,7 +134,7 @@ class OpenQuestionAnsweringTask(Task):
 
     def answer_batch(self, predictor: Predictor, batch: Batch) -> list[Answer]:
         """Find passages for some questions, and read them."""
-        from saucier.objectives.latent_passages import score_spans
+        from saucier.objectives.latent_spans import score_spans
 
         retriever = self.opened.retriever
         found = retriever.find(batch)

@@ -199,8 +199,13 @@ def answer_in_batches(predictor: Predictor, asked: EncodedExamples, batch: int, 
     return [found[number] for number in range(len(found))]
 
 
-def list_evidence(source: PassageSource, found: Found, behind: Tensor, number: int) -> list[dict[str, Any]]:
-    """Return the passages that are likeliest behind an answer, with p(z | x, y) and p(z | x). Shapes: behind [B, K]."""
-    order = behind[number].argsort(descending=True)[:SHOWN_EVIDENCE].tolist()
-    return [{**source.describe(int(found.places[number, place])), "probability": round(float(behind[number, place]), 4),
-             "prior": round(float(found.prior[number, place].exp()), 4)} for place in order]
+def list_evidence(source: PassageSource, found: Found, behind: Tensor | None, number: int) -> list[dict[str, Any]]:
+    """Return the passages that are likeliest behind an answer, with p(z | x, y), where it is known, and p(z | x).
+
+    Shapes: behind [B, K].
+    """
+    shares = {} if behind is None else {"probability": behind[number]}
+    shares["prior"] = found.prior[number].exp()
+    order = next(iter(shares.values())).argsort(descending=True, stable=True)[:SHOWN_EVIDENCE].tolist()
+    return [{**source.describe(int(found.places[number, place])),
+             **{name: round(float(share[place]), 4) for name, share in shares.items()}} for place in order]

@@ -207,6 +207,15 @@ class BehindToken(Config):
     kind: Literal["token"] = "token"
 
 
+class Fusion(Config):
+    """All passages are behind each token: read one by one, and attended to at once; the retriever does not learn.
+
+    Source: Izacard and Grave 2021 (fusion-in-decoder), §3, arXiv:2007.01282.
+    """
+
+    kind: Literal["fusion"] = "fusion"
+
+
 class Retrieval(Config):
     """Where the passages are that answers are found in, and how they are looked for."""
 
@@ -249,8 +258,8 @@ class RetrievalAugmented(Written):
     """The column of the answer: a text, or a list of texts that are all right."""
     retrieval: Retrieval
     """Where answers are looked for."""
-    marginal: Annotated[BehindSequence | BehindToken, Field(discriminator="kind")] = BehindSequence()
-    """What a passage is behind: the whole answer, or each token."""
+    marginal: Annotated[BehindSequence | BehindToken | Fusion, Field(discriminator="kind")] = BehindSequence()
+    """What a passage is behind: the whole answer, or each token; or all of them are behind all."""
     after_title: str = " / "
     """Stands between a passage's title and its text. Source: Lewis et al. 2020, code release."""
     before_question: str = " // "

@@ -24,7 +24,7 @@ from saucier.tasks.open_questions import (
     read_open_questions,
 )
 from saucier.tasks.task import Answer, Encoding, Json, Predictor
-from saucier.tasks.written.definitions import BehindSequence, BehindToken, Retrieval, RetrievalAugmented
+from saucier.tasks.written.definitions import BehindSequence, BehindToken, Fusion, Retrieval, RetrievalAugmented
 from saucier.tasks.written.prompts import Prompt, encode_responses, is_encoder_decoder
 from saucier.tasks.written.task import WritingTask, room_for_new_tokens
 from saucier.tasks.written.text_to_text import INPUT, TARGET
@@ -111,14 +111,15 @@ class RetrievalAugmentedTask(WritingTask):
 
     @property
     def objective(self) -> Objective:
-        """The marginal likelihood of the answers."""
-        from saucier.objectives.latent_passages import LatentPassages
+        """The likelihood of the answers, marginal where passages are latent."""
+        from saucier.objectives.latent_passages import FusedPassages, LatentPassages
 
-        return LatentPassages(self.opened.retriever, self.marginal)
+        retriever, marginal = self.opened.retriever, self.marginal
+        return FusedPassages(retriever) if marginal is None else LatentPassages(retriever, marginal)
 
     @property
-    def marginal(self) -> Marginal:
-        """How passages share an answer."""
+    def marginal(self) -> Marginal | None:
+        """How passages share an answer; None where they are not told apart."""
         from saucier.objectives.latent_passages import SequenceMarginal, TokenMarginal
 
         match self.config.marginal:
@@ -126,6 +127,8 @@ class RetrievalAugmentedTask(WritingTask):
                 return SequenceMarginal()
             case BehindToken():
                 return TokenMarginal()
+            case Fusion():
+                return None
 
     def training_notes(self, encoded: EncodedExamples) -> Sequence[str]:
         """What is known of the passages."""
@@ -142,16 +145,23 @@ class RetrievalAugmentedTask(WritingTask):
                                  lambda batch: self.answer_batch(predictor, batch, options))
 
     def answer_batch(self, predictor: Predictor, batch: Batch, options: dict[str, Any]) -> list[Answer]:
-        """Find passages for some questions, write from them, and say which of them are behind what was written."""
-        from saucier.objectives.latent_passages import score_targets
+        """Find passages for some questions, write from them, and say which of them are behind what was written.
+
+        Where passages are not told apart, those that the retriever has first are shown.
+        """
+        from saucier.objectives.latent_passages import score_joined_targets, score_targets
 
         retriever, model, target = self.opened.retriever, predictor.model, predictor.encoding.tokenizer.target
         found = retriever.find(batch)
         inputs = retriever.read(batch, found).inputs
         ids = self.write(model, inputs, found.prior, options)
         labels = mark_targets(ids, target.eos_id)
-        logs = score_targets(model, inputs, {"decoder_input_ids": ids[:, :-1], "labels": labels})
-        chance, behind = self.marginal(found.prior, logs, labels != IGNORED)
+        written = {"decoder_input_ids": ids[:, :-1], "labels": labels}
+        behind: Tensor | None = None
+        if self.marginal is None:
+            chance = score_joined_targets(model, inputs, written).sum(-1)
+        else:
+            chance, behind = self.marginal(found.prior, score_targets(model, inputs, written), labels != IGNORED)
         answers = []
         for number, row in enumerate(ids[:, 1:].tolist()):
             evidence = list_evidence(self.opened, found, behind, number)
@@ -169,6 +179,8 @@ class RetrievalAugmentedTask(WritingTask):
                 return generate_by_source(model, *sources, mixture=prior, scoring=scoring, **options)
             case BehindToken():
                 return generate(model, *sources, mixture=prior, **options)
+            case Fusion():
+                return generate(model, *sources, fusion=prior.shape[1], **options)
 
 
 def mark_targets(ids: Tensor, end: int | None) -> Tensor:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -100,6 +101,25 @@ def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path]
     assert again.passport == index.passport
     torch.testing.assert_close(index.matrix, again.matrix)
     assert not (done.path / "index").exists(), "the run's own copy is gone"
+
+
+def test_answers_are_learned_from_all_passages_at_once(world: dict[str, Path], tmp_path: Path) -> None:
+    """Fusion-in-decoder: what was asked is answered (so few things are learned by heart, so that others are not); the
+    retriever stays as it was to the bit, and evidence is what it has first.
+    """
+    done = finetune(settings(world, "training.epochs=10", "task.marginal.kind=fusion"), tmp_path / "run", quiet=True)
+    known = [json.loads(line)["answer"] for line in world["train"].read_text().splitlines()]
+    found = [one.prediction for one in predict_answers(done.path, [str(world["train"])]).answers]
+    assert np.mean([one == other for one, other in zip(found, known, strict=True)]) > 0.9
+    trained = saucier.load(done.model / "retriever", dtype="float32").state_dict()
+    before = saucier.load(world["retriever"], dtype="float32").state_dict()
+    assert all(torch.equal(value, before[name]) for name, value in trained.items())
+    answers = predict_answers(done.path, [str(world["dev"])])
+    rows = [json.loads(line) for line in done.predictions("held-out").read_text().splitlines()]
+    assert [one.prediction for one in answers.answers] == [row["prediction"] for row in rows], "saved is what was"
+    for answer in answers.answers:
+        shares = [one["prior"] for one in answer.more["evidence"]]
+        assert shares == sorted(shares, reverse=True) and "probability" not in answer.more["evidence"][0]
 
 
 @pytest.fixture(scope="module")

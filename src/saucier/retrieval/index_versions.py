@@ -24,7 +24,8 @@ from saucier.errors import InputError, WorkError
 from saucier.files import parse_json, remove_path, write_atomically, write_text
 from saucier.folders.save import save_bare
 from saucier.model import Transformer
-from saucier.retrieval.encoder import open_encoder
+from saucier.retrieval.collection import Passage
+from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.passages import PASSPORT, PassageIndex, read_passages
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -256,6 +257,11 @@ class ProcessRefresher:
         self.process, self.asked = None, None
 
 
+def build_version(passages: Sequence[Passage], model: Transformer, tokenizer: Tokenizer) -> PassageIndex:
+    """Return the index of passages by a retriever as it is now, which its passport knows by its weights alone."""
+    return PassageIndex.build(passages, ModelEncoder.of(model.eval(), tokenizer, "task.retrieval.retriever"))
+
+
 def make_versions(arguments: Sequence[str]) -> None:
     """Make each version that a line of the standard input asks for; the process ends where the input does."""
     passages = read_passages(arguments[0])
@@ -269,7 +275,8 @@ def make_versions(arguments: Sequence[str]) -> None:
     threading.Thread(target=listen, daemon=True).start()
     while True:
         asked = parse_json(lines.get())
-        PassageIndex.build(passages, open_encoder(asked["encoder"], device="cpu")).write(Path(asked["version"]))
+        opened = open_encoder(asked["encoder"], device="cpu")
+        build_version(passages, opened.model, opened.tokenizer).write(Path(asked["version"]))
 
 
 if __name__ == "__main__":

@@ -18,13 +18,13 @@ from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch
 from saucier.objectives.latent_passages import Joined
 from saucier.objectives.live_passages import LiveRetriever
-from saucier.retrieval.encoder import ModelEncoder
 from saucier.retrieval.index_versions import (
-    IndexVersions,
     InPlaceRefresher,
+    IndexVersions,
     NeverRefreshed,
     ProcessRefresher,
     Refresher,
+    build_version,
 )
 from saucier.retrieval.nearest import find_nearest
 from saucier.retrieval.passages import OpenPassages, PassageIndex, ReaderRows, encode_texts
@@ -134,10 +134,8 @@ class LiveIndex:
     def build(self) -> PassageIndex:
         """Make the index with the encoder as it is now."""
         training = self.model.training
-        self.model.eval()
         try:
-            return PassageIndex.build(self.first.passages, ModelEncoder.of(self.model, self.tokenizer,
-                                                                           "task.retrieval.retriever"))
+            return build_version(self.first.passages, self.model, self.tokenizer)
         finally:
             self.model.train(training)
 

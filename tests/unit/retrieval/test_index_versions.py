@@ -16,9 +16,10 @@ import saucier
 from saucier.checkpoints.steps import FOLDER
 from saucier.errors import InputError, WorkError
 from saucier.objectives.live_passages import NULL
-from saucier.retrieval.index_versions import LOG, TRIES, IndexVersions, ProcessRefresher, Taken
+from saucier.retrieval.encoder import open_encoder
+from saucier.retrieval.index_versions import LOG, TRIES, IndexVersions, ProcessRefresher, Taken, build_version
 from saucier.retrieval.live_index import LiveSource
-from saucier.retrieval.passages import PassageIndex, open_passages, open_retriever, read_passages
+from saucier.retrieval.passages import PassageIndex, open_passages, read_passages
 from saucier.tasks.build import build_task
 from saucier.tasks.masked_retrieval import MaskedRetrievalTask
 from saucier.tasks.task import Encoding
@@ -40,9 +41,9 @@ def open_live(world: dict[str, Path]) -> LiveSource:
 
 def make_refresher(world: dict[str, Path], run: Path) -> ProcessRefresher:
     versions = IndexVersions(run / "versions", run)
-    model, tokenizer = open_retriever(str(world["retriever"]))
-    PassageIndex.build(read_passages(world["corpus"]), model, tokenizer, "retriever").write(run / "index")
-    return ProcessRefresher(versions, run / "index", 1, model, tokenizer)
+    opened = open_encoder(world["retriever"])
+    PassageIndex.build(read_passages(world["corpus"]), opened).write(run / "index")
+    return ProcessRefresher(versions, run / "index", 1, opened.model, opened.tokenizer)
 
 
 def wait_for(refresher: ProcessRefresher, done: int) -> tuple[PassageIndex, int]:
@@ -64,7 +65,7 @@ def test_a_second_process_makes_the_version_of_the_encoder_that_it_was_given(wor
         for parameter in refresher.model.parameters():
             parameter.add_(0.01)
     assert refresher.after(5, no_build) is None
-    wanted = PassageIndex.build(read_passages(world["corpus"]), refresher.model, refresher.tokenizer, "retriever")
+    wanted = build_version(read_passages(world["corpus"]), refresher.model, refresher.tokenizer)
     with torch.no_grad():
         next(refresher.model.parameters()).add_(1.0)  # training goes on
     found, made = wait_for(refresher, 6)
@@ -113,8 +114,7 @@ def test_a_process_that_ends_again_and_again_ends_the_training(world: dict[str, 
 
 def test_a_run_that_goes_back_uses_the_version_of_that_step(world: dict[str, Path], tmp_path: Path) -> None:
     """What was taken later is forgotten; versions that no checkpoint needs are removed; ages are those of each step."""
-    model, tokenizer = open_retriever(str(world["retriever"]))
-    index = PassageIndex.build(read_passages(world["corpus"]), model, tokenizer, "retriever")
+    index = PassageIndex.build(read_passages(world["corpus"]), open_encoder(world["retriever"]))
     versions = IndexVersions(tmp_path / "versions", tmp_path)
     for made, taken in ((2, 3), (4, 6), (6, 8)):
         index.write(versions.place(made))

@@ -19,6 +19,7 @@ from saucier.jobs.finetuning.passages import attach_passages
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
 from saucier.objectives.token_ids import IGNORED
+from saucier.retrieval.index_versions import build_version
 from saucier.retrieval.live_index import LiveIndex
 from saucier.retrieval.passages import PassageIndex
 from saucier.tasks.build import build_task
@@ -53,7 +54,7 @@ def test_retrieval_fills_in_what_no_sentence_told(world: dict[str, Path], tmp_pa
         assert answer.more["loss"] == pytest.approx(row["loss"], abs=1e-4)
     index = PassageIndex.read(done.model / "passages")
     model = saucier.load(done.model / "retriever", dtype="float32")
-    again = PassageIndex.build(index.passages, model, saucier.load_tokenizer(done.model / "retriever"), "retriever")
+    again = build_version(index.passages, model, saucier.load_tokenizer(done.model / "retriever"))
     assert again.passport == index.passport, "the index is that of the trained retriever"
     torch.testing.assert_close(again.matrix, index.matrix)
     before = saucier.load(world["retriever"], dtype="float32").state_dict()

@@ -20,6 +20,7 @@ from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.model import build
 from saucier.retrieval.collection import Passage
+from saucier.retrieval.encoder import open_encoder
 from saucier.retrieval.passages import OpenPassages, PassageIndex, Passport, ReaderRows
 from saucier.tasks.open_questions import QuestionFirst
 from saucier.tasks.task import Encoding
@@ -104,8 +105,7 @@ def test_answers_and_their_passages_are_learned_from_answers_alone(world: dict[s
     assert any(not torch.equal(value, before[name]) for name, value in trained.items()), "the retriever learns"
     index = PassageIndex.read(done.model / "passages")
     torch.testing.assert_close(index.matrix, PassageIndex.build(
-        index.passages, saucier.load(world["retriever"], dtype="float32"),
-        saucier.load_tokenizer(world["retriever"]), "retriever").matrix)  # the passages' vectors stay
+        index.passages, open_encoder(world["retriever"])).matrix)  # the passages' vectors stay
 
 
 def test_a_run_goes_on_to_the_bit(world: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from saucier.errors import InputError
 from saucier.jobs.knowledge.ask import ask_index, open_reader, read_threshold, tune_index, write_answer
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import ONE_HOP, OpenIndex, open_index
-from saucier.jobs.knowledge.spans import SpanReader
+from saucier.jobs.knowledge.spans import SpanReader, open_spans
 from saucier.retrieval.answers import SentenceReader, is_right, tune_threshold
 from saucier.retrieval.hops import QueryWriters
 from saucier.retrieval.hybrid import SearchOptions
@@ -202,3 +202,25 @@ def test_an_answer_is_a_page_that_needs_nothing_else(chained: OpenIndex, tmp_pat
     assert "band.txt, characters 0–" in feet and "shared words" in feet and "fused" in feet and "hop 1" in feet
     assert len(tree.xpath("//tbody/tr")) == 6
     assert "default-src 'none'" in page and not tree.xpath("//script|//img|//link|//*[@src]|//*[@href]")
+
+
+def test_hops_by_a_trained_writer_and_what_is_refused(frozen_models: Path, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number, text in enumerate(("the cook is fine and the soup is sour", "a guest is lovely", "soup soup soup")):
+        (docs / f"{number}.txt").write_text(text)
+    model, writer = frozen_models / "tasks/embedding/model", frozen_models / "tasks/question_answering"
+    saucier.index(docs, out=tmp_path / "idx", model=model)
+    found = saucier.search(tmp_path / "idx", "the cook is", count=2, hops=2, query_writers=[writer, writer])
+    assert len(found.hops) == 2 and [len(hop.found) for hop in found.hops] == [1, 1]
+    for hop, context in zip(found.hops, ("the cook is", f"the cook is\n{found.hits[0].text}"), strict=True):
+        assert hop.query == (open_spans(str(writer)).write(["the cook is"], [context])[0] or "the cook is")
+    index = tmp_path / "idx"
+    for call, wrong in ((lambda: saucier.search(index, "soup", hops=3, count=2), "3 for 2 chunks"),
+                        (lambda: saucier.search(index, "soup", hops=2, query_writers=writer), "1 for 2 hops"),
+                        (lambda: saucier.ask(index, "soup", out=tmp_path / "a.txt"), "no page of an answer"),
+                        (lambda: saucier.search(index, "soup", reranker=model), "scores no pairs"),
+                        (lambda: saucier.search(index, "soup", query_writers=model), "answers|task|texts")):
+        with pytest.raises(InputError, match=wrong) as fault:
+            call()
+        assert "\n" not in str(fault.value)

@@ -20,7 +20,7 @@ from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.model import build
 from saucier.retrieval.collection import Passage
-from saucier.retrieval.encoder import open_encoder
+from saucier.retrieval.encoder import EncoderPassport, open_encoder
 from saucier.retrieval.passages import OpenPassages, PassageIndex, Passport, ReaderRows
 from saucier.tasks.open_questions import QuestionFirst
 from saucier.tasks.task import Encoding
@@ -148,7 +148,8 @@ def opened(texts: list[str], tokenizer: Tokenizer, length: int = 32) -> OpenPass
     """Passages for a reader, without a retriever."""
     body = bert(vocab=tokenizer.vocab_size, dim=8, layers=1, heads=2, hidden=16, length=length)
     passages = tuple(Passage(f"d{number}", "", text) for number, text in enumerate(texts))
-    passport = Passport(encoder="", head={}, width=1, passages=len(passages), texts="")
+    encoder = EncoderPassport(model="", digest="", width=1, head={}, length=None)
+    passport = Passport(encoder=encoder, passages=len(passages), texts="")
     index = PassageIndex(passages, torch.zeros(len(passages), 1), passport)
     rows = ReaderRows.of(index, Encoding(tokenizer, length, body), QuestionFirst(4))
     return OpenPassages(None, tokenizer, rows, length)  # type: ignore[arg-type]  # nothing is searched

@@ -2,7 +2,7 @@
 
 p(z | x) is the softmax, over the passages found, of inner products of the question's vector with theirs; a reader
 gives p(y | x, z); what is learned is the logarithm of the sum over z. The gradient reaches the reader and the encoder
-of questions; the passages' own vectors stay.
+of questions; the passages' own vectors stay (`Retriever`), or are made again (`live_passages.LiveRetriever`).
 Letters: B questions, K passages of each, T target tokens, L length, E width of a vector, N rows of targets, D dim.
 """
 
@@ -63,6 +63,8 @@ class Found:
     """[B, K]."""
     scores: Tensor
     """[B, K], inner products times the scale, with the gradient of the retriever."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Sums over the questions of what a retriever measures of itself, by the names of `Retriever.figures`."""
 
     @property
     def prior(self) -> Tensor:
@@ -88,6 +90,17 @@ class Retriever:
     """Share of the learning rate that the encoder learns at."""
     start: dict[str, Tensor] = field(default_factory=dict, compare=False)
     """The weights that learning begins with."""
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """What it measures of itself, and what a report calls each."""
+        return {}
+
+    def begin_step(self, step: int) -> None:
+        """Make ready for a step (from 0), before its batches are read."""
+
+    def finish_step(self, step: int) -> None:
+        """Take note of the update of a step (from 0)."""
 
     def find(self, batch: Batch, count: int | None = None) -> Found:
         """Find passages for the questions of a batch, K of each or another number, at most all.
@@ -156,20 +169,32 @@ class TokenMarginal(Marginal):
 
 @dataclass(frozen=True, slots=True)
 class LatentPassages(Objective):
-    """The tokens of a text that is written from retrieved passages, marginalized over these (RAG).
+    """The tokens of a text that is written from retrieved passages (RAG), or hidden in it (REALM), over all of these.
 
     The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
-    the retriever reads it; `decoder_input_ids` and `labels` [B, T]. Reader and retriever learn together.
-    Source: Lewis et al. 2020, §2.4, arXiv:2005.11401.
+    the retriever reads it; `labels` [B, T], and `decoder_input_ids` [B, T] where a decoder writes. Without these the
+    labels are of the first T places of a reader's row. Reader and retriever learn together.
+    Source: Lewis et al. 2020, §2.4, arXiv:2005.11401; Guu et al. 2020, §3.1, arXiv:2002.08909 (eq 73, 76).
     """
 
     retriever: Retriever
     marginal: Marginal
 
-    figures: ClassVar[Mapping[str, str]] = {"likeliest": "chance of the likeliest passage, before the answer is read",
-                                            "behind": "chance of the likeliest passage, after it",
-                                            "different": "different first passages, over the questions of a batch"}
-    """How sure the retriever is, how much the answer tells of the passage, and whether all questions find the same."""
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """How sure the retriever is, what the answer tells of the passage, whether all questions find the same."""
+        return {"likeliest": "chance of the likeliest passage, before the answer is read",
+                "behind": "chance of the likeliest passage, after it",
+                "different": "different first passages, over the questions of a batch", **self.retriever.figures}
+
+    def at(self, step: int) -> LatentPassages:
+        """The same, with an index that is the one of that step."""
+        self.retriever.begin_step(step)
+        return self
+
+    def finish_update(self, model: nn.Module, step: int) -> None:
+        """Tell the retriever, which may want its index made again."""
+        self.retriever.finish_step(step)
 
     @property
     def modules(self) -> Mapping[str, nn.Module]:
@@ -201,7 +226,8 @@ class LatentPassages(Objective):
             "nll": LossPart(loss.detach(), count),
             "likeliest": LossPart(found.prior.detach().exp().amax(-1).sum(), rows),
             "behind": LossPart(behind.detach().amax(-1).sum(), rows),
-            "different": LossPart(found.prior.new_tensor(float(len(found.places[:, 0].unique()))), rows)})
+            "different": LossPart(found.prior.new_tensor(float(len(found.places[:, 0].unique()))), rows),
+            **{name: LossPart(chance.new_tensor(value), rows) for name, value in found.figures.items()}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +266,14 @@ class FusedPassages(Objective):
 def score_targets(model: nn.Module, inputs: Batch, batch: Batch) -> Tensor:
     """Return log p(y_i | x, z, y_1:i-1) of the targets of each question, under each of its passages.
 
-    Shapes: inputs [B * K, L]; batch: `decoder_input_ids`, `labels` [B, T] -> [B, K, T], 0 where there is no target.
+    Where the reader is an encoder alone, these are hidden tokens: p(y_j | x, z), at the same places of each row (eq 76
+    and 77). Shapes: inputs [B * K, L]; batch: `labels` [B, T], maybe `decoder_input_ids` [B, T] -> [B, K, T], 0 where
+    there is no target.
     """
     copies = len(inputs["input_ids"]) // len(batch["labels"])
     labels = batch["labels"].repeat_interleave(copies, 0)
     given = {name: value.repeat_interleave(copies, 0) for name, value in decoder_inputs(batch).items()}
-    hidden = model(**inputs, **given, compute_logits=False).last_hidden_state
+    hidden = model(**inputs, **given, compute_logits=False).last_hidden_state[:, :labels.shape[1]]
     found: Tensor = score_labels(model, hidden, labels).unflatten(0, (-1, copies))
     return found
 

@@ -89,6 +89,20 @@ class WholeWords:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkedSpans:
+    """A unit is a run of tokens that may be hidden; a border begins a new one. So given spans are hidden whole."""
+
+    def __call__(self, line: MaskableRow) -> MaskingUnits:
+        """Cut where spans begin and end."""
+        before = np.concatenate([[False], line.free[:-1]])
+        begin = (line.free & (~before | line.borders)).nonzero()[0]
+        ends = np.concatenate([~line.free[1:] | line.borders[1:], [True]])
+        end = (line.free & ends).nonzero()[0] + 1
+        joined = np.concatenate([[False], begin[1:] == end[:-1]])[:len(begin)]
+        return MaskingUnits(begin, end, joined)
+
+
+@dataclass(frozen=True, slots=True)
 class Phrases:
     """A unit is a known n-gram of words, or else a word; of those that overlap, the first and longest is taken."""
 

@@ -97,7 +97,7 @@ PIPELINES = {"classification": "text-classification", "regression": "text-classi
              "many_labels": "text-classification", "ranking": "text-ranking", "tagging": "token-classification",
              "question_answering": "question-answering", "multiple_choice": "multiple-choice",
              "embedding": "sentence-similarity", "inverse_cloze": "sentence-similarity", "translation": "translation",
-             "summarization": "summarization"}
+             "summarization": "summarization", "masked_retrieval": "fill-mask"}
 """Task -> what the hub calls it."""
 HEADS = {"classification": "text-classification", "token_classification": "token-classification",
          "span": "question-answering", "choice": "multiple-choice", "embedding": "sentence-similarity"}

@@ -172,12 +172,16 @@ class ReaderRows:
         return self.index.matrix[places.cpu()]
 
     def join(self, batch: Batch, places: Tensor) -> Joined:
-        """Put each passage, cut to what is left of a row, next to the question. Shapes: places [B, K]."""
+        """Put each passage, cut to what is left of a row, next to the question; below 0 there is none.
+
+        Shapes: places [B, K].
+        """
         mask, rows, spans = batch[MASK_OF_INPUT["input_ids"]], list[EncodedRow](), list[tuple[int, int]]()
         for ids, real, found in zip(batch["input_ids"].tolist(), mask.sum(1).tolist(), places.tolist(), strict=True):
             start = self.layout.start(self.frame, real)
             for place in found:
-                tokens = self.tokens.row(place)[:self.encoding.length - self.frame.size - real].tolist()
+                room = self.encoding.length - self.frame.size - real
+                tokens = self.tokens.row(place)[:room].tolist() if place >= 0 else []
                 rows.append(self.layout.row(self.frame, ids[:real], tokens))
                 spans.append((start, start + len(tokens)))
         inputs = EncodedExamples(self.encoding.inputs(rows)).batch(np.arange(len(rows)))
@@ -250,11 +254,8 @@ class OpenPassages:
 
     def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
         """Return what the retriever reads of questions."""
-        body = self.retriever.model.config
-        limit = find_limit(self.retriever.model, self.tokenizer)
-        rows = encode_rows(self.tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
-        found = Encoding(self.tokenizer, limit or max(len(row.ids) for row in rows), body).inputs(rows)
-        return {QUESTION + name: value for name, value in found.items()}
+        return {QUESTION + name: value
+                for name, value in encode_texts(self.retriever.model, self.tokenizer, texts).items()}
 
     def find_answers(self, answers: Sequence[Sequence[str]]) -> Mapping[str, Ragged]:
         """Return where the tokens of answers stand in passages: passage, first and last token, each [M] of a question.
@@ -290,9 +291,14 @@ class OpenPassages:
         piece = text[start:end]
         return start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
 
+    @property
+    def mask(self) -> str | None:
+        """The retriever's token for what is hidden."""
+        return self.tokenizer.names.get("mask")
+
     def describe(self, place: int) -> dict[str, Any]:
-        """Return a passage."""
-        one = self.rows.index.passages[place]
+        """Return a passage; below 0 there is none."""
+        one = self.rows.index.passages[place] if place >= 0 else Passage("", "", "")
         return {"id": one.id, "title": one.title, "text": one.text}
 
     def notes(self) -> Sequence[str]:
@@ -315,6 +321,13 @@ class OpenPassages:
         if not (folder / "retriever" / "tokenizer.json").exists():
             self.tokenizer.save(folder / "retriever")
         self.rows.index.write(folder / "passages")
+
+
+def encode_texts(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Mapping[str, Ragged]:
+    """Return what a retriever reads of texts, cut to what it takes."""
+    limit = find_limit(model, tokenizer)
+    rows = encode_rows(tokenizer, texts, None, LengthOptions(limit, "longest", "longest_first"))
+    return Encoding(tokenizer, limit or max(len(row.ids) for row in rows), model.config).inputs(rows)
 
 
 def open_passages(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, *,

@@ -26,9 +26,11 @@ from saucier.tasks.definitions import (
     TaskConfig,
 )
 from saucier.tasks.inverse_cloze import InverseClozeTask
+from saucier.tasks.masked_retrieval import MaskedRetrievalTask
 from saucier.tasks.multiple_choice import MultipleChoiceTask
 from saucier.tasks.open_question_answering import OpenQuestionAnsweringTask
 from saucier.tasks.question_answering import QuestionAnsweringTask
+from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.tagging import TaggingTask
 from saucier.tasks.task import Task
 from saucier.tasks.text_embedding import EmbeddingTask
@@ -74,6 +76,7 @@ TASKS: dict[type, TaskKind] = {
     Tagging: TaskKind(TaggingTask, (simple.commonest_tags,)),
     Embedding: TaskKind(EmbeddingTask, (simple.tfidf_vectors,)),
     InverseCloze: TaskKind(InverseClozeTask),
+    MaskedRetrieval: TaskKind(MaskedRetrievalTask),
     OpenQuestionAnswering: TaskKind(OpenQuestionAnsweringTask),
     QuestionAnswering: TaskKind(QuestionAnsweringTask, (simple.most_similar_sentence,)),
     MultipleChoice: TaskKind(MultipleChoiceTask, (simple.majority_class, simple.most_similar_choice)),

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from saucier.config import Pick
 from saucier.config.base import Config
 from saucier.config.registry import OpenSlot, find_extension, is_outside, registered_kinds
+from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.written.definitions import ColumnName, Retrieval, WrittenTask
 
 
@@ -224,6 +225,10 @@ class OpenQuestionAnswering(Config):
     best: int = Field(default=5, gt=0)
     """Answers that are told with their probabilities, the best first."""
 
+    def located(self) -> OpenQuestionAnswering:
+        """Return it with every place named so that it means the same from everywhere."""
+        return self.model_copy(update={"retrieval": self.retrieval.located()})
+
 
 class Texts(Config):
     """What all tasks share that tell one thing of a text, or of a pair of texts."""
@@ -347,8 +352,8 @@ class CustomTask(Config):
 
 
 TaskConfig = Annotated[Classification | ManyLabels | Regression | Ranking | Tagging | QuestionAnswering
-                       | MultipleChoice | Embedding | InverseCloze | OpenQuestionAnswering | WrittenTask | CustomTask,
-                       OpenSlot("task")]
+                       | MultipleChoice | Embedding | InverseCloze | OpenQuestionAnswering | MaskedRetrieval
+                       | WrittenTask | CustomTask, OpenSlot("task")]
 """Any task."""
 
 

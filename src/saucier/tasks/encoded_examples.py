@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.objectives.token_ids import MASK_OF_INPUT
-from saucier.text.rows.batch import Ints, pad_ids
+from saucier.text.rows.batch import Batches, Ints, make_generator, pad_ids, take_share
 from saucier.text.rows.bucketed import BatchLimits, BucketedBatches, LengthPlan
 from saucier.text.tokenizer.model_inputs import EncodedRow, spell_tokens, spell_words
 from saucier.text.tokenizer.tokenizer import Tokenizer
@@ -238,6 +238,51 @@ class CollateExamples:
     def __call__(self, rows: EncodedRows, *, seed: int, step: int) -> Batch:
         """Pad them."""
         return rows.encoded.batch(rows.units)
+
+
+DRAWN_STREAM = 24
+"""A stream of random numbers."""
+
+
+def draw_units(example_numbers: Ints, random: np.random.Generator) -> Ints:
+    """Draw one unit of each example. Shapes: example_numbers [U], in order -> [N]."""
+    _, starts, counts = np.unique(example_numbers, return_index=True, return_counts=True)
+    return starts + (random.random(len(starts)) * counts).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnBatches(Batches[EncodedRows]):
+    """Endless batches: in each epoch every example once, in a new order, with one of its units, which is drawn."""
+
+    encoded: EncodedExamples
+    batch: int
+    seed: int
+    names: tuple[str, str]
+    """What examples and units are called."""
+
+    @property
+    def examples(self) -> int:
+        """How many there are."""
+        return len(np.unique(self.encoded.example_numbers))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches show all examples."""
+        return -(-self.examples // self.batch)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Examples, and the units that may be drawn."""
+        return dict(zip(self.names, (self.examples, len(self.encoded)), strict=True))
+
+    def rows(self, step: int, rank: int = 0, world: int = 1) -> EncodedRows:
+        """Give the rows of batch `step` that process `rank` of `world` works on."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        random = make_generator(self.seed, DRAWN_STREAM, epoch)
+        units = random.permutation(draw_units(self.encoded.example_numbers, random))
+        units = units[place * self.batch:(place + 1) * self.batch]
+        mine = take_share(len(units), rank, world)
+        return EncodedRows(self.encoded, units[mine], np.arange(len(units))[mine])
 
 
 LENGTH_COUNTS = 0.01

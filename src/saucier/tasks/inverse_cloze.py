@@ -16,12 +16,12 @@ import numpy as np
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.tasks.definitions import InverseCloze
-from saucier.tasks.encoded_examples import EncodedExamples, EncodedRows
+from saucier.tasks.encoded_examples import DRAWN_STREAM, DrawnBatches, EncodedExamples, draw_units
 from saucier.tasks.examples import Cells, Column, Example, Place, Tally, read_cells, read_each, requested_columns
 from saucier.tasks.labelled_texts import encode_texts
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
 from saucier.text.reading.sources import SourceFile
-from saucier.text.rows.batch import Batches, Ints, make_generator, take_share
+from saucier.text.rows.batch import Batches, make_generator
 from saucier.text.rows.store import find_sentence_starts
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 PASSAGE = Column("text", ("text", "context", "passage", "paragraph", "document", "content"))
 TITLE = Column("title", ("title",), needed=False)
-KEPT_STREAM, DRAWN_STREAM = 23, 24
-"""Streams of random numbers."""
+KEPT_STREAM = 23
+"""A stream of random numbers."""
 SHORT = "passages of one sentence left out"
 
 
@@ -121,7 +121,7 @@ class InverseClozeTask(Task):
 
     def batches(self, encoded: EncodedExamples, batch: int, *, seed: int) -> Batches[Any]:
         """Return batches in which every passage comes once an epoch, with one of its sentences."""
-        return BlockBatches(encoded, batch, seed)
+        return DrawnBatches(encoded, batch, seed, ("passages", "sentences"))
 
     @property
     def objective(self) -> Objective:
@@ -144,42 +144,3 @@ class InverseClozeTask(Task):
     def gold(self, example: Block) -> Json:
         """Rank 1."""
         return 1.0
-
-
-def draw_units(example_numbers: Ints, random: np.random.Generator) -> Ints:
-    """Draw one unit of each example. Shapes: example_numbers [U], in order -> [N]."""
-    _, starts, counts = np.unique(example_numbers, return_index=True, return_counts=True)
-    return starts + (random.random(len(starts)) * counts).astype(np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockBatches(Batches[EncodedRows]):
-    """Endless batches: in each epoch every passage once, in a new order, with a sentence that is drawn."""
-
-    encoded: EncodedExamples
-    batch: int
-    seed: int
-
-    @property
-    def passages(self) -> int:
-        """How many there are."""
-        return len(np.unique(self.encoded.example_numbers))
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many batches show all passages."""
-        return -(-self.passages // self.batch)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Passages, and the sentences that may be drawn."""
-        return {"passages": self.passages, "sentences": len(self.encoded)}
-
-    def rows(self, step: int, rank: int = 0, world: int = 1) -> EncodedRows:
-        """Give the rows of batch `step` that process `rank` of `world` works on."""
-        epoch, place = divmod(step, self.steps_per_epoch)
-        random = make_generator(self.seed, DRAWN_STREAM, epoch)
-        units = random.permutation(draw_units(self.encoded.example_numbers, random))
-        units = units[place * self.batch:(place + 1) * self.batch]
-        mine = take_share(len(units), rank, world)
-        return EncodedRows(self.encoded, units[mine], np.arange(len(units))[mine])

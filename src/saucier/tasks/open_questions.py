@@ -20,8 +20,10 @@ from saucier.text.reading.tables import list_columns
 from saucier.text.tokenizer.model_inputs import EncodedRow
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from saucier.objectives.base import Batch
-    from saucier.objectives.latent_passages import Retriever
+    from saucier.objectives.latent_passages import Found, Retriever
 
 UNANSWERED = "questions without an answer left out"
 SHOWN_EVIDENCE = 3
@@ -72,7 +74,9 @@ class PassageFirst:
 
 @dataclass(frozen=True, slots=True)
 class QuestionFirst:
-    """A question, and a passage's text without its title, as two texts. Source: Lee et al. 2019, §3, code release."""
+    """A question, and a passage's text without its title, as two texts. Source: Lee et al. 2019, §3, code release;
+    Guu et al. 2020, §3.2 (eq 75).
+    """
 
     question_length: int
     texts: int = 2
@@ -107,8 +111,12 @@ class PassageSource(Protocol):
     def find_answers(self, answers: Sequence[Sequence[str]]) -> Mapping[str, Ragged]:
         """Return where answers stand in passages, by the names that it has in a batch. Shapes: N rows each."""
 
+    @property
+    def mask(self) -> str | None:
+        """The retriever's token for what is hidden; None where it has none."""
+
     def describe(self, place: int) -> dict[str, Any]:
-        """Return what names a passage to a person: `id`, `title`, `text`."""
+        """Return what names a passage to a person: `id`, `title`, `text`, all of them empty for none."""
 
     def cut_span(self, place: int, first: int, last: int) -> tuple[int, int]:
         """Return the characters of a passage's text from the first to the last of some tokens of it."""
@@ -189,3 +197,15 @@ def answer_in_batches(predictor: Predictor, asked: EncodedExamples, batch: int, 
             answers = answer(read)
         found.update(zip(asked.example_numbers[rows.units].tolist(), answers, strict=True))
     return [found[number] for number in range(len(found))]
+
+
+def list_evidence(source: PassageSource, found: Found, behind: Tensor | None, number: int) -> list[dict[str, Any]]:
+    """Return the passages that are likeliest behind an answer, with p(z | x, y) and p(z | x). Shapes: behind [B, K].
+
+    `behind` is None where passages are not told apart: those that the retriever has first, with p(z | x) alone.
+    """
+    shares = {} if behind is None else {"probability": behind[number]}
+    shares["prior"] = found.prior[number].exp()
+    order = next(iter(shares.values())).argsort(descending=True, stable=True)[:SHOWN_EVIDENCE].tolist()
+    return [{**source.describe(int(found.places[number, place])),
+             **{name: round(float(share[place]), 4) for name, share in shares.items()}} for place in order]

@@ -78,6 +78,8 @@ class RequiredHead:
     """The names of its outputs, where it has named ones."""
     pick: c.Pick | None = None
     """Where it takes the vector of a text; None: where the family's own class takes it."""
+    holders: tuple[str, ...] = ()
+    """Kinds of heads that hold one of this kind: a model that has such a one keeps it."""
 
     def make(self, body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
         """Return the head for a body whose family publishes none."""

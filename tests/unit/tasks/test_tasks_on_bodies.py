@@ -155,9 +155,9 @@ def test_the_first_question_of_a_conversation_is_the_prefix(tokenizer: Tokenizer
 
 
 def test_every_task_is_here() -> None:
-    """But for mixtures, which are made of the others, tasks from outside, and RAG, which has passages of its own."""
+    """But for mixtures, made of the others, tasks from outside, and RAG and REALM, which have passages of their own."""
     kinds = {one.model_fields["kind"].default for one in members(TaskConfig) if one is not CustomTask}
-    assert kinds == {*ROWS, "mixture", "retrieval_augmented", "open_question_answering"}
+    assert kinds == {*ROWS, "mixture", "masked_retrieval", "retrieval_augmented", "open_question_answering"}
 
 
 def members(union: Any) -> list[Any]:

@@ -26,7 +26,7 @@ from saucier.jobs.finetuning.job import (
     store_outputs,
     train_task,
 )
-from saucier.jobs.finetuning.passages import INDEX, find_passages
+from saucier.jobs.finetuning.passages import INDEX, VERSIONS, find_passages
 from saucier.jobs.finetuning.range_test import find_rate
 from saucier.jobs.finetuning.results import (
     SplitScores,
@@ -75,8 +75,7 @@ def finetune(settings: Finetuning, out: Path, *, quiet: bool = False, splits: Sp
             console.say(f"this fine-tuning is finished; for more epochs: saucier finetune {out} --epochs N; to do it "
                         "again, give another folder with --out", style="green")
             if processes.first:
-                for name in (FOLDER, OUTPUTS, INDEX):  # where it was killed while they were removed
-                    remove_path(folder.path / name)
+                remove_run_files(folder.path)  # where it was killed while they were removed
             return folder
         check_reporters(settings.training.training(1, 1))
         start = open_start(settings)
@@ -148,9 +147,13 @@ def score_and_save(job: FinetuningJob, trained: TrainingResult) -> None:
     job.run.close()
     # with scores.json it is a finished one; the checkpoints have done their work
     write_json(job.folder.scores, {"step": trained.steps, **{one.split: one.as_json() for one in found}})
-    remove_path(job.folder.path / FOLDER)
-    remove_path(job.folder.path / OUTPUTS)
-    remove_path(job.folder.path / INDEX)
+    remove_run_files(job.folder.path)
+
+
+def remove_run_files(folder: Path) -> None:
+    """Remove what a finished run needs no more."""
+    for name in (FOLDER, OUTPUTS, INDEX, VERSIONS):
+        remove_path(folder / name)
 
 
 def write_model(job: FinetuningJob, folder: Path) -> str:

@@ -21,7 +21,7 @@ from saucier.jobs.finetuning.data import (
     show_examples,
 )
 from saucier.jobs.finetuning.measuring import HeldOutRows, build_evaluator
-from saucier.jobs.finetuning.passages import attach_passages, find_passages
+from saucier.jobs.finetuning.passages import attach_passages, end_refresher, find_passages, finish_passages
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning
 from saucier.jobs.finetuning.start import Start, build_task_model, describe_pooling
 from saucier.jobs.finetuning.task_folder import TaskFolder
@@ -112,7 +112,8 @@ def read_data(job: FinetuningJob, splits: Splits | None) -> None:
     known, task = job.start.tokenizer(job.splits), job.splits.task
     tokenizer = task.extend_tokenizer(known if task.required_head.kind == "language" else known.source_side())
     job.encoding = choose_encoding(settings, job.start, tokenizer)
-    job.splits = replace(job.splits, task=attach_passages(task, job.encoding, job.folder.path))
+    attached = attach_passages(task, job.encoding, job.folder.path, job.run.processes)
+    job.splits = replace(job.splits, task=attached)
     job.encoded = {name: job.splits.task.encode(examples, job.encoding)
                    for name, examples in job.splits.named().items()}
     job.splits = replace(job.splits, task=job.splits.task.fit_lengths(job.encoded["train"]))
@@ -217,10 +218,11 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     evaluate = build_evaluator(job.splits.task, rows, job.settings.training, job.run.processes,
                                objective=data.objective, measured=job.measured("held-out"))
     identity = job.settings.model_dump(mode="json", exclude={"metrics": True, "training": {"reporters"}})
-    result = train(job.model, data, training, run_folder=job.folder.path,
-                   reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,
-                   recipe=identity | {"data": job.run.passport.data},
-                   until=max(1, round(share * training.steps)))
+    with end_refresher(job.splits.task):
+        result = train(job.model, data, training, run_folder=job.folder.path,
+                       reporters=job.run.reporters(training) if reporters is None else reporters, evaluate=evaluate,
+                       recipe=identity | {"data": job.run.passport.data},
+                       until=max(1, round(share * training.steps)))
     chosen = usable_checkpoint if job.settings.training.early_stop else newest_checkpoint
     checkpoint = chosen(job.folder.path)
     load_weights_into(job.model, checkpoint)
@@ -229,6 +231,9 @@ def train_task(job: FinetuningJob, *, share: float = 1.0, reporters: list[Report
     job.second = second.eval() if isinstance(second, Transformer) else None
     if share == 1.0:
         job.model = data.objective.finished(job.model)
+        task, lines = finish_passages(job.splits.task)
+        job.splits, job.data_lines = replace(job.splits, task=task), [*job.data_lines, *lines]
+        job.run.console.say(*lines)
     return result
 
 

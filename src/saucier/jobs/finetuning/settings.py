@@ -30,7 +30,18 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, InverseCloze, MetricConfig, TaskConfig, Texts, task_kinds
+from saucier.tasks.definitions import (
+    Embedding,
+    InBatch,
+    InverseCloze,
+    MetricConfig,
+    OpenQuestionAnswering,
+    TaskConfig,
+    Texts,
+    task_kinds,
+)
+from saucier.tasks.retrieval_definitions import MaskedRetrieval
+from saucier.tasks.written.definitions import RetrievalAugmented
 from saucier.text.reading.sources import make_absolute
 from saucier.training.hyperparameters import (
     Adafactor,
@@ -200,6 +211,7 @@ def resolve_overrides(source: Source, words: list[str]) -> Finetuning:
         raise InputError("training.micro_batch: in-batch negatives need the whole batch in one pass",
                          where=source.where(("training", "micro_batch")), remedy="leave it out")
     check_second_encoder(found, source)
+    check_refresh(found, source)
     if isinstance(found.task, Embedding) and isinstance(found.task.learns, InBatch) and found.training.micro_batch and (
             found.distillation or found.pruning):
         raise InputError("training.micro_batch: with a teacher or pruning, in-batch negatives need the whole batch in "
@@ -217,6 +229,14 @@ def check_second_encoder(found: Finetuning, source: Source) -> None:
     if name := next((key for key, value in wrong.items() if value), None):
         raise InputError(f"task.learns.passage_encoder: does not go with {name}",
                          where=source.where(("task", "learns")), remedy="leave one of them out")
+
+
+def check_refresh(found: Finetuning, source: Source) -> None:
+    """Raise `InputError` for what tries trainings out, of which none could keep an index that is made again."""
+    wrong = {"search": found.search, "range_test": found.range_test}
+    if isinstance(found.task, MaskedRetrieval) and (name := next((key for key, value in wrong.items() if value), None)):
+        raise InputError(f"task.retrieval.refresh: does not go with {name}", where=source.where(("task", "retrieval")),
+                         remedy=f"leave {name} out, and give a rate")
 
 
 def fill_optimizer(values: dict[str, Any], learner: Mapping[str, Any]) -> None:
@@ -292,6 +312,8 @@ def fill_new(settings: Finetuning) -> Finetuning:
     task, data = settings.task, settings.data
     if isinstance(task, Texts) and "pick" not in task.model_fields_set:
         task = task.model_copy(update={"pick": published_pick(settings.model)})
+    if isinstance(task, RetrievalAugmented | MaskedRetrieval | OpenQuestionAnswering):
+        task = task.located()
     if "split" not in data.model_fields_set:
         data = data.model_copy(update={"split": choose_split(task, data.held_out)})
     taught = settings.distillation and settings.distillation.located()

@@ -226,6 +226,8 @@ def labels_of_head(other: Transformer, required: RequiredHead, learned: tuple[st
     `learned`: the labels of the task that it was trained on, for a model whose config has no names.
     """
     head = other.config.head
+    if head is not None and head.kind in required.holders:
+        return required.labels
     if head is None or head.kind != required.kind or required.pick is not None:
         return None
     classes = getattr(head, "classes", None)

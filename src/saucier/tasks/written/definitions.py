@@ -237,7 +237,7 @@ class Retrieval(Config):
     """SHA-256 of the weights that the passages' vectors are from; filled in by the training. Passages that another
     encoder gave vectors are refused."""
 
-    def located(self) -> Retrieval:
+    def located(self) -> Self:
         """Return it with every place named so that it means the same from everywhere."""
         other = None if self.passage_encoder is None else locate_model(self.passage_encoder)
         return self.model_copy(update={"passages": make_absolute(self.passages), "passage_encoder": other,
@@ -266,6 +266,10 @@ class RetrievalAugmented(Written):
     """Stands between a passage and the question. Source: the same."""
     question_length: int = Field(default=64, gt=0)
     """The most tokens of a question; the passage has the rest of the row."""
+
+    def located(self) -> RetrievalAugmented:
+        """Return it with every place named so that it means the same from everywhere."""
+        return self.model_copy(update={"retrieval": self.retrieval.located()})
 
 
 Share = Annotated[float, Field(gt=0)]

@@ -15,12 +15,12 @@ from saucier.objectives.token_ids import IGNORED
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.examples import Example, Tally
 from saucier.tasks.open_questions import (
-    SHOWN_EVIDENCE,
     OpenQuestion,
     PassageFirst,
     PassageSource,
     answer_in_batches,
     encode_questions,
+    list_evidence,
     read_open_questions,
 )
 from saucier.tasks.task import Answer, Encoding, Json, Predictor
@@ -164,11 +164,7 @@ class RetrievalAugmentedTask(WritingTask):
             chance, behind = self.marginal(found.prior, score_targets(model, inputs, written), labels != IGNORED)
         answers = []
         for number, row in enumerate(ids[:, 1:].tolist()):
-            shares = {"prior": found.prior[number].exp()} if behind is None else \
-                {"probability": behind[number], "prior": found.prior[number].exp()}
-            order = next(iter(shares.values())).argsort(descending=True, stable=True)[:SHOWN_EVIDENCE].tolist()
-            evidence = [{**self.opened.describe(int(found.places[number, place])),
-                         **{name: round(float(share[place]), 4) for name, share in shares.items()}} for place in order]
+            evidence = list_evidence(self.opened, found, behind, number)
             answers.append(Answer(target.decode(row).strip(), float(chance[number].exp()), {"evidence": evidence}))
         return answers
 

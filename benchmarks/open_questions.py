@@ -154,6 +154,7 @@ def learn_jointly(seed: int, trained: Path, asked: Path, quick: bool) -> Any:
     """
     import saucier
     from saucier.files import write_json
+    from saucier.retrieval.encoder import open_encoder
     from saucier.retrieval.passages import PassageIndex, read_passages
 
     words = [*list_words(seed, quick), f"task.retrieval.count={READ}", "task.early=100",
@@ -162,8 +163,7 @@ def learn_jointly(seed: int, trained: Path, asked: Path, quick: bool) -> Any:
     if not kept.is_file():
         run = finetuned(RUNS / f"seed-{seed}" / f"orqa-{trained.stem}", "open_question_answering", weights(),
                         (trained, trained), words)
-        index = PassageIndex.build(read_passages(needed("retrieval", TESTED)), saucier.load(weights(), dtype="float32"),
-                                   saucier.load_tokenizer(weights()), weights())
+        index = PassageIndex.build(read_passages(needed("retrieval", TESTED)), open_encoder(weights(), device="cpu"))
         index.write(run / "model" / "passages")
         write_json(kept, saucier.predict(run, str(asked)).answers)
     return score(json.loads(kept.read_text(encoding="utf-8")), asked)

@@ -2,8 +2,8 @@
 
 `python -m benchmarks realm`. The passages are the sentences of SQuAD's paragraphs, so the facts stand in the corpus; a
 text is a question with its answer, which is hidden. Both models begin with MiniLM, whose new language head first
-learned hidden tokens of the same passages, and learn equally long from questions about other paragraphs than those of
-the measured questions; one finds passages, the other has the null document alone. What is finished is kept in
+learned hidden tokens of the same passages, and learn equally long from questions about paragraphs that the measured
+questions are not about; one finds passages, the other has the null document alone. What is finished is kept in
 `runs/realm`.
 """
 
@@ -56,7 +56,8 @@ def measure(quick: bool) -> Section:
             Row("answers filled in exactly", f"with retrieval {right['with']:.3f}", f"without {right['without']:.3f}")]
     about = (f"Texts about {PARAGRAPHS['train']} paragraphs to learn from, {EPOCHS} epochs, {COUNT} candidates of "
              "which one is the null document. Mean of the seeds; in brackets the 95 % interval of a paired bootstrap "
-             "over texts and seeds. MiniLM has seen SQuAD.")
+             "over texts and seeds. "
+             "MiniLM has seen SQuAD.")
     return Section("Retrieval inside masked language modelling", about, rows, [f"`{RUNS}` holds every run."])
 
 

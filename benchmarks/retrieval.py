@@ -97,7 +97,7 @@ def train(place: Place, seed: int) -> None:
         return [f"training.seed={seed}", f"training.epochs={1 if quick else epochs}",
                 f"training.batch={8 if quick else batch}", *more]
 
-    saucier.train_retriever("retriever", data, settings(2, 256, "training.micro_batch=128"), model=place.start,
+    saucier.train_retriever("retriever", data, settings(2, 256), model=place.start,
                             out=first, seed=seed, quiet=True)
     if not rows.is_file():
         saucier.mine_negatives(data, out=rows, learner="reranker", models=[str(first)], negatives=2 if quick else 7,
@@ -106,7 +106,7 @@ def train(place: Place, seed: int) -> None:
     if not again.is_file():
         saucier.mine_negatives(data, out=again, models=[str(first)], reranker=reranker, negatives=2, depth=10,
                                seed=seed)
-    saucier.train_retriever("retriever", again, settings(3, 256, "training.micro_batch=128"), model=place.start,
+    saucier.train_retriever("retriever", again, settings(3, 256), model=place.start,
                             out=dense, quiet=True)
 
 

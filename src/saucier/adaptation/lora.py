@@ -246,10 +246,8 @@ def merge_map(module: LowRank) -> nn.Module:
                 matrix += pair.product().T
             else:
                 matrix[pair.start:pair.start + pair.up.out_features] += pair.product()
-    if isinstance(base, QuantizedLinear):
-        base = base.as_linear()
-    elif isinstance(base, QuantizedTable):
-        base = base.as_table()
+    if isinstance(base, QuantizedLinear | QuantizedTable):
+        base = base.as_ordinary()
     made: nn.Module = copy.copy(base)
     made._parameters = {**base._parameters, "weight": nn.Parameter(matrix.to(module.base.weight.dtype),
                                                                    requires_grad=False)}

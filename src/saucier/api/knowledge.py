@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from saucier.api.options import Encoding, NumberFormat
-from saucier.api.requests import file_names, refuse_folder, refuse_missing_files, refuse_missing_model
+from saucier.api.requests import file_names, refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
 
 if TYPE_CHECKING:
     from saucier.jobs.knowledge.ask import Answered, Tuned
     from saucier.jobs.knowledge.index import IndexReport
-    from saucier.jobs.knowledge.open_index import SearchResult
+    from saucier.jobs.knowledge.open_index import OpenIndex, SearchResult
 
 Index = Annotated[Place, Help("An index that `saucier index` made.", metavar="IDX")]
 Where = Annotated[str | None, Help(
@@ -21,6 +21,16 @@ Where = Annotated[str | None, Help(
     metavar="CONDITION")]
 SameModel = Annotated[Place | None, Help("The encoder of the index, where it is in another place now.", metavar="MODEL",
                                          check=refuse_missing_model)]
+Reranker = Annotated[Place | None, Help("Read the first chunks again with this model, which scores pairs of texts.",
+                                        metavar="MODEL", check=refuse_missing_model)]
+Reread = Annotated[int, Help("So many chunks are read again by the reranker; more are not found.", minimum=1,
+                             maximum=10_000)]
+RerankerWeight = Annotated[float, Help("Of the reranker, next to the search.", minimum=0, maximum=1)]
+Hops = Annotated[int, Help("Ask again with the names in what was found: so many queries, each with its share of the "
+                           "chunks.", minimum=1, maximum=10)]
+QueryWriters = Annotated[Files | None, Help(
+    "A model that was fine-tuned for question_answering writes the query of a hop. Given once for each hop.",
+    metavar="MODEL", option="--query-writer")]
 Language = Literal["danish", "dutch", "english", "french", "german", "italian", "norwegian", "portuguese", "russian",
                    "spanish", "swedish", "turkish"]
 
@@ -72,19 +82,24 @@ def search(
     weight: Annotated[float, Help("Of the words, where scores are fused.", minimum=0, maximum=1)] = 0.5,
     diversity: Annotated[float, Help("Above 0 hits that are unlike those before come first.", minimum=0,
                                      maximum=1)] = 0.0,
+    reranker: Reranker = None,
+    reread: Reread = 20,
+    reranker_weight: RerankerWeight = 0.5,
+    hops: Hops = 1,
+    query_writers: QueryWriters = None,
     model: SameModel = None,
 ) -> "SearchResult":
     """Find the chunks of an index for a question, by meaning and by words, with the score of each step.
 
     From Python: returns the hits; raises `InputError` for another encoder than the index was made by.
     """
-    from saucier.jobs.knowledge.open_index import open_index
     from saucier.retrieval.filters import parse_filter
     from saucier.retrieval.hybrid import SearchOptions
 
     if where is not None:
         parse_filter(where)  # what is wrong with it is said before a model is opened
-    opened = open_index(Path(index), None if model is None else str(model))
+    writers = check_writers(query_writers, hops, count)
+    opened = open_search(index, model, reranker, (reread, reranker_weight), writers, hops)
     return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity), where)
 
 
@@ -98,26 +113,71 @@ def ask(
         "sentence most like the question.", metavar="MODEL", check=refuse_missing_model)] = None,
     where: Where = None,
     passages: Annotated[int, Help("So many chunks are read.", minimum=1, maximum=1000)] = 8,
+    reranker: Reranker = None,
+    reread: Reread = 20,
+    reranker_weight: RerankerWeight = 0.5,
+    hops: Hops = 1,
+    query_writers: QueryWriters = None,
     tune: Annotated[Place | None, Help(
         "No question: tune on these ones how good an answer must be to be told. Rows of `question` and `answers`; an "
         "empty list where no document answers.", metavar="FILE", check=refuse_missing_files)] = None,
+    out: Annotated[Place | None, Help("Write the answer as a page, FILE.html.", metavar="FILE",
+                                      check=refuse_file)] = None,
     model: SameModel = None,
 ) -> "Answered | Tuned":
     """Answer a question from the documents of an index, with the evidence marked; or say that they do not hold it.
 
     From Python: returns the answer, or with `tune` the threshold, which the index then keeps for this reader.
     """
-    from saucier.jobs.knowledge.ask import ask_index, open_reader, tune_index
-    from saucier.jobs.knowledge.open_index import open_index
+    from saucier.jobs.knowledge.ask import ask_index, open_reader, tune_index, write_answer
     from saucier.retrieval.filters import parse_filter
 
     if bool(question) == (tune is not None):
         raise InputError("one of both is needed: a question, or --tune FILE", where="question",
                          remedy='saucier ask IDX "Who ...?"')
+    if out is not None and (tune is not None or Path(out).suffix != ".html"):
+        raise InputError("is no page of an answer", where=str(out), remedy="use FILE.html, with a question")
     if where is not None:
         parse_filter(where)
-    opened = open_index(Path(index), None if model is None else str(model))
+    writers = check_writers(query_writers, hops, passages)
+    opened = open_search(index, model, reranker, (reread, reranker_weight), writers, hops)
     reading = open_reader(opened, None if reader is None else str(reader))
     if tune is not None:
         return tune_index(opened, reading, str(tune), passages)
-    return ask_index(opened, reading, question, passages, where)
+    found = ask_index(opened, reading, question, passages, where)
+    return found if out is None else write_answer(found, Path(out))
+
+
+def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]:
+    """Return the models that write queries. Raises `InputError` for another number than that of hops, and for more hops
+    than chunks.
+    """
+    names = tuple(file_names(given))
+    for name in names:
+        refuse_missing_model(name)
+    if names and len(names) != hops:
+        raise InputError(f"{len(names)} for {hops} hops", where="--query-writer", remedy="give one for each hop")
+    if hops > count:
+        raise InputError(f"{hops} for {count} chunks", where="--hops", remedy="give one chunk a hop at least")
+    return names
+
+
+def open_search(index: Place, model: Place | None, reranker: Place | None, reading: tuple[int, float],
+                writers: tuple[str, ...], hops: int) -> "OpenIndex":
+    """Open an index with all that searches in it. `reading`: chunks that the reranker reads, and its weight."""
+    from dataclasses import replace
+
+    from saucier.jobs.knowledge.open_index import open_index
+    from saucier.retrieval.hops import READ, QueryWriters
+    from saucier.retrieval.hybrid import Rereading
+
+    opened = open_index(Path(index), None if model is None else str(model))
+    if reranker is not None:
+        from saucier.retrieval.retriever import open_reranker
+
+        opened = replace(opened, rereading=Rereading(open_reranker(str(reranker)).score, *reading))
+    if writers:
+        from saucier.jobs.knowledge.spans import open_spans
+
+        return replace(opened, writers=QueryWriters(tuple(open_spans(one).write for one in writers), READ))
+    return opened if hops == 1 else replace(opened, writers=QueryWriters.plain(hops))

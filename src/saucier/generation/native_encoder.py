@@ -7,9 +7,10 @@ Letters: B batch, L length, D dim, T real tokens, R rows, P places.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -32,6 +33,9 @@ from saucier.parts.masks import refuse_split_documents
 
 VIEWS: MadeFromWeights[Transformer] = MadeFromWeights()
 """Model -> its views, one for each number format."""
+SMALL = 2**18
+"""Numbers of a matrix outside the stack that is widened for good where it is in few bits: decoding it for every pass
+takes longer than its product."""
 FEWEST_PLACES = 128
 """Tables of positions are made for a power of two of places, from here on."""
 
@@ -56,9 +60,18 @@ def use_native(model: Transformer, engine: Native, weights: Weights | None = Non
 
     def make() -> Transformer:
         native = NativeStack(stack, model.config, weights or Weights(list_stack_arrays(model), engine.format))
-        return copy_modules(model, lambda module: native if module is stack else None)
+        return copy_modules(model, lambda module: (
+            native if module is stack else None if module is model.embed.tokens else widen_small(module)))
 
     return VIEWS.get(model, engine.format, make)
+
+
+def widen_small(module: nn.Module) -> nn.Module | None:
+    """Return an ordinary module in place of a small map or table in few bits; None for all others."""
+    held = cast(Any, module)
+    if getattr(held, "part", "output") == "output" or getattr(held, "activations", None) is not None:
+        return None
+    return held.as_ordinary() if math.prod(held.shape) <= SMALL else None
 
 
 def name_side(model: Transformer) -> str:
@@ -135,19 +148,18 @@ def find_rows(context: Context, x: Tensor, *, pads_right: bool) -> RaggedRows:
         starts = np.cumsum([0, *layout.lengths], dtype=np.int32)
         return RaggedRows(None, starts, as_array(context.positions[0].int()))
     rows, length = x.shape[:2]
-    positions = context.positions.expand(rows, length).flatten()
-    kept = torch.arange(rows * length)
-    if real is not None:
-        kept = real.flatten().nonzero()[:, 0]
-        if pads_right and not bool(real[:, 0].all()):
-            refuse("way to leave out padding before the tokens of a row")
-    numbers = kept // length
+    positions = as_array(context.positions.expand(rows, length)).ravel()
+    seen = None if real is None else as_array(real)
+    if seen is not None and pads_right and not seen[:, 0].all():
+        refuse("way to leave out padding before the tokens of a row")
+    whole = seen is None or bool(seen.all())
+    kept = np.arange(rows * length) if seen is None or whole else np.flatnonzero(seen)
+    numbers = [kept // length]
     if documents is not None:
         refuse_split_documents(documents)
-        numbers = torch.stack([numbers, documents.flatten()[kept]])
-    same = (numbers[..., 1:] == numbers[..., :-1]).reshape(-1, max(len(kept) - 1, 0)).all(0)
-    if bool((same & (kept[1:] - kept[:-1] != 1)).any()):
+        numbers.append(as_array(documents).ravel()[kept])
+    same = np.logical_and.reduce([one[1:] == one[:-1] for one in numbers])
+    if (same & (np.diff(kept) != 1)).any():
         refuse("way to leave out padding between the tokens of a row")
-    borders = [torch.zeros(1, dtype=torch.long), (~same).nonzero()[:, 0] + 1, torch.tensor([len(kept)])]
-    return RaggedRows(None if real is None else kept, as_array(torch.cat(borders).int()),
-                      as_array(positions[kept].int()))
+    starts = np.concatenate([[0], np.flatnonzero(~same) + 1, [len(kept)]]).astype(np.int32)
+    return RaggedRows(None if whole else torch.from_numpy(kept), starts, positions[kept].astype(np.int32))

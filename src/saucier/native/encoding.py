@@ -164,7 +164,7 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
     buffers[STREAM][:] = vectors
     whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
     inputs = max((step.panels.inputs for step in plan.steps if step.panels is not None), default=0)
-    tiles, scales = (np.empty(whole * size, np.float32) for size in (inputs + 1, -(-inputs // ROUNDED_INPUTS)))
+    tiles, scales = (np.empty(whole * size, np.float32) for size in (inputs + 8, -(-inputs // ROUNDED_INPUTS)))
     room = np.empty((threads, max(PANEL_ROOM, count_attention_room(plan, int(np.diff(starts).max(initial=0))))),
                     np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))

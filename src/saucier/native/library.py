@@ -30,7 +30,7 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, ROUNDED_INPUTS = 64, 8, 8, 16, 6, 128
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, ROUNDED_INPUTS, SUMMED_INPUTS = 64, 8, 8, 16, 6, 128, 32
 """As in `saucier.h`."""
 PANEL_ROOM = 512 * PANEL_ROWS
 """Numbers of a part of a panel, as in `rows.c`."""
@@ -225,6 +225,7 @@ def list_paths() -> list[str]:
     return [path for path in ("portable", "avx2") if load_library().saucier_kernels(path.encode())]
 
 
+@cache
 def count_threads() -> int:
     """Return how many threads a pass gets: the cores of this process, within what its control group may use."""
     cores = min(count_cores(), MOST_THREADS)

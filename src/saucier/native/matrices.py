@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.errors import InputError
-from saucier.native.library import PANEL_ROWS, CInput, CMatrix, CPanels, CProduct, count_threads, load_library
+from saucier.native.library import (
+    PANEL_ROWS,
+    SUMMED_INPUTS,
+    CInput,
+    CMatrix,
+    CPanels,
+    CProduct,
+    count_threads,
+    load_library,
+)
 
 Array = NDArray[Any]
 Format = Literal["float32", "bfloat16", "int8", "int4"]
@@ -82,9 +91,8 @@ class Panels:
     """A matrix laid out for products of many tokens; it holds on to what its pointers point to."""
 
     format: Format
-    """float32, bfloat16 or int8; int4 is held as int8."""
     codes: Array
-    """[P, I, 16] of its format, or codes [P, ⌈I/2⌉, 16, 2] of int8."""
+    """[P, I, 16] of its format; codes of int8 [P, ⌈I/2⌉, 16, 2]; of int4, a byte each, [P, 8 ⌈I/32⌉, 16, 4]."""
     rows: int
     inputs: int
     scales: Array | None = None
@@ -109,13 +117,14 @@ def lay_out_panels(matrix: Matrix) -> Panels:
     rows, inputs, scales = len(matrix.codes), matrix.inputs, matrix.scales
     if scales is None:
         return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
-    codes = matrix.codes
     if matrix.format == "int4":
-        codes = np.stack([codes & 15, codes >> 4], -1).reshape(rows, -1)[:, :inputs]
-    signed = (codes ^ 128).view(np.int8) if matrix.format == "int8" else codes.astype(np.int8) - np.int8(8)
-    paired = np.pad(signed, ((0, 0), (0, inputs % 2))).view(np.int16)
-    laid = panel_rows(paired)
-    return Panels("int8", laid.view(np.int8).reshape(*laid.shape, 2), rows, inputs, panel_rows(widen(scales)),
+        codes = np.stack([matrix.codes & 15, matrix.codes >> 4], -1).reshape(rows, -1)[:, :inputs]
+        joined: Array = np.pad(codes, ((0, 0), (0, -inputs % SUMMED_INPUTS))).view(np.uint32)
+    else:
+        joined = np.pad((matrix.codes ^ 128).view(np.int8), ((0, 0), (0, inputs % 2))).view(np.int16)
+    laid = panel_rows(joined)
+    bytes_of = np.uint8 if matrix.format == "int4" else np.int8
+    return Panels(matrix.format, laid.view(bytes_of).reshape(*laid.shape, -1), rows, inputs, panel_rows(widen(scales)),
                   matrix.group)
 
 

@@ -155,6 +155,15 @@ def digest_weights(model: nn.Module, without: Collection[str] = ()) -> str:
     return found.hexdigest()[:32]
 
 
+def digest_values(model: nn.Module) -> str:
+    """Return the digest of all values of a model as they are now, whatever files they came from."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def mark_parameters(model: nn.Module, without: Collection[str] = ()) -> dict[str, str]:
     """Return the same for each parameter by itself, in few letters."""
     return {name: hashlib.sha256(sample_parameter(name, parameter)).hexdigest()[:8]

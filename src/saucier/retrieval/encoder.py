@@ -1,4 +1,4 @@
-"""The encoder of an index, and the passport by which another one is known."""
+"""The encoder of an index, opened in one way for all, and the passport by which another one is known."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import read_json, write_json
+from saucier.files import write_json
 from saucier.retrieval.chunks import Chunking
 from saucier.retrieval.lexical import Language
-from saucier.retrieval.store import Floats
+from saucier.retrieval.store import Floats, read_config
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from saucier.model import Transformer
     from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -25,7 +27,7 @@ PASSPORT_FILE = "index.json"
 
 
 class EncoderPassport(Config):
-    """Which encoder made the vectors of an index."""
+    """Which encoder made the vectors of an index, whatever its form."""
 
     model: str
     """Its folder or hub id, from where it is opened again."""
@@ -78,6 +80,23 @@ class ModelEncoder:
     model: Transformer
     tokenizer: Tokenizer
 
+    @classmethod
+    def of(cls, model: Transformer, tokenizer: Tokenizer, place: str, weights: str | None = None) -> ModelEncoder:
+        """Take a model in memory, as it is now. `weights`: a digest of them that is known.
+
+        Raises `InputError` for one without an embedding head, and for the tokenizer of another model.
+        """
+        from saucier.folders.load import check_tokenizer_fits
+        from saucier.parts.provenance import digest_values
+        from saucier.retrieval.embed import find_limit, require_embedding_head
+
+        head = require_embedding_head(model, place)
+        check_tokenizer_fits(model, tokenizer, place)
+        return cls(EncoderPassport(
+            model=place, digest=digest_encoder(model, tokenizer, weights or digest_values(model)),
+            width=head.widths(model.config.dim)[-1], head=head.model_dump(mode="json"),
+            length=find_limit(model, tokenizer), format=model.format), model, tokenizer)
+
     @property
     def room(self) -> int | None:
         """The most tokens of a text that it reads."""
@@ -89,10 +108,14 @@ class ModelEncoder:
 
     def embed(self, texts: Sequence[str]) -> Floats:
         """Return the vectors of texts. Shapes: -> [N, E]."""
+        vectors: Floats = self.embed_tensor(texts).numpy()
+        return vectors
+
+    def embed_tensor(self, texts: Sequence[str], batch: int = 32) -> Tensor:
+        """Return them as a tensor on the CPU. Shapes: -> [N, E]."""
         from saucier.retrieval.embed import embed
 
-        vectors: Floats = embed(self.model, [*texts], tokenizer=self.tokenizer).numpy()
-        return vectors
+        return embed(self.model, [*texts], tokenizer=self.tokenizer, batch=batch)
 
 
 def frame_tokens(tokenizer: Tokenizer) -> int:
@@ -100,48 +123,36 @@ def frame_tokens(tokenizer: Tokenizer) -> int:
     return int(tokenizer.backend.num_special_tokens_to_add(False))
 
 
-def open_encoder(model: str, number_format: str | None = None) -> ModelEncoder:
-    """Open a model for an index. Raises `InputError` for one without an embedding head."""
-    from saucier.folders.load import check_tokenizer_fits, load
-    from saucier.retrieval.embed import find_limit, require_embedding_head
+def open_encoder(place: str | Path, number_format: str | None = None, *, device: str = "auto") -> ModelEncoder:
+    """Open a model that gives texts vectors: a folder or hub id. Raises `InputError` for one without embedding head."""
+    from saucier.folders.load import load
     from saucier.text.tokenizer.tokenizer import load_tokenizer
 
-    opened, tokenizer = load(model, dtype="float32", format=number_format), load_tokenizer(model)
-    check_tokenizer_fits(opened, tokenizer, model)
-    head = require_embedding_head(opened, model)
-    length = find_limit(opened, tokenizer)
-    return ModelEncoder(EncoderPassport(
-        model=str(Path(model).absolute()) if Path(model).exists() else model, digest=digest_encoder(opened, tokenizer),
-        width=head.widths(opened.config.dim)[-1], head=head.model_dump(mode="json"), length=length,
-        format=opened.format), opened, tokenizer)
+    model = load(place, dtype="float32", device=device, format=number_format)
+    name = str(Path(place).absolute()) if Path(place).exists() else str(place)
+    return ModelEncoder.of(model, load_tokenizer(place), name, digest_loaded(model))
 
 
-def digest_encoder(model: Transformer, tokenizer: Tokenizer) -> str:
-    """Return a digest of all that decides about vectors: weights, config and tokenizer."""
-    from saucier.generation.formats import digest_model
-
+def digest_encoder(model: Transformer, tokenizer: Tokenizer, weights: str) -> str:
+    """Return a digest of all that decides about vectors: weights (by their own digest), config and tokenizer."""
     found = hashlib.sha256()
-    for one in (digest_model(model) or digest_values(model), model.config.model_dump_json(),
-                tokenizer.backend.to_str()):
+    for one in (weights, model.config.model_dump_json(), tokenizer.backend.to_str()):
         found.update(f"{len(one)} {one}".encode())
     return found.hexdigest()
 
 
-def digest_values(model: Transformer) -> str:
-    """Return a digest of the weights of a model whose files are not known."""
-    import torch
+def digest_loaded(model: Transformer) -> str:
+    """Return a digest of the weights of a model that is as it was loaded: of its files, or of all values."""
+    from saucier.generation.formats import digest_model
+    from saucier.parts.provenance import digest_values
 
-    found = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        found.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return found.hexdigest()
+    return digest_model(model) or digest_values(model)
 
 
 def read_passport(folder: Path) -> IndexPassport | None:
     """Return what an index was made with; None where there is no index. Raises `InputError` for a damaged one."""
     place = folder / PASSPORT_FILE
-    return IndexPassport.model_validate(read_json(place)) if place.is_file() else None
+    return read_config(IndexPassport, place) if place.is_file() else None
 
 
 def find_passport(folder: Path) -> IndexPassport:

@@ -2,7 +2,7 @@
 
 A query generator is a model that answers with spans, as any reader does: `derive_queries` writes from questions with
 known passages what it learns from, a row as SQuAD has them, and `saucier finetune question_answering` learns it.
-Source: Qi et al. 2019, arXiv:1910.07000.
+Source: Qi et al. 2019, arXiv:1910.07000. `add_names` writes queries without learning: ours.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ Write = Callable[[Sequence[str], Sequence[str]], Sequence[str]]
 WORD = re.compile(r"\w+")
 GAP = 2
 """Words between two overlaps that are merged into one, at most; chosen here."""
+NAME = re.compile(r"\w[\w'’./&-]*")
+"""A word that may be (a part of) a name: it is one where its first letter is a capital."""
+READ = 5
+"""Passages of a query from which a generator that has learned writes the next one, as here it learned it."""
 TITLED, BREAK = " : ", "\n"
 """What stands between a title and its text in a context, and between passages."""
 
@@ -52,6 +56,21 @@ class HopRow:
 def join_context(question: str, passages: Sequence[Passage]) -> str:
     """Return what a query generator reads: the question and the passages found (C of eq 62 and 63)."""
     return BREAK.join([question, *(TITLED.join(part for part in (one.title, one.text) if part) for one in passages)])
+
+
+def add_names(questions: Sequence[str], contexts: Sequence[str]) -> list[str]:
+    """Return each question with the words of its context that begin with a capital and that it lacks; "" without any.
+
+    A query generator that learns nothing: what is still missing is mostly named in what was found. It is meant for one
+    passage (`search_in_hops(..., context=1)`); the names of more lead away.
+    """
+    found = []
+    for question, context in zip(questions, contexts, strict=True):
+        known = {word.lower() for word in NAME.findall(question)}
+        words = dict.fromkeys(word.rstrip("'’./&-") for word in NAME.findall(context[len(question):]))
+        names = [word for word in words if word[:1].isupper() and word.lower() not in known]
+        found.append(" ".join([question, *names]) if names else "")
+    return found
 
 
 def propose_queries(context: str, missing: Passage) -> dict[str, int]:
@@ -160,25 +179,49 @@ def choose_query(pieces: Sequence[str], missing: Sequence[int], find: Find,
     return piece, target, rank, row
 
 
+@dataclass(frozen=True, slots=True)
+class QueryWriters:
+    """What writes the query of each hop, the first one's too, and how many passages of a query it reads."""
+
+    write: tuple[Write, ...]
+    context: int
+
+    @classmethod
+    def plain(cls, hops: int) -> QueryWriters:
+        """Ask with the question, and then with the names in the first passage that was found too."""
+        return cls((add_names,) * hops, 1)
+
+
 def search_in_hops(questions: Sequence[str], passages: Sequence[Passage], write: Sequence[Write], find: Find, *,
                    count: int, context: int) -> list[list[int]]:
     """Return the places of the `count` passages that each question finds in as many hops as there are generators.
 
+    Errors: `InputError` for fewer passages than hops. Source: eq 62 and 63.
+    """
+    found = search_hop_by_hop(questions, passages, write, find, count=count, context=context)
+    return [[place for hop in hops for place in hop] for hops in found]
+
+
+def search_hop_by_hop(questions: Sequence[str], passages: Sequence[Passage], write: Sequence[Write], find: Find, *,
+                      count: int, context: int) -> list[list[list[int]]]:
+    """Return the places of the passages that each hop of each question adds, in all `count` of them.
+
     Each hop gives its share of the places, those of the first that do not divide evenly; what an earlier hop found is
     passed over, and what is left over goes to the last hop. A generator that has no query asks with the question.
+    `passages` is read after each search alone: `find` may add to it what it finds.
     Errors: `InputError` for fewer passages than hops. Source: eq 62 and 63.
     """
     if count < len(write):
         raise InputError(f"is {count}, for {len(write)} hops", where="count", remedy="give one passage a hop at least")
-    found: list[list[int]] = [[] for _ in questions]
+    found: list[list[list[int]]] = [[] for _ in questions]
     read: list[list[int]] = [[] for _ in questions]
     for hop, generate in enumerate(write, start=1):
         contexts = [join_context(text, [passages[place] for place in places])
                     for text, places in zip(questions, read, strict=True)]
         queries = [query or text for query, text in zip(generate(questions, contexts), questions, strict=True)]
         most = -(-count * hop // len(write))
-        for own, places, row in zip(found, read, find(queries, count).tolist(), strict=True):
-            new = [place for place in row if place not in own]
-            own += new[:most - len(own)]
+        for hops, places, row in zip(found, read, find(queries, count).tolist(), strict=True):
+            known = {place for one in hops for place in one}
+            hops.append([place for place in row if place not in known][:most - len(known)])
             places += [place for place in row[:context] if place not in places]
     return found

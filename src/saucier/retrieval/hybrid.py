@@ -1,4 +1,5 @@
-"""Search in a store: by vectors and by words, fused; exact codes first; near-duplicates merged; diverse where wanted.
+"""Search in a store: by vectors and by words, fused; exact codes first; near-duplicates merged; the first ones read
+again by a reranker, and diverse, where wanted.
 
 Every step keeps its score. Axes: N candidates, E width of a vector.
 """
@@ -6,16 +7,19 @@ Every step keeps its score. Axes: N candidates, E width of a vector.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.retrieval.filters import Filter
 from saucier.retrieval.fusion import Ranking, fuse_ranks, fuse_scores
-from saucier.retrieval.store import PLACES, SCORE, Floats, Store
+from saucier.retrieval.store import PLACES, SCORE, Floats, Store, read_vectors
+
+if TYPE_CHECKING:
+    import pyarrow
 
 Fusion = Literal["scores", "ranks"]
 CODES = re.compile(r"\"([^\"]+)\"|((?=[^\s\"]*\d)[^\W_][\w./:#-]+[\w])")
@@ -42,6 +46,22 @@ class SearchOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Rereading:
+    """The first chunks are read again together with the question, and what they were is not forgotten.
+
+    Source: Nogueira and Cho 2019, §3, arXiv:1901.04085; the interpolation: Wang et al. 2021, "BERT-based Dense
+    Retrievers Require Interpolation with BM25", §3.
+    """
+
+    score: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
+    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score`."""
+    first: int = 20
+    """Chunks that are read again, and so the most that are found; more where more are wanted."""
+    weight: float = 0.5
+    """Of these scores, next to those of the search."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """A chunk that was found."""
 
@@ -59,7 +79,8 @@ class Hit:
     """By which it is ranked, before diversity."""
     steps: Mapping[str, float]
     """The score of each step: the inner product with the question (`vectors`), BM25 (`words`), both (`fused`), and the
-    share of codes that stand in it (`codes`), where there are some.
+    share of codes that stand in it (`codes`), where there are some; that of reading again (`reranker`), and it with the
+    fused one (`reranked`), where that is done.
     """
     copies: tuple[str, ...] = ()
     """Files that say nearly the same; they are no hits of their own."""
@@ -73,46 +94,70 @@ class Candidates:
     words: dict[str, float] = field(default_factory=dict)
     """Scores by BM25."""
 
-    def add(self, found: Sequence[dict[str, Any]]) -> None:
-        """Take rows as a store gives them."""
-        for row in found:
-            self.rows.setdefault(row["id"], row)
+    def add(self, found: pyarrow.Table) -> None:
+        """Take rows as a store gives them; their vectors stay arrays."""
+        for row, vector in zip(found.select([*PLACES, SCORE]).to_pylist(), read_vectors(found), strict=True):
+            self.rows.setdefault(row["id"], row | {"vector": vector})
 
 
-def search_store(store: Store, question: str, vector: Floats, options: SearchOptions,
-                 where: Filter | None = None) -> list[Hit]:
+def search_store(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None = None, *,
+                 rereading: Rereading | None = None) -> list[Hit]:
     """Return the chunks for a question and its vector, the best first. Shapes: vector [E].
 
     Source of the fusions: see `fusion`; of diversity: Carbonell and Goldstein 1998, "The Use of MMR", §2.
     """
-    found, codes = Candidates(), find_codes(question)
-    depth = max(options.depth, options.count)
-    found.add(store.find_vectors(vector, depth, where).to_pylist())
-    lexical = store.find_words(question, depth, where).to_pylist()
-    found.words = {row["id"]: row[SCORE] for row in lexical}
-    found.add(lexical)
-    if codes:
-        found.add(store.find_words(" ".join(codes), depth, where).to_pylist())
+    codes = find_codes(question)
+    found = collect_candidates(store, question, vector, options, where, codes)
     if not found.rows:
         return []
     rows = list(found.rows.values())
-    vectors = np.array([row["vector"] for row in rows], np.float32)
+    vectors = np.stack([row["vector"] for row in rows])
     near = vectors @ vector
-    fused = FUSIONS[options.fusion](near, np.array([found.words.get(row["id"], 0.0) for row in rows]), options.weight)
+    words = np.array([found.words.get(row["id"], 0.0) for row in rows])
+    fused = FUSIONS[options.fusion](near, words, options.weight)
     held = np.array([share_of_codes(codes, row["text"]) for row in rows])
-    scores = fused + held * (np.ptp(fused) or 1.0)  # with all codes it is not below any without
+    scores = put_codes_first(fused, held)
     order = np.lexsort((np.arange(len(rows)), -scores))
-    kept, copies = merge_copies([rows[place]["text"] for place in order])
-    chosen = choose_diverse(scores[order][kept], vectors[order][kept], options)
+    most = max(options.count, 0 if rereading is None else rereading.first)
+    whole = bool(options.diversity) and rereading is None  # then any candidate may be chosen
+    kept, copies = merge_copies([rows[place]["text"] for place in order], None if whole else most)
+    steps = {"vectors": near, "words": words, "fused": fused} | ({"codes": held} if codes else {})
+    if rereading is not None:
+        read = order[kept]
+        again = rereading.score([question] * len(read), [rows[place]["text"] for place in read])
+        both = spread_out(fuse_scores(rank(fused[read]), rank(again), rereading.weight), len(read))
+        last = put_codes_first(both, held[read])
+        for name, values in (("reranker", again), ("reranked", both)):
+            steps[name] = np.zeros(len(rows))
+            steps[name][read] = values
+        scores[read] = last
+        kept = [kept[place] for place in np.argsort(-last, kind="stable")]
+    chosen = choose_diverse(scores[order[kept]], vectors[order[kept]], options)
     hits = []
     for place in chosen:
         number = int(order[kept[place]])
-        steps = {"vectors": float(near[number]), "words": found.words.get(rows[number]["id"], 0.0),
-                 "fused": float(fused[number])} | ({"codes": float(held[number])} if codes else {})
         same = dict.fromkeys(rows[order[other]]["path"] for other in copies[kept[place]])
-        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]), steps=steps,
-                        copies=tuple(same)))
+        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]),
+                        steps={name: float(values[number]) for name, values in steps.items()}, copies=tuple(same)))
     return hits
+
+
+def collect_candidates(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
+                       codes: Sequence[str]) -> Candidates:
+    """Return what the searches by vectors, by words, and by codes alone find. Shapes: vector [E]."""
+    found, depth = Candidates(), max(options.depth, options.count)
+    found.add(store.find_vectors(vector, depth, where))
+    lexical = store.find_words(question, depth, where)
+    found.words = dict(zip(lexical["id"].to_pylist(), lexical[SCORE].to_pylist(), strict=True))
+    found.add(lexical)
+    if codes:
+        found.add(store.find_words(" ".join(codes), depth, where))
+    return found
+
+
+def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return scores that are, with all codes, not below any without. Shapes: [N], [N] -> [N]."""
+    return scores + held * (np.ptp(scores) or 1.0)
 
 
 def rank(scores: NDArray[Any]) -> Ranking:
@@ -149,20 +194,28 @@ def share_of_codes(codes: Sequence[str], text: str) -> float:
     return sum(bool(re.search(rf"(?<!\w){re.escape(code)}(?!\w)", small)) for code in codes) / max(1, len(codes))
 
 
-def merge_copies(texts: Sequence[str]) -> tuple[list[int], dict[int, list[int]]]:
-    """Return which texts are kept, the first of nearly equal ones, and the copies of each."""
+def merge_copies(texts: Sequence[str], most: int | None = None) -> tuple[list[int], dict[int, list[int]]]:
+    """Return which texts are kept, the first of nearly equal ones, `most` of them, and the copies of each."""
     words = [frozenset(WORDS.findall(text.lower())) for text in texts]
-    numbers = [frozenset(word for word in one if any(map(str.isdigit, word))) for one in words]
+    numbers = [frozenset(word for word in one if not word.isalpha() and any(map(str.isdigit, word))) for one in words]
     kept, copies = list[int](), dict[int, list[int]]()
     for place, own in enumerate(words):
-        same = next((one for one in kept if numbers[one] == numbers[place]
-                     and len(own & words[one]) >= COPIES * len(own | words[one])), None)
-        if same is None:
+        same = next((one for one in kept if numbers[one] == numbers[place] and are_copies(own, words[one])), None)
+        if same is not None:
+            copies[same].append(place)
+        elif most is None or len(kept) < most:
             kept.append(place)
             copies[place] = []
-        else:
-            copies[same].append(place)
     return kept, copies
+
+
+def are_copies(one: Set[str], other: Set[str]) -> bool:
+    """Say whether two texts have nearly the same words; that they cannot is seen from how many they have."""
+    few, many = sorted((len(one), len(other)))
+    if few < COPIES * many:
+        return False
+    shared = len(one & other)
+    return shared >= COPIES * (few + many - shared)
 
 
 def choose_diverse(scores: NDArray[np.float64], vectors: Floats, options: SearchOptions) -> list[int]:

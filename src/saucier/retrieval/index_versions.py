@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +24,8 @@ from saucier.errors import InputError, WorkError
 from saucier.files import parse_json, remove_path, write_atomically, write_text
 from saucier.folders.save import save_bare
 from saucier.model import Transformer
-from saucier.retrieval.passages import PASSPORT, PassageIndex, open_retriever, read_passages
+from saucier.retrieval.encoder import open_encoder
+from saucier.retrieval.passages import PASSPORT, PassageIndex, read_passages
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 TAKEN, LOG = "taken.jsonl", "process.log"
@@ -269,9 +269,7 @@ def make_versions(arguments: Sequence[str]) -> None:
     threading.Thread(target=listen, daemon=True).start()
     while True:
         asked = parse_json(lines.get())
-        model, tokenizer = open_retriever(asked["encoder"])
-        write = partial(PassageIndex.write, PassageIndex.build(passages, model.eval(), tokenizer, asked["encoder"]))
-        write(Path(asked["version"]))
+        PassageIndex.build(passages, open_encoder(asked["encoder"], device="cpu")).write(Path(asked["version"]))
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
 from saucier.config.base import Config
 from saucier.errors import InputError, WorkError, report_missing
-from saucier.files import read_json, write_json
+from saucier.files import write_json
 from saucier.retrieval.documents import INSTALL
 from saucier.retrieval.filters import Filter, write_sql
 from saucier.retrieval.lexical import Language
@@ -33,6 +33,7 @@ from saucier.retrieval.store import (
     StoreFacts,
     list_stamps,
     make_schema,
+    read_config,
     read_vectors,
 )
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLE, LOCK_FILE, RECALL_FILE = "chunks", "lock", "recall.json"
+TABLE_FOLDER = f"{TABLE}.lance"
 WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
 MOST_COMMITS = 20
@@ -55,6 +57,8 @@ REFINE = 4
 """Chunks whose exact scores are made, for each that is wanted."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
+LENGTH_ERROR = 1e-3
+"""By how much a vector may be longer or shorter than one that counts as one of length one."""
 BATCH_ROWS = 4096
 """Rows that are read at once."""
 Made = TypeVar("Made")
@@ -73,6 +77,10 @@ class VectorIndex(Config):
     """Parts of the index that a search reads."""
     chunks: int
     """Chunks that there were."""
+    distance: Literal["dot", "l2"] = "dot"
+    """By what it parts the vectors: where all have length one, the nearest ones have the largest inner product, and
+    parts by distance are about equally large. Parts by inner product are not: the longest centre takes nearly all.
+    """
 
 
 @contextlib.contextmanager
@@ -133,7 +141,7 @@ class LanceStore:
         from lancedb.index import FTS
 
         with report_full_disk(folder):
-            mode = "overwrite" if (folder / f"{TABLE}.lance").is_dir() else "create"
+            mode = "overwrite" if (folder / TABLE_FOLDER).is_dir() else "create"
             table = connection.create_table(TABLE, schema=make_schema(width), mode=mode)
             table.create_index("text", config=FTS(language=language.capitalize(), with_position=False), name=WORDS)
         return cls(folder, table)
@@ -142,7 +150,7 @@ class LanceStore:
     def open(cls, folder: Path) -> LanceStore | None:
         """Open a store; None where there is none, or one that was not made to its end."""
         connection = connect_table(folder)
-        if not (folder / f"{TABLE}.lance").is_dir():
+        if not (folder / TABLE_FOLDER).is_dir():
             return None
         table = connection.open_table(TABLE)
         return cls(folder, table) if any(one.name == WORDS for one in table.list_indices()) else None
@@ -190,11 +198,17 @@ class LanceStore:
         """Do so by an index, or without one by comparing all vectors."""
         import pyarrow as pa
 
-        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector").distance_type("dot")
-        query = query.bypass_vector_index() if index is None else query.nprobes(index.probes).refine_factor(REFINE)
+        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector")
+        if index is None:
+            query = query.distance_type("dot").bypass_vector_index()
+        else:
+            query = query.distance_type(index.distance).nprobes(index.probes).refine_factor(REFINE)
         query = query if where is None else query.where(write_sql(where), prefilter=True)
         found = query.limit(count).select([*columns, "_distance"]).to_arrow()
-        scores = pa.array(1 - found["_distance"].to_numpy(), pa.float32())  # its distance is 1 minus the product
+        distances = found["_distance"].to_numpy()
+        products = (1 + float(question @ question) - distances) / 2 if index is not None and index.distance == "l2" \
+            else 1 - distances  # what LanceDB calls distance is 1 minus the product, or the square of the distance
+        scores = pa.array(products, pa.float32())
         return found.drop_columns(["_distance"]).append_column(SCORE, scores)
 
     def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
@@ -222,7 +236,7 @@ class LanceStore:
         if self.measured is None or self.measured[0] != version:
             place = self.folder / RECALL_FILE
             there = place.is_file() and any(one.name == VECTORS for one in self.table.list_indices())
-            self.measured = version, VectorIndex.model_validate(read_json(place)) if there else None
+            self.measured = version, read_config(VectorIndex, place) if there else None
         return self.measured[1]
 
     def optimize(self) -> None:
@@ -234,11 +248,12 @@ class LanceStore:
 
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
-        facts = self.describe()
-        if facts.unindexed > facts.chunks // 20 or facts.versions > MOST_COMMITS or facts.version_bytes > facts.bytes:
+        chunks, (size, older) = self.count(), self.measure_bytes()
+        if self.count_unindexed() > chunks // 20 or len(self.table.list_versions()) > MOST_COMMITS \
+                or older > size - older:
             self.optimize()
         index = self.vector_index
-        if facts.chunks >= FEWEST_FOR_INDEX and (index is None or facts.chunks > 2 * index.chunks):
+        if chunks >= FEWEST_FOR_INDEX and (index is None or chunks > 2 * index.chunks):
             self.build_vector_index()
 
     def build_vector_index(self) -> VectorIndex:
@@ -247,15 +262,21 @@ class LanceStore:
 
         with report_full_disk(self.folder):
             parts = round(self.count() ** 0.5)  # so that reading a few of them is far less than reading all
-            self.table.create_index("vector", config=IvfSq(distance_type="dot", num_partitions=parts), name=VECTORS,
+            distance: Literal["dot", "l2"] = "l2" if self.have_length_one() else "dot"
+            self.table.create_index("vector", config=IvfSq(distance_type=distance, num_partitions=parts), name=VECTORS,
                                     replace=True)
             self.optimize()
-        made = self.measure_recall()
+        made = self.measure_recall(distance)
         write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))
         self.measured = None
         return made
 
-    def measure_recall(self) -> VectorIndex:
+    def have_length_one(self) -> bool:
+        """Say whether all vectors have length one, as those of an encoder that normalizes."""
+        some = self.table.search().limit(None).select(["vector"]).to_batches(batch_size=BATCH_ROWS)
+        return all(bool((abs(np.linalg.norm(read_vectors(rows), axis=1) - 1) < LENGTH_ERROR).all()) for rows in some)
+
+    def measure_recall(self, distance: Literal["dot", "l2"]) -> VectorIndex:
         """Return with how many probes the index finds enough of what the exact scan finds, and how much that is."""
         total = self.count()
         places = np.unique(np.linspace(0, total - 1, MEASURED).astype(np.int64))
@@ -270,7 +291,8 @@ class LanceStore:
 
         exact, made = find(None), None
         for probes in PROBES:
-            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total)
+            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total,
+                               distance=distance)
             shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in zip(find(made), exact, strict=True)]
             made = made.model_copy(update={"recall": float(np.mean(shares))})
             if made.recall >= ENOUGH_RECALL:
@@ -282,13 +304,21 @@ class LanceStore:
         """Return the ids and vectors of rows by their places."""
         return self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
 
+    def count_unindexed(self) -> int:
+        """Count the chunks that the index of stems does not hold yet."""
+        return int(self.table.index_stats(WORDS).num_unindexed_rows)
+
+    def measure_bytes(self) -> tuple[int, int]:
+        """Return all bytes on the disk, and those of them that only versions before the last one need."""
+        table = self.folder / TABLE_FOLDER
+        size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
+        stats = self.table.stats()
+        used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes
+        used += sum(getattr(one, "size_bytes", None) or 0 for one in self.table.list_indices())
+        return size, max(0, size - used)
+
     def describe(self) -> StoreFacts:
         """Say what it holds and takes on the disk."""
-        table = self.folder / f"{TABLE}.lance"
-        size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
-        stats, index = self.table.stats(), self.vector_index
-        used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes
-        words = self.table.index_stats(WORDS)
-        used += sum(getattr(one, "size_bytes", None) or 0 for one in self.table.list_indices())
-        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()),
-                          max(0, size - used), words.num_unindexed_rows, None if index is None else index.recall)
+        (size, older), index = self.measure_bytes(), self.vector_index
+        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()), older,
+                          self.count_unindexed(), None if index is None else index.recall)

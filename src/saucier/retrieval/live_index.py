@@ -18,6 +18,7 @@ from saucier.model import Transformer
 from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch
 from saucier.objectives.latent_passages import Joined
 from saucier.objectives.live_passages import LiveRetriever
+from saucier.retrieval.encoder import ModelEncoder
 from saucier.retrieval.index_versions import (
     IndexVersions,
     InPlaceRefresher,
@@ -135,7 +136,8 @@ class LiveIndex:
         training = self.model.training
         self.model.eval()
         try:
-            return PassageIndex.build(self.first.passages, self.model, self.tokenizer, "task.retrieval.retriever")
+            return PassageIndex.build(self.first.passages, ModelEncoder.of(self.model, self.tokenizer,
+                                                                           "task.retrieval.retriever"))
         finally:
             self.model.train(training)
 

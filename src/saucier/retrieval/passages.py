@@ -17,24 +17,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import model_validator
 from torch import Tensor
 
 from saucier.checkpoints.weight_files import read_tensors, write_tensors
 from saucier.config.base import Config
 from saucier.errors import InputError
-from saucier.files import is_folder, read_object, write_atomically, write_json
-from saucier.folders.load import load
+from saucier.files import is_folder, write_atomically, write_json
 from saucier.folders.save import save
 from saucier.model import Transformer
 from saucier.objectives.base import MASK_OF_INPUT, Batch, to_int_tensor
 from saucier.objectives.contrastive import choose_scale
 from saucier.objectives.latent_passages import QUESTION, Joined, Retriever
 from saucier.objectives.latent_spans import ANSWER_PLACES
-from saucier.parts.provenance import digest_weights
 from saucier.retrieval.collection import CORPUS, Passage, read_collection, read_id, read_text
-from saucier.retrieval.embed import embed, find_limit, require_embedding_head
+from saucier.retrieval.embed import find_limit
+from saucier.retrieval.encoder import EncoderPassport, ModelEncoder, open_encoder
 from saucier.retrieval.nearest import find_nearest
+from saucier.retrieval.store import read_config
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged
 from saucier.tasks.open_questions import PassageLayout
 from saucier.tasks.task import Encoding
@@ -42,7 +42,7 @@ from saucier.tasks.written.definitions import Retrieval
 from saucier.text.reading.sources import find_sources
 from saucier.text.reading.tables import read_rows
 from saucier.text.tokenizer.model_inputs import EncodedRow, LengthOptions, encode_rows
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import Tokenizer
 
 VECTORS, PASSPORT = "vectors.safetensors", "passport.json"
 
@@ -50,16 +50,22 @@ VECTORS, PASSPORT = "vectors.safetensors", "passport.json"
 class Passport(Config):
     """What an index was made of: `passport.json`."""
 
-    encoder: str
-    """What tells the weights of the model that gave the vectors from others, as `digest_weights` does by a sample."""
-    head: dict[str, Any]
-    """Its embedding head: pooling, maps, whether vectors are scaled to length one."""
-    width: int
-    """Numbers of a vector."""
+    encoder: EncoderPassport
+    """By which the vectors were made."""
     passages: int
     """How many there are."""
     texts: str
     """SHA-256 of their ids, titles and texts, in order."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def read_earlier(cls, values: Any) -> Any:
+        """Take what was stored before encoders had passports: a digest by a sample of the weights, head and width."""
+        if not isinstance(values, dict) or not isinstance(values.get("encoder"), str):
+            return values
+        kept = {name: values.get(name) for name in ("head", "width")}
+        return {name: value for name, value in values.items() if name not in kept} | {
+            "encoder": {"model": "", "digest": values["encoder"], "length": None, **kept}}
 
 
 def digest_texts(passages: Sequence[Passage]) -> str:
@@ -94,24 +100,17 @@ class PassageIndex:
     passport: Passport
 
     @classmethod
-    def build(cls, passages: Sequence[Passage], model: Transformer, tokenizer: Tokenizer, where: str) -> PassageIndex:
-        """Give passages their vectors. Raises `InputError` for a model without an embedding head."""
-        head = require_embedding_head(model, where)
-        matrix = embed(model, [one.whole for one in passages], tokenizer=tokenizer)
-        return cls(tuple(passages), matrix, Passport(
-            encoder=digest_weights(model), head=head.model_dump(mode="json"), width=matrix.shape[1],
-            passages=len(passages), texts=digest_texts(passages)))
+    def build(cls, passages: Sequence[Passage], encoder: ModelEncoder) -> PassageIndex:
+        """Give passages their vectors."""
+        return cls(tuple(passages), encoder.embed_tensor([one.whole for one in passages]), Passport(
+            encoder=encoder.passport, passages=len(passages), texts=digest_texts(passages)))
 
     @classmethod
     def read(cls, folder: Path) -> PassageIndex:
         """Read an index. Raises `InputError` for files that do not belong together."""
-        try:
-            passport = Passport.model_validate(read_object(folder / PASSPORT))
-        except ValidationError as error:
-            raise InputError(f"is no passport of an index: {str(error).splitlines()[0]}", where=str(folder / PASSPORT),
-                             remedy="make the index again") from error
+        passport = read_config(Passport, folder / PASSPORT)
         passages, matrix = read_passages(folder), dict(read_tensors(folder / VECTORS))["vectors"]
-        if matrix.shape != (passport.passages, passport.width) or digest_texts(passages) != passport.texts:
+        if matrix.shape != (passport.passages, passport.encoder.width) or digest_texts(passages) != passport.texts:
             raise InputError("passages, vectors and passport do not belong together", where=str(folder),
                              remedy="make the index again")
         return cls(passages, matrix, passport)
@@ -130,9 +129,10 @@ class PassageIndex:
         write_atomically(folder, write)
 
     def require(self, encoder: str, where: str) -> None:
-        """Raise `InputError` where the vectors are not from these weights."""
-        if self.passport.encoder != encoder:
-            raise InputError(f"its vectors are from an encoder with the weights {self.passport.encoder[:12]}, and the "
+        """Raise `InputError` where the vectors are not from the encoder of this digest."""
+        found = self.passport.encoder.digest
+        if found != encoder:
+            raise InputError(f"its vectors are from an encoder with the weights {found[:12]}, and the "
                              f"model was trained with {encoder[:12]}", where=where,
                              remedy="make the index with the passage encoder of the training")
 
@@ -249,8 +249,8 @@ class OpenPassages:
 
     @property
     def encoder(self) -> str:
-        """SHA-256 of the weights that the passages' vectors are from."""
-        return self.rows.index.passport.encoder
+        """The digest of the encoder that the passages' vectors are from."""
+        return self.rows.index.passport.encoder.digest
 
     def encode_questions(self, texts: Sequence[str]) -> Mapping[str, Ragged]:
         """Return what the retriever reads of questions."""
@@ -307,8 +307,8 @@ class OpenPassages:
         lost = np.maximum(lengths - self.longest, 0)
         cut = f"; {int((lost > 0).sum()):,} are cut next to the longest question, {int(lost.sum()):,} tokens" \
             if lost.any() else ""
-        return (f"{passport.passages:,} passages with vectors of {passport.width} numbers by the weights "
-                f"{passport.encoder[:12]}, {self.retriever.count} read for a question, inner products times "
+        return (f"{passport.passages:,} passages with vectors of {passport.encoder.width} numbers by the weights "
+                f"{self.encoder[:12]}, {self.retriever.count} read for a question, inner products times "
                 f"{self.retriever.scale:g}{cut}",)
 
     def digests(self) -> dict[str, str]:
@@ -337,17 +337,17 @@ def open_passages(retrieval: Retrieval, layout: PassageLayout, encoding: Encodin
     `kept`: a folder where the index may have been written; vectors of other weights or texts are made again.
     Raises `InputError` for models without embedding heads or of two widths, and for what is no collection.
     """
-    model, tokenizer = open_retriever(retrieval.retriever)
-    where = retrieval.passage_encoder or retrieval.retriever
-    encoder, spelling = (model, tokenizer) if retrieval.passage_encoder is None else open_retriever(where)
+    retriever = open_encoder(retrieval.retriever, device="cpu")
+    where = retrieval.passage_encoder
+    encoder = retriever if where is None else open_encoder(where, device="cpu")
     passages = read_passages(retrieval.passages)
     index = None
     if kept is not None and (kept / PASSPORT).is_file():
         found = PassageIndex.read(kept)
-        same = (digest_weights(encoder), digest_texts(passages)) == (found.passport.encoder, found.passport.texts)
+        same = (encoder.passport.digest, digest_texts(passages)) == (found.passport.encoder.digest,
+                                                                     found.passport.texts)
         index = found if same else None
-    return assemble(retrieval, layout, encoding, model, tokenizer,
-                    index or PassageIndex.build(passages, encoder, spelling, where))
+    return assemble(retrieval, layout, encoding, retriever, index or PassageIndex.build(passages, encoder))
 
 
 def open_trained(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, folder: Path) -> OpenPassages:
@@ -359,27 +359,21 @@ def open_trained(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding
     index = PassageIndex.read(folder / "passages")
     if retrieval.encoder is not None:
         index.require(retrieval.encoder, str(folder / "passages"))
-    return assemble(retrieval, layout, encoding, *open_retriever(str(folder / "retriever")), index)
+    retriever = open_encoder(folder / "retriever", device="cpu")
+    return assemble(retrieval, layout, encoding, retriever, index)
 
 
-def open_retriever(place: str) -> tuple[Transformer, Tokenizer]:
-    """Load a model that gives vectors, with its tokenizer. Raises `InputError` for one without an embedding head."""
-    model = load(place, dtype="float32", device="cpu")
-    require_embedding_head(model, place)
-    return model, load_tokenizer(place)
-
-
-def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, model: Transformer,
-             tokenizer: Tokenizer, index: PassageIndex) -> OpenPassages:
+def assemble(retrieval: Retrieval, layout: PassageLayout, encoding: Encoding, retriever: ModelEncoder,
+             index: PassageIndex) -> OpenPassages:
     """Put all together. Raises `InputError` where questions and passages have vectors of two widths, or are too few."""
-    head = require_embedding_head(model, retrieval.retriever)
-    if (width := head.widths(model.config.dim)[-1]) != index.passport.width:
-        raise InputError(f"questions have vectors of {width} numbers, and passages of {index.passport.width}",
+    if (width := retriever.passport.width) != index.passport.encoder.width:
+        raise InputError(f"questions have vectors of {width} numbers, and passages of {index.passport.encoder.width}",
                          where="task.retrieval", remedy="give two encoders that were trained together")
     if retrieval.count > len(index.passages):
         raise InputError(f"{retrieval.count} passages are to be read, and there are {len(index.passages)}",
                          where="task.retrieval.count", remedy="make it smaller")
     rows = ReaderRows.of(index, encoding, layout)
     longest = encoding.length - rows.frame.size - layout.question_length
-    scale = choose_scale(retrieval.scale, model)
-    return OpenPassages(Retriever(model, rows, retrieval.count, scale, retrieval.rate), tokenizer, rows, longest)
+    scale = choose_scale(retrieval.scale, retriever.model)
+    return OpenPassages(Retriever(retriever.model, rows, retrieval.count, scale, retrieval.rate), retriever.tokenizer,
+                        rows, longest)

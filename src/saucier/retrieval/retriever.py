@@ -10,53 +10,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.folders.load import check_tokenizer_fits, load
-from saucier.model import Transformer
 from saucier.recipes.catalogue import learned_length
 from saucier.retrieval.collection import Collection
-from saucier.retrieval.embed import embed
+from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.fusion import Floats, Ranking
 from saucier.retrieval.lexical import build_lexical_index
 from saucier.retrieval.nearest import find_nearest
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.labelled_texts import encode_texts
 from saucier.tasks.task import Encoding, Predictor
-from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 LONGEST_PAIR = 512
 """Most tokens of a question with a passage, where the model would take more."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tower:
-    """A model that gives texts vectors."""
-
-    model: Transformer
-    tokenizer: Tokenizer
-
-    def embed(self, texts: Sequence[str], batch: int) -> Tensor:
-        """Return a vector for each text, on the CPU. Shapes: -> [texts, E]."""
-        return embed(self.model, texts, tokenizer=self.tokenizer, batch=batch)
-
-
-@dataclass(frozen=True, slots=True)
 class Retriever:
-    """Passages whose vectors have the largest inner product with a question's: by one tower, or by two.
+    """Passages whose vectors have the largest inner product with a question's: by one encoder, or by two.
 
     Source: eq 84; Karpukhin et al. 2020, §3.1, arXiv:2004.04906.
     """
 
-    questions: Tower
-    passages: Tower
+    questions: ModelEncoder
+    passages: ModelEncoder
     """The same one where the folder has one."""
 
     def rank(self, collection: Collection, count: int, *, batch: int = 32) -> Ranking:
         """Return the `count` nearest passages for each question of a collection."""
-        passages = self.passages.embed([one.whole for one in collection.passages], batch)
-        questions = self.questions.embed([one.text for one in collection.questions], batch)
+        passages = self.passages.embed_tensor([one.whole for one in collection.passages], batch)
+        questions = self.questions.embed_tensor([one.text for one in collection.questions], batch)
         return Ranking.of(find_nearest(questions, passages, count))
 
 
@@ -65,14 +51,11 @@ def open_retriever(folder: str | Path, passages: str | Path | None = None) -> Re
 
     Errors: `InputError` for what cannot be opened, and for two that give vectors of other widths.
     """
-    first = Tower(load(folder, dtype="float32"), load_tokenizer(folder))
-    second = first if passages is None else Tower(load(passages, dtype="float32"), load_tokenizer(passages))
-    widths = [getattr(one.model.config.head, "widths", lambda dim: (0,))(one.model.config.dim)[-1]
-              for one in (first, second)]
-    if 0 in widths or widths[0] != widths[1]:
-        wrong = "has no embedding head" if 0 in widths else \
-            f"gives {widths[1]} numbers a text, and {folder} {widths[0]}"
-        raise InputError(wrong, where=str(folder if widths[0] == 0 else passages),
+    first = open_encoder(folder)
+    second = first if passages is None else open_encoder(passages)
+    if second.passport.width != first.passport.width:
+        raise InputError(f"gives {second.passport.width} numbers a text, and {folder} {first.passport.width}",
+                         where=str(passages),
                          remedy="give folders that were trained together, such as `saucier retrieve train` makes")
     return Retriever(first, second)
 

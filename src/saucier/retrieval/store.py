@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from saucier.config.base import Config
 from saucier.errors import InputError
+from saucier.files import read_object
 from saucier.retrieval.filters import Filter, select_rows
 from saucier.retrieval.lexical import Language, LexicalIndex, build_lexical_index, take_best
 
@@ -62,6 +66,18 @@ class StoreFacts:
     """Chunks that a search by words reads one by one, until the next `optimize`."""
     recall: float | None = None
     """Of the approximate index for vectors, against the exact scan; None: there is none, all vectors are compared."""
+
+
+Read = TypeVar("Read", bound=Config)
+
+
+def read_config(kind: type[Read], path: Path) -> Read:
+    """Return what an index keeps of itself. Raises `InputError` for a damaged file."""
+    try:
+        return kind.model_validate(read_object(path))
+    except ValidationError as error:
+        raise InputError(f"is damaged: {str(error).splitlines()[0]}", where=str(path), remedy="make the index again") \
+            from error
 
 
 class Store(Protocol):
@@ -114,9 +130,9 @@ def make_rows(columns: Mapping[str, Sequence[Any]], vectors: Floats) -> pyarrow.
                     schema=schema)
 
 
-def read_vectors(rows: pyarrow.Table) -> Floats:
+def read_vectors(rows: pyarrow.Table | pyarrow.RecordBatch) -> Floats:
     """Return the vectors of rows. Shapes: -> [N, E]."""
-    column = rows["vector"].combine_chunks()
+    column = rows["vector"].combine_chunks() if hasattr(rows["vector"], "combine_chunks") else rows["vector"]
     values: Floats = column.flatten().to_numpy(zero_copy_only=False).reshape(len(rows), column.type.list_size)
     return values
 

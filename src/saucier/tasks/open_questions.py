@@ -200,9 +200,9 @@ def answer_in_batches(predictor: Predictor, asked: EncodedExamples, batch: int, 
 
 
 def list_evidence(source: PassageSource, found: Found, behind: Tensor | None, number: int) -> list[dict[str, Any]]:
-    """Return the passages that are likeliest behind an answer, with p(z | x, y) and p(z | x). Shapes: behind [B, K].
+    """Return the passages that are likeliest behind an answer, with p(z | x, y), where it is known, and p(z | x).
 
-    `behind` is None where passages are not told apart: those that the retriever has first, with p(z | x) alone.
+    Shapes: behind [B, K].
     """
     shares = {} if behind is None else {"probability": behind[number]}
     shares["prior"] = found.prior[number].exp()

@@ -128,7 +128,7 @@ def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None
 
     def multiply(layer: torch.nn.Linear, given: tuple[torch.Tensor]) -> torch.Tensor:
         matrix, x = stored[layer], given[0].flatten(0, -2).float().numpy()
-        if matrix.struct.group < matrix.inputs:
+        if matrix.format != "int4" and matrix.struct.group < matrix.inputs:
             return given[0]
         return torch.from_numpy(round_activations(x, matrix, ROUNDED_INPUTS)).view_as(given[0])
 
@@ -148,7 +148,8 @@ def test_quantized_models_run_in_their_own_numbers() -> None:
         ids, mask = batch(model)
         expected = hidden_vectors(model, mask, input_ids=ids)
         apart = (hidden_vectors(use_native(model, Native()), mask, input_ids=ids) - expected).abs().mean()
-        assert apart < (1e-5 if group else 2e-2) * expected.std()  # one scale a row: activations are rounded too
+        rounded = bits == 4 or group is None  # the kernels round activations too
+        assert apart < (2e-2 if rounded else 1e-5) * expected.std()
 
 
 def test_views_share_weights_and_follow_them() -> None:

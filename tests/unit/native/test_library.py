@@ -99,4 +99,6 @@ def test_threads_are_those_of_affinity_and_control_group(monkeypatch: pytest.Mon
     monkeypatch.setattr(library, "count_cores", lambda: 8)
     for text, expected in (("max 100000", 8), ("300000 100000", 3), ("50000 100000", 1), ("broken", 8)):
         monkeypatch.setattr(library.Path, "read_text", lambda self, text=text, **_: text)
+        library.count_threads.cache_clear()
         assert library.count_threads() == expected
+    library.count_threads.cache_clear()

@@ -25,23 +25,26 @@ def multiply(path: str, matrix: Matrix, x: np.ndarray, *, bias: np.ndarray | Non
     panels, (tokens, inputs) = lay_out_panels(matrix), x.shape
     whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
     tiles, scales, room = (np.full(size, np.nan, np.float32) for size in (
-        whole * (inputs + 1), whole * (inputs // ROUNDED_INPUTS + 1), threads * PANEL_ROOM))
+        whole * (inputs + 8), whole * (inputs // ROUNDED_INPUTS + 1), threads * PANEL_ROOM))
     to = np.full((tokens, panels.rows + 3), 7, np.float32)
     if base is not None:
         to[:, :-3] = base
     product = CWideProduct(
         ctypes.pointer(panels.struct), address(x), inputs, tokens, address(tiles), address(scales),
         None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None),
-        int(panels.format == "int8" and panels.struct.group >= inputs), None)
+        int(is_rounded(matrix)), None)
     library.load_library().saucier_multiply(path.encode(), product, address(room), PANEL_ROOM, threads)
     assert (to[:, -3:] == 7).all(), "nothing is written behind the last row of a matrix"
     return to[:, :-3]
 
 
+def is_rounded(matrix: Matrix) -> bool:
+    """Tokens are rounded in blocks for weights of 4 bits, and for those of 8 where each row has one scale."""
+    return matrix.format == "int4" or (matrix.format == "int8" and matrix.struct.group >= matrix.inputs)
+
+
 def read_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
-    """Tokens are rounded in blocks where the rows of a matrix of whole numbers have one scale each."""
-    whole = matrix.scales is not None and matrix.struct.group >= matrix.inputs
-    return round_activations(x, matrix, ROUNDED_INPUTS) if whole else x.astype(np.float64)
+    return round_activations(x, matrix, ROUNDED_INPUTS) if is_rounded(matrix) else x.astype(np.float64)
 
 
 def check(path: str, matrix: Matrix, tokens: int, random: np.random.Generator) -> None:
@@ -61,12 +64,22 @@ def test_products_are_those_of_the_stored_numbers(path: str, form: Format) -> No
         check(path, store_matrix(random.normal(size=(rows, inputs)).astype(np.float32), form), tokens, random)
 
 
-@pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int8", 32), ("int8", 96)])
+@pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int4", 192), ("int8", 32), ("int8", 96)])
 def test_groups_of_inputs(path: str, form: Format, group: int) -> None:
     random = np.random.default_rng(1)
     weight = random.normal(size=(70, 960)).astype(np.float32)
     codes, scales = round_groups(weight, group, 127 if form == "int8" else 7, np.dtype(np.float32))
     check(path, Matrix(form, codes, 960, scales, group), 31, random)
+
+
+def test_the_largest_codes_of_4_bits_do_not_overflow(path: str) -> None:
+    """The sums of a unit are held in 16 bits, and codes reach from -8 to 7."""
+    alike = np.full((7, 96), 3, np.float32)
+    changing = alike * np.where(np.arange(96) % 2, np.float32(-1), np.float32(1))
+    for codes in (0x00, 0xFF, 0x0F):
+        matrix = Matrix("int4", np.full((17, 48), codes, np.uint8), 96, np.ones((17, 3), np.float32), 32)
+        for x in (alike, -alike, changing):
+            assert_allclose(multiply(path, matrix, x), x.astype(np.float64) @ matrix.values().T, rtol=1e-6, atol=1e-4)
 
 
 def test_zeros_stay_zeros(path: str) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from lxml import html
 from tests.unit.retrieval.hashing import HashingEncoder, write_files
 
 import saucier
 from saucier.errors import InputError
-from saucier.jobs.knowledge.ask import SpanReader, ask_index, open_reader, read_threshold, tune_index
+from saucier.jobs.knowledge.ask import ask_index, open_reader, read_threshold, tune_index, write_answer
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
-from saucier.jobs.knowledge.open_index import OpenIndex, open_index
+from saucier.jobs.knowledge.open_index import ONE_HOP, OpenIndex, open_index
+from saucier.jobs.knowledge.spans import SpanReader
 from saucier.retrieval.answers import SentenceReader, is_right, tune_threshold
+from saucier.retrieval.hops import QueryWriters
+from saucier.retrieval.hybrid import SearchOptions
 
 
 @pytest.fixture
@@ -151,3 +156,49 @@ def saucier_options():
     from saucier.retrieval.hybrid import SearchOptions
 
     return SearchOptions(count=1)
+
+
+@pytest.fixture(scope="module")
+def chained(tmp_path_factory: pytest.TempPathFactory) -> OpenIndex:
+    """The answer stands in a document that shares no word with the question; the first one found names it."""
+    folder = tmp_path_factory.mktemp("hops")
+    write_files(folder / "docs", 30)
+    (folder / "docs" / "band.txt").write_text("The song <Sensation> was recorded by Velvetine & Sons for the label.")
+    (folder / "docs" / "label.txt").write_text("Velvetine signed a contract with Brightside in spring.")
+    index_documents([str(folder / "docs")], folder / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    return replace(open_index(folder / "idx", encoder=HashingEncoder()), writers=QueryWriters.plain(2))
+
+
+def test_a_second_hop_asks_for_the_names_that_the_first_found(chained: OpenIndex) -> None:
+    question = "who recorded the song sensation"
+    one = replace(chained, writers=ONE_HOP).search(question, SearchOptions(count=4))
+    assert "label.txt" not in [Path(hit.path).name for hit in one.hits] and len(one.hops) == 1
+    found = chained.search(question, SearchOptions(count=4))
+    assert [hop.query for hop in found.hops] == [question, f"{question} Velvetine Sons"]
+    assert [len(hop.found) for hop in found.hops] == [2, 2]
+    assert [hit.id for hit in found.hits] == [name for hop in found.hops for name in hop.found]
+    assert [hit.id for hit in found.hits[:2]] == [hit.id for hit in one.hits[:2]]
+    assert Path(found.hits[2].path).name == "label.txt"
+    again = replace(chained, writers=ONE_HOP).search(found.hops[1].query, SearchOptions(count=4))
+    assert found.hits[2].steps == next(hit.steps for hit in again.hits if hit.id == found.hits[2].id)
+    assert "hop 2: who recorded the song sensation Velvetine Sons" in repr(found)
+    with pytest.raises(InputError, match="for 2 hops"):
+        chained.search(question, SearchOptions(count=1))
+
+
+def test_an_answer_is_a_page_that_needs_nothing_else(chained: OpenIndex, tmp_path: Path) -> None:
+    found = ask_index(chained, open_reader(chained, None), "who recorded <Sensation>?", 6)
+    assert found.hops and len(found.hits) == 6
+    written = write_answer(found, tmp_path / "answer.html")
+    assert written.file == tmp_path / "answer.html" and str(written.file) in repr(written)
+    page = written.file.read_text()
+    tree = html.document_fromstring(page)
+    assert tree.findtext(".//h1") == "who recorded <Sensation>?"
+    marks = [one.text_content() for one in tree.iter("mark")]
+    assert marks == [one.answer for one in found.evidence] and marks[0].startswith("The song <Sensation>")
+    whole = [one.text_content() for one in tree.iter("pre")]
+    assert whole == [one.hit.text for one in found.evidence], "the chunk is shown as it is, around its mark"
+    feet = " ".join(one.text_content() for one in tree.iter("footer"))
+    assert "band.txt, characters 0–" in feet and "shared words" in feet and "fused" in feet and "hop 1" in feet
+    assert len(tree.xpath("//tbody/tr")) == 6
+    assert "default-src 'none'" in page and not tree.xpath("//script|//img|//link|//*[@src]|//*[@href]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from saucier.errors import InputError
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import OpenIndex, open_index
 from saucier.retrieval.fusion import Ranking, fuse_scores
-from saucier.retrieval.hybrid import SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
+from saucier.retrieval.hybrid import Rereading, SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
 from saucier.retrieval.store import MemoryStore
 
 OPTIONS = SearchOptions(count=5)
@@ -109,3 +110,38 @@ def test_another_encoder_and_no_index_are_refused(opened: OpenIndex, tmp_path: P
         open_index(opened.path, encoder=HashingEncoder(seed=3))
     with pytest.raises(InputError, match="is no index"):
         open_index(tmp_path)
+
+
+def test_the_first_are_read_again_and_both_scores_count(opened: OpenIndex) -> None:
+    """Against the definition: standardised scores of the search and of reading, over the chunks that are read."""
+    question = "stone and river"
+    plain = opened.search(question, SearchOptions(count=12)).hits
+    pairs = list[tuple[str, str]]()
+
+    def score(questions: list[str], texts: list[str]) -> np.ndarray:
+        pairs.extend(zip(questions, texts, strict=True))
+        return np.array([float(text.count("7")) + len(text) / 1000 for text in texts])
+
+    for weight in (0.0, 0.3, 1.0):
+        pairs.clear()
+        reading = replace(opened, rereading=Rereading(score, 12, weight))
+        found = reading.search(question, SearchOptions(count=5)).hits
+        assert pairs == [(question, hit.text) for hit in plain]
+        first, again = (np.array(values) for values in ([hit.steps["fused"] for hit in plain],
+                                                        score([question] * 12, [hit.text for hit in plain])))
+        both = (1 - weight) * (first - first.mean()) / first.std() + weight * (again - again.mean()) / again.std()
+        order = np.argsort(-both, kind="stable")[:5]
+        assert [hit.id for hit in found] == [plain[place].id for place in order]
+        np.testing.assert_allclose([hit.score for hit in found], both[order], rtol=1e-6)
+        np.testing.assert_allclose([hit.steps["reranker"] for hit in found], again[order], rtol=1e-6)
+    coded = replace(opened, rereading=Rereading(score, 12, 1.0)).search("ax-1003", OPTIONS).hits
+    assert coded[0].path.endswith("f0003.txt"), "a code that stands there comes first still"
+
+
+def test_fewer_kept_texts_are_the_first_of_all_and_have_the_same_copies() -> None:
+    draw = np.random.default_rng(5)
+    texts = [" ".join(draw.permutation([f"w{n}" for n in range(20)] + ["x", "y"])[:20]) for _ in range(30)]
+    texts += [texts[3].replace("w1 ", "w1  ") for _ in range(3)] + ["a code 7", "a code 8", "a code 7!"]
+    kept, copies = merge_copies(texts)
+    for most in (1, 2, 5):
+        assert merge_copies(texts, most) == (kept[:most], {one: copies[one] for one in kept[:most]})

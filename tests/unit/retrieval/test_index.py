@@ -174,3 +174,28 @@ while True:
     job.index_documents([sys.argv[1]], Path(sys.argv[2]), None, job.IndexOptions(), encoder=HashingEncoder())
 """
 """Index in a process of its own, in small commits, until it is killed."""
+
+
+def test_a_new_index_of_nothing_that_can_be_read_is_not_written(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.pdf").write_bytes(b"%PDF-1.4\nnothing")
+    (docs / "b.txt").write_bytes(bytes(range(256)))
+    with pytest.raises(InputError, match="none of 2 documents can be read; nothing was written") as fault:
+        index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    assert "a.pdf: is not a whole PDF" in str(fault.value) and "b.txt: " in str(fault.value)
+    assert not (tmp_path / "idx").exists()
+    (tmp_path / "idx").mkdir()
+    (tmp_path / "idx" / "own").touch()
+    with pytest.raises(InputError, match="none of 2 documents"):
+        index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    assert [path.name for path in (tmp_path / "idx").iterdir()] == ["own"]
+    (docs / "c.txt").write_text("Something to read.")
+    made = index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    assert (made.read, made.added, len(made.skipped)) == (1, 1, 2)
+    (docs / "c.txt").write_bytes(b"\0")
+    left = index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())
+    assert (left.gone, left.facts.chunks) == (1, 0), "an index that is there may become empty"
+    (tmp_path / "idx" / "index.json").write_text("{}")
+    with pytest.raises(InputError, match="is damaged"):
+        index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())

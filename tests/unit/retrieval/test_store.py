@@ -15,7 +15,7 @@ import pytest
 from saucier.errors import InputError, WorkError
 from saucier.retrieval.filters import parse_filter, select_rows, write_sql
 from saucier.retrieval.lance_store import LanceStore, lock_writer
-from saucier.retrieval.store import MemoryStore, make_rows, make_schema, read_vectors
+from saucier.retrieval.store import PLACES, SCORE, STAMP, MemoryStore, make_rows, make_schema, read_vectors
 
 WIDTH = 32
 CONDITIONS = {
@@ -204,20 +204,29 @@ def fill_disk(folder: str) -> None:
     os._exit(9)
 
 
-def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("distance", ["dot", "l2"])
+def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                        distance: str) -> None:
+    """Of vectors of any length, and of those of length one, which are parted by their distance."""
     rows = make_some(3000)
+    if distance == "dot":
+        vectors = read_vectors(rows) * np.random.default_rng(4).uniform(0.5, 2, (3000, 1)).astype(np.float32)
+        rows = make_rows({name: rows[name].to_pylist() for name in (*PLACES, *STAMP)}, vectors)
     store = LanceStore.create(tmp_path, WIDTH, "english")
     store.replace(rows)
     assert store.describe().recall is None
     monkeypatch.setattr("saucier.retrieval.lance_store.FEWEST_FOR_INDEX", 3000)
     store.finish()
     index = store.vector_index
-    assert index is not None and index.chunks == 3000 and index.questions == 100
+    assert index is not None and index.chunks == 3000 and index.questions == 100 and index.distance == distance
     shares = []
     for place in range(0, 3000, 100):
         question = read_vectors(rows)[place]
         exact = np.argsort(-(read_vectors(rows) @ question), kind="stable")[:10]
-        found = store.find_vectors(question, 10)["id"].to_pylist()
+        question = 3 * question  # a question may have any length
+        rows_found = store.find_vectors(question, 10)
+        found = rows_found["id"].to_pylist()
+        np.testing.assert_allclose(rows_found[SCORE].to_numpy(), read_vectors(rows_found) @ question, rtol=1e-4)
         shares.append(len({f"chunk{n}" for n in exact} & set(found)) / 10)
     assert index.recall >= 0.9 and abs(np.mean(shares) - index.recall) < 0.1
     assert store.describe().recall == index.recall

@@ -85,6 +85,10 @@ class QuantizedMatrix(nn.Module):
         """The matrix as it is used, [O, I], made again each time."""
         return self.widened(self.dtype)
 
+    def as_ordinary(self) -> nn.Module:
+        """Return an ordinary module with the rounded numbers, which rounds none of its inputs."""
+        raise NotImplementedError
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantizedMatrix:
         """Move the numbers, and let nothing round them: scales go as the whole numbers of their bits."""
         formats = {name: part.dtype for name, part in self._buffers.items() if part is not None}
@@ -172,7 +176,7 @@ class QuantizedLinear(QuantizedMatrix):
             whole[:, -1, self.in_features % whole.shape[2]:] = 0
         return multiply_whole(x.float(), whole, grid.scales, self.store, self.input_scale)
 
-    def as_linear(self) -> Linear:
+    def as_ordinary(self) -> Linear:
         """Return an ordinary map with the rounded matrix, and the same bias."""
         if self.groups is None:
             made = Linear(self.in_features, self.out_features, bias=False, device="meta")
@@ -237,7 +241,7 @@ class QuantizedTable(QuantizedMatrix):
         rows = CODECS[type(self.store)].take(self.parts(), different, self.shape, self.store)
         return F.embedding(places, rows.to(self.dtype))
 
-    def as_table(self) -> Table:
+    def as_ordinary(self) -> nn.Module:
         """Return an ordinary table with the rounded numbers."""
         made = Table(*self.shape, device="meta")
         made.weight = nn.Parameter(self.weight, requires_grad=False)
@@ -253,6 +257,13 @@ class QuantizedPositions(QuantizedTable):
         """Shapes: [B, L] -> [B, L, I]. Raises `InputError` for a position beyond the table."""
         check_positions(ids, self.shape[0], "learned positions")
         return super().forward(ids)
+
+    def as_ordinary(self) -> LearnedPositions:
+        """Return ordinary positions with the rounded numbers."""
+        made = LearnedPositions.__new__(LearnedPositions)
+        nn.Module.__init__(made)
+        made.weight = nn.Parameter(self.weight)
+        return made
 
 
 class OutputTable(QuantizedTable):

@@ -31,6 +31,8 @@ def pack(codes: Tensor, bits: int) -> Tensor:
 
 def unpack(packed: Tensor, count: int, bits: int) -> Tensor:
     """Take the codes out again. Shapes: [O, P] -> [O, I], int32."""
+    if bits == 8:
+        return packed[:, :count].int()
     mask = 2**bits - 1
     if 8 % bits == 0:  # no code lies in two bytes: without words of 64 bits
         shifts = torch.arange(0, 8, bits, device=packed.device, dtype=torch.int32)

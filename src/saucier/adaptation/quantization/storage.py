@@ -15,7 +15,6 @@ from saucier.adaptation.quantization.maps import (
     OutputTable,
     QuantizedLanguageHead,
     QuantizedLinear,
-    QuantizedMatrix,
     QuantizedPositions,
     QuantizedTable,
     list_matrices,
@@ -107,7 +106,7 @@ def dequantize_model(model: Transformer) -> Transformer:
     table = (model.decoder_embed or model.embed).tokens
     for quantized in [one for one in model.modules() if isinstance(one, QuantizedLanguageHead)]:
         swap_modules(model, {id(quantized): widen_head(quantized, table)})
-    swap_modules(model, {id(one): widen_matrix(one) for one in list_matrices(model).values()})
+    swap_modules(model, {id(one): one.as_ordinary() for one in list_matrices(model).values()})
     for head in [one for one in model.modules() if type(one) is LanguageHead]:
         language = model.config.output_layer
         if language is not None and language.tied:
@@ -125,18 +124,3 @@ def widen_head(head: QuantizedLanguageHead, table: nn.Module) -> LanguageHead:
     made.scale, made.transform, made.columns, made.bias = head.scale, head.transform, head.columns, head.bias
     made.weight = nn.Parameter(head.weight if head.table is not table else head.weight.new_empty(0))
     return made
-
-
-def widen_matrix(matrix: QuantizedMatrix) -> nn.Module:
-    """Return an ordinary module with the rounded numbers."""
-    match matrix:
-        case QuantizedLinear():
-            return matrix.as_linear()
-        case QuantizedPositions():
-            made = LearnedPositions.__new__(LearnedPositions)
-            nn.Module.__init__(made)
-            made.weight = nn.Parameter(matrix.weight)
-            return made
-        case QuantizedTable():
-            return matrix.as_table()
-    raise AssertionError(type(matrix))

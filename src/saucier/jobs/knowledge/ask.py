@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saucier.errors import InputError
 from saucier.files import read_object, write_json
-from saucier.jobs.finetuning.predict import PREDICTION_BATCH, open_task
-from saucier.jobs.knowledge.open_index import OpenIndex, SearchResult, format_steps, name_place
-from saucier.opened import OpenModel
+from saucier.jobs.knowledge.open_index import (
+    Hop,
+    OpenIndex,
+    SearchResult,
+    format_steps,
+    list_cuts,
+    list_hops,
+    name_place,
+)
+from saucier.jobs.knowledge.spans import open_spans
 from saucier.result import Result
 from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold
-from saucier.retrieval.encoder import digest_encoder, find_passport
+from saucier.retrieval.encoder import find_passport
 from saucier.retrieval.hybrid import Hit, SearchOptions
 from saucier.retrieval.lance_store import lock_writer
-from saucier.tasks.examples import Place
-from saucier.tasks.file_formats import Question
-from saucier.tasks.question_answering import QuestionAnsweringTask
-from saucier.tasks.task import Encoding, Predictor
+from saucier.table import Table
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import read_rows, read_text_cell
@@ -34,48 +37,9 @@ SHOWN = 3
 """Pieces that are shown as evidence, the answer's first."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanReader:
-    """A model that was fine-tuned for `question_answering`; a piece's score is by how much it beats no answer."""
-
-    opened: OpenModel
-
-    @property
-    def name(self) -> str:
-        """By which its threshold is kept."""
-        return f"spans {digest_encoder(self.opened.model, self.opened.tokenizer)[:16]}"
-
-    def read(self, question: str, hits: Sequence[Hit]) -> list[Piece]:
-        """Return the best piece of each hit, the best one first."""
-        task, length = self.opened.task, self.opened.length
-        assert isinstance(task, QuestionAnsweringTask) and length is not None, "open_reader looked"
-        if not hits:
-            return []
-        examples = [Question(Place("passage", number), hit.id, question, hit.text, None)
-                    for number, hit in enumerate(hits, start=1)]
-        encoding = Encoding(self.opened.tokenizer, length, self.opened.model.config, None)
-        encoded = task.encode(examples, encoding)
-        predictor = Predictor(self.opened.model, encoding, PREDICTION_BATCH, "float32")
-        found = list[Piece]()
-        for hit, windows in zip(hits, task.read_windows(predictor, examples, encoded), strict=True):
-            none = min(score for _, score in windows)
-            text, score = max((piece for pieces, _ in windows for piece in pieces), key=lambda one: one[1],
-                              default=("", none))
-            start = hit.text.find(text)
-            if text and start >= 0:
-                found.append(Piece(hit, start, start + len(text), score - none, {"reader": score - none}))
-        return sorted(found, key=lambda piece: -piece.score)
-
-
 def open_reader(index: OpenIndex, reader: str | None) -> Reader:
     """Return what reads hits. Raises `InputError` for a model that answers no questions."""
-    if reader is None:
-        return SentenceReader(index.encoder, find_passport(index.path).language)
-    opened = open_task(reader)
-    if not isinstance(opened.task, QuestionAnsweringTask):
-        raise InputError("takes no answers from texts", where=reader,
-                         remedy="fine-tune it first: saucier finetune question_answering --model ... --data ...")
-    return SpanReader(opened)
+    return SentenceReader(index.encoder, find_passport(index.path).language) if reader is None else open_spans(reader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +82,12 @@ class Answered(Result):
     """The best pieces, that of the answer first."""
     cut: int = 0
     """Tokens of the question that the encoder does not read."""
+    hops: tuple[Hop, ...] = ()
+    """What was asked one after the other."""
+    hits: tuple[Hit, ...] = ()
+    """All that was read."""
+    file: Path | None = None
+    """The page that was written."""
 
     def view(self) -> RenderableType:
         """Return what `saucier ask` prints: the answer, and where it stands, marked in its sentence."""
@@ -125,6 +95,7 @@ class Answered(Result):
         from rich.text import Text
 
         lines = [Text(NOT_THERE if self.answer is None else " ".join(self.answer.split()), style="bold green")]
+        lines += [Text(asked, style="cyan") for _, asked in list_hops(self.hops)]
         if self.answer is None and self.evidence:
             lines.append(Text("nearest:", style="dim"))
         for one in self.evidence:
@@ -133,18 +104,19 @@ class Answered(Result):
             lines += [Text(), Text.assemble(one.before, (f"[{one.answer}]", "bold"), after),
                       Text(f"{name_place(one.hit)}", style="dim"),
                       Text(f"score {one.score:.3f} ({steps}), search {format_steps(one.hit)}", style="dim")]
-        return Group(*lines)
+        return Group(*lines, *([] if self.file is None else [Text(f"\n{self.file}")]))
 
     def remarks(self) -> list[str]:
-        """Return that nothing tells a right answer from a wrong one, where no threshold was tuned."""
-        return [] if self.threshold is not None else [
-            "whatever is best is told: no threshold was tuned (saucier ask IDX --tune QUESTIONS.jsonl)"]
+        """Return that nothing tells a right answer from a wrong one, where no threshold was tuned; what was cut."""
+        return [*(["whatever is best is told: no threshold was tuned (saucier ask IDX --tune QUESTIONS.jsonl)"]
+                  * (self.threshold is None)), *list_cuts(self.hops)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         least = None if self.threshold is None else self.threshold.model_dump(mode="json")
         return {"question": self.question, "answer": self.answer, "score": self.score, "threshold": least,
-                "cut": self.cut, "evidence": [asdict(one) for one in self.evidence]}
+                "cut": self.cut, "evidence": [asdict(one) for one in self.evidence],
+                "hops": [asdict(one) for one in self.hops], "file": None if self.file is None else str(self.file)}
 
 
 def ask_index(index: OpenIndex, reader: Reader, question: str, passages: int, where: str | None = None) -> Answered:
@@ -154,7 +126,23 @@ def ask_index(index: OpenIndex, reader: Reader, question: str, passages: int, wh
     best = pieces[0] if pieces else None
     told = best is not None and (threshold is None or best.score >= threshold.least)
     return Answered(question, best.text if best is not None and told else None, None if best is None else best.score,
-                    threshold, tuple(Evidence.of(one) for one in pieces[:SHOWN]), found.cut)
+                    threshold, tuple(Evidence.of(one) for one in pieces[:SHOWN]), found.cut, found.hops, found.hits)
+
+
+def write_answer(found: Answered, target: Path) -> Answered:
+    """Write an answer as a page: in its sentence and chunk, with file, page, and the scores of every step and hop."""
+    from saucier.report.page import write_page
+
+    hops = {name: number for number, hop in enumerate(found.hops, start=1) for name in hop.found}
+    steps = list(dict.fromkeys(name for hit in found.hits for name in hit.steps))
+    rows = [[str(number), *([str(hops[hit.id])] if len(found.hops) > 1 else []), name_place(hit),
+             *(f"{hit.steps[name]:.3f}" if name in hit.steps else "" for name in steps), f"{hit.score:.3f}"]
+            for number, hit in enumerate(found.hits, start=1)]
+    heads = ["", *(["hop"] if len(found.hops) > 1 else []), "chunk", *steps, "score"]
+    first = heads.index("chunk") + 1
+    write_page(target, "answer.html", title=found.question, found=found, not_there=NOT_THERE, name_place=name_place,
+               hops=hops, read=Table(heads, rows, numbers=range(first, len(heads))), remarks=found.remarks())
+    return replace(found, file=target)
 
 
 def read_index(index: OpenIndex, reader: Reader, question: str, passages: int,
@@ -170,7 +158,7 @@ def read_index(index: OpenIndex, reader: Reader, question: str, passages: int,
 def read_threshold(folder: Path, name: str) -> Threshold | None:
     """Return the threshold that was tuned for a reader; None: none was."""
     found = read_object(folder / THRESHOLDS_FILE).get(name)
-    return None if found is None else Threshold.model_validate(found)
+    return None if found is None else Threshold(**found)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -6,7 +6,9 @@ in order. It may be killed anywhere: what was committed stays, and the next call
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ from saucier.result import Result
 from saucier.retrieval.chunks import Chunk, Chunking, check_chunking, cut_chunks
 from saucier.retrieval.documents import Faults, find_documents, name_kind, read_document
 from saucier.retrieval.encoder import (
+    PASSPORT_FILE,
     Encoder,
     IndexPassport,
     check_encoder,
@@ -29,7 +32,7 @@ from saucier.retrieval.encoder import (
     read_passport,
     write_passport,
 )
-from saucier.retrieval.lance_store import LanceStore, lock_writer
+from saucier.retrieval.lance_store import LOCK_FILE, TABLE_FOLDER, LanceStore, lock_writer
 from saucier.retrieval.lexical import Language
 from saucier.retrieval.store import FileStamp, Store, StoreFacts, make_rows
 from saucier.table import Table
@@ -200,8 +203,8 @@ def index_documents(places: Sequence[str], out: Path, model: str | None, options
                     encoder: Encoder | None = None) -> IndexReport:
     """Index documents. `show` shows progress; `encoder`: instead of that of a model.
 
-    Raises `InputError` for no documents, another encoder than the index has, a second writer, and in a strict call for
-    whatever cannot be read; `WorkError` for a full disk.
+    Raises `InputError` for no documents, a new index of none that can be read, another encoder than the index has, a
+    second writer, and in a strict call for whatever cannot be read; `WorkError` for a full disk.
     """
     begin, (found, skipped) = time.perf_counter(), find_documents(places)
     made = read_passport(out)
@@ -225,10 +228,24 @@ def index_documents(places: Sequence[str], out: Path, model: str | None, options
             write_passport(out, passport)
         store = LanceStore.open(out) or LanceStore.create(out, passport.encoder.width, passport.language)
         report = update_store(store, encoder, passport.chunking, found, options, show or (lambda items, what: items))
+        named = {str(path): why for path, why in skipped.items()} | report["skipped"]
+        if made is None and not store.count():
+            remove_index(out)
+            raise InputError(f"none of {len(found):,} documents can be read; nothing was written",
+                             where=", ".join(places), remedy="give others",
+                             more=[f"{path}: {why}" for path, why in list(named.items())[:SHOWN]])
         store.finish()
-    named = {str(path): why for path, why in skipped.items()} | report["skipped"]
     return IndexReport(out, **(report | {"skipped": named}), facts=store.describe(),
                        seconds=time.perf_counter() - begin)
+
+
+def remove_index(out: Path) -> None:
+    """Remove an index that was begun, and its folder where nothing else is in it."""
+    shutil.rmtree(out / TABLE_FOLDER)
+    for name in (PASSPORT_FILE, LOCK_FILE):
+        (out / name).unlink()
+    with contextlib.suppress(OSError):  # a person's own files stay
+        out.rmdir()
 
 
 def refuse_unreadable(found: Sequence[Path], skipped: Mapping[Path, str], options: IndexOptions) -> None:

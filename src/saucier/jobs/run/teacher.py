@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-import torch
 
 from saucier.checkpoints.hub import is_hub_id
 from saucier.config import parameters
@@ -17,6 +14,7 @@ from saucier.folders.load import load
 from saucier.model import Transformer
 from saucier.objectives.config.distillation import Distillation, HardTargets
 from saucier.objectives.distillation import Distilled
+from saucier.parts.provenance import digest_values
 
 DIGEST = "teacher"
 """What the teacher's digest is called among those of the data."""
@@ -48,16 +46,7 @@ def open_teacher(config: Distillation) -> Teacher:
     """Load a teacher. Raises `InputError` for a folder that holds no model."""
     place = name_teacher(config)
     model = load(place, dtype="float32", device="cpu")
-    return Teacher(place, model, digest_weights(model))
-
-
-def digest_weights(model: Transformer) -> str:
-    """Return the digest of all weights of a model, whatever files they came from."""
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return Teacher(place, model, digest_values(model))
 
 
 def refuse_compiling(distilled: Distilled, *, compiles: bool) -> None:

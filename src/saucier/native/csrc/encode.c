@@ -63,7 +63,7 @@ static void run_product(Encoding *e, const Op *op, int threads) {
         .panels = op->panels, .values = b->buffers[op->from], .from_stride = b->strides[op->from], .n = b->tokens,
         .tiles = b->tiles, .token_scales = b->token_scales, .bias = op->bias, .to = b->buffers[op->to],
         .stride = b->strides[op->to], .activation = op->activation, .adds = op->adds, .activate = e->kernels->activate,
-        .rounds = op->panels->format == INT8 && op->panels->group >= op->panels->inputs};
+        .rounds = op->panels->format == INT4 || (op->panels->format == INT8 && op->panels->group >= op->panels->inputs)};
     multiply_wide(e, &product, threads);
 }
 

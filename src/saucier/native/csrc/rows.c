@@ -15,6 +15,8 @@
 #define PANEL PANEL_ROWS
 #define DEEP 512          /* inputs at a time: what a panel has of them stays in the first cache */
 #define ROUNDED ROUNDED_INPUTS
+#define UNIT SUMMED_INPUTS
+#define UNIT_BYTES (TILE * (UNIT + 4)) /* of a tile: codes [quads of inputs, TILE, 4], then the sums [TILE] in 32 bits */
 #define BLOCK (24 * TILE) /* tokens at a time: what they have of these stays in the second one */
 
 #define EACH_SIZE(size, DO) \
@@ -101,10 +103,93 @@ INLINE void add_codes(const int16_t *a, const int16_t *b, int64_t pairs, const f
 #endif
 }
 
+/* The same of weights 0..15, 8 too large, and codes of bytes, unit after unit, from input `begin` on: vpmaddubsw multiplies
+ * bytes and sums pairs in 16 bits, which hold the 32 products of a unit (each lane 16 of at most 15 * 127). */
+INLINE void add_short_codes(const int8_t *a, const uint8_t *b, const WideProduct *p, int64_t panel, int64_t begin,
+                            int64_t count, int64_t token, int64_t tokens, float *c, int64_t stride, const int R) {
+    const Panels *m = p->panels;
+    const int32_t group = (int32_t)m->group;
+    const float *all_scales = m->scales + panel * ((m->inputs + m->group - 1) / m->group) * PANEL;
+    float found[TILE * PANEL] = {0};
+    for (int64_t k = begin; k < begin + count; k += UNIT, a += UNIT_BYTES, b += UNIT * PANEL) {
+        const float *row_scales = all_scales + (int32_t)k / group * PANEL, *token_scales = p->token_scales + k / ROUNDED * tokens + token;
+        const int32_t *sums = (const int32_t *)(a + TILE * UNIT);
+#ifdef __AVX2__
+        __m256i sum[TILE][2];
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
+        for (int64_t quad = 0; quad < UNIT / 4; quad++) {
+            const __m256i *from = (const __m256i *)(b + quad * 4 * PANEL);
+            __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
+            for (int r = 0; r < R; r++) {
+                __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + (quad * TILE + r) * 4)));
+                __m256i part; /* in assembly as above */
+                __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
+                        "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
+                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(part)
+                        : [low] "x"(low), [high] "x"(high));
+            }
+        }
+        const __m256i ones = _mm256_set1_epi16(1);
+        for (int h = 0; h < 2; h++) {
+            __m256 scale = _mm256_loadu_ps(row_scales + 8 * h);
+            for (int r = 0; r < R; r++) {
+                __m256i whole = _mm256_sub_epi32(_mm256_madd_epi16(sum[r][h], ones), _mm256_set1_epi32(sums[r]));
+                float *to = found + r * PANEL + 8 * h;
+                _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(whole), scale),
+                                                     _mm256_set1_ps(token_scales[r]), _mm256_loadu_ps(to)));
+            }
+        }
+#else
+        for (int r = 0; r < R; r++)
+            for (int i = 0; i < PANEL; i++) {
+                int32_t sum = -sums[r];
+                for (int k = 0; k < UNIT; k++) sum += a[(k / 4 * TILE + r) * 4 + k % 4] * b[(k / 4 * PANEL + i) * 4 + k % 4];
+                found[r * PANEL + i] += (float)sum * row_scales[i] * token_scales[r];
+            }
+#endif
+    }
+    for (int r = 0; r < R; r++)
+#pragma omp simd
+        for (int i = 0; i < PANEL; i++) c[r * stride + i] += found[r * PANEL + i];
+}
+
 /* ---- products ---- */
 
-/* Lay out a tile of tokens: [inputs, TILE], or for whole numbers [pairs of inputs, TILE, 2] and scales, a row of them for
- * each block of inputs. */
+/* Round up to ROUNDED numbers to codes of -127..127, the rest to zero; returns the number that a step stands for. */
+INLINE float round_block(const float *x, int64_t count, int16_t *codes) {
+    float largest = 0;
+#pragma omp simd reduction(max : largest)
+    for (int64_t k = 0; k < count; k++) {
+        float value = fabsf(x[k]);
+        largest = value > largest ? value : largest;
+    }
+    float inverse = largest > 0 ? 127.0f / largest : 0;
+#pragma omp simd
+    for (int64_t k = 0; k < count; k++) {
+        float value = x[k] * inverse;
+        codes[k] = (int16_t)(int32_t)(value + (value < 0 ? -0.5f : 0.5f));
+    }
+    for (int64_t k = count; k < ROUNDED; k++) codes[k] = 0;
+    return largest / 127.0f;
+}
+
+/* Lay out the codes of a block for `add_short_codes`, as token r of a tile. Each sum is 8 times that of a unit's codes. */
+INLINE void lay_out_units(const int16_t *codes, int64_t count, int8_t *to, int64_t r) {
+    for (int64_t unit = 0; unit < (count + UNIT - 1) / UNIT; unit++, codes += UNIT, to += UNIT_BYTES) {
+        int8_t narrow[UNIT];
+        int32_t sum = 0;
+        for (int k = 0; k < UNIT; k++) {
+            narrow[k] = (int8_t)codes[k];
+            sum += 8 * codes[k];
+        }
+        for (int quad = 0; quad < UNIT / 4; quad++) memcpy(to + (quad * TILE + r) * 4, narrow + 4 * quad, 4);
+        memcpy(to + TILE * UNIT + 4 * r, &sum, 4);
+    }
+}
+
+/* Lay out a tile of tokens: [inputs, TILE]; for whole numbers [pairs of inputs, TILE, 2], or units of bytes with their
+ * sums, and scales, a row of them for each block of inputs. */
 static void lay_out(const WideProduct *p, int64_t tile) {
     int64_t inputs = p->panels->inputs, first = tile * TILE, size = p->n - first < TILE ? p->n - first : TILE;
     const float *from = p->values + first * p->from_stride;
@@ -114,28 +199,17 @@ static void lay_out(const WideProduct *p, int64_t tile) {
             for (int64_t r = 0; r < TILE; r++) to[k * TILE + r] = r < size ? from[r * p->from_stride + k] : 0;
         return;
     }
-    int64_t pairs = (inputs + 1) / 2, tokens = (p->n + TILE - 1) / TILE * TILE;
+    int64_t pairs = (inputs + 1) / 2, tokens = (p->n + TILE - 1) / TILE * TILE, short_codes = p->panels->format == INT4;
     int16_t *to = (int16_t *)p->tiles + first * pairs * 2;
-    memset(to, 0, (size_t)(pairs * 2 * TILE) * sizeof(int16_t));
+    int8_t *units = (int8_t *)p->tiles + tile * ((inputs + UNIT - 1) / UNIT) * UNIT_BYTES;
+    if (!short_codes) memset(to, 0, (size_t)(pairs * 2 * TILE) * sizeof(int16_t));
     for (int64_t r = 0; r < size; r++)
         for (int64_t start = 0; start < inputs; start += ROUNDED) {
-            const float *x = from + r * p->from_stride + start;
             int64_t count = inputs - start < ROUNDED ? inputs - start : ROUNDED;
-            int16_t codes[ROUNDED] = {0}, *at = to + start * TILE + 2 * r;
-            float largest = 0;
-#pragma omp simd reduction(max : largest)
-            for (int64_t k = 0; k < count; k++) {
-                float value = fabsf(x[k]);
-                largest = value > largest ? value : largest;
-            }
-            float inverse = largest > 0 ? 127.0f / largest : 0;
-            p->token_scales[start / ROUNDED * tokens + first + r] = largest / 127.0f;
-#pragma omp simd
-            for (int64_t k = 0; k < count; k++) {
-                float value = x[k] * inverse;
-                codes[k] = (int16_t)(int32_t)(value + (value < 0 ? -0.5f : 0.5f));
-            }
-            for (int64_t k = 0; k < (count + 1) / 2; k++) memcpy(at + 2 * k * TILE, codes + 2 * k, 4);
+            int16_t codes[ROUNDED], *at = to + start * TILE + 2 * r;
+            p->token_scales[start / ROUNDED * tokens + first + r] = round_block(from + r * p->from_stride + start, count, codes);
+            if (short_codes) lay_out_units(codes, count, units + start / UNIT * UNIT_BYTES, r);
+            else for (int64_t k = 0; k < (count + 1) / 2; k++) memcpy(at + 2 * k * TILE, codes + 2 * k, 4);
         }
 }
 
@@ -144,6 +218,7 @@ INLINE const void *read_panel(const WideProduct *p, int64_t panel, int64_t begin
     const Panels *m = p->panels;
     int64_t place = (panel * m->inputs + begin) * PANEL;
     if (m->format == FLOAT32) return (const float *)m->codes + place;
+    if (m->format == INT4) return (const uint8_t *)m->codes + (panel * ((m->inputs + UNIT - 1) / UNIT) * UNIT + begin) * PANEL;
     float *to = room;
     if (m->format == BFLOAT16) {
         const uint16_t *from = (const uint16_t *)m->codes + place;
@@ -175,7 +250,7 @@ INLINE const void *read_panel(const WideProduct *p, int64_t panel, int64_t begin
  * the first tile of every panel wait. */
 INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t begin, int64_t count, int64_t part, int64_t parts) {
     int64_t size = m->format == FLOAT32 ? 4 : m->format == BFLOAT16 ? 2 : 1, row = PANEL * size;
-    int64_t inputs = m->format == INT8 ? (m->inputs + 1) / 2 * 2 : m->inputs;
+    int64_t whole = m->format == INT4 ? UNIT : m->format == INT8 ? 2 : 1, inputs = (m->inputs + whole - 1) / whole * whole;
     const char *from = (const char *)m->codes + (panel * inputs + begin) * row;
     for (int64_t at = count * part / parts * row; at < count * (part + 1) / parts * row; at += 64)
         __builtin_prefetch(from + at, 0, 2);
@@ -205,7 +280,11 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, vo
                     if (rows < PANEL) c = part, stride = PANEL; /* the last panel, which is not full */
                     if (panel + 1 < end)
                         fetch_panel(m, panel + 1, k, count, (i - block) / TILE, (last - block + TILE - 1) / TILE);
-                    if (p->rounds) {
+                    if (m->format == INT4) {
+                        const int8_t *x = (const int8_t *)p->tiles + (i / TILE * ((inputs + UNIT - 1) / UNIT) + k / UNIT) * UNIT_BYTES;
+#define ADD_SHORT(R) add_short_codes(x, weights, p, panel, k, count, i, tokens, c, stride, R)
+                        EACH_SIZE(size, ADD_SHORT)
+                    } else if (p->rounds) {
                         const int16_t *x = (const int16_t *)p->tiles + i * ((inputs + 1) / 2 * 2) + k * TILE;
                         for (int64_t part = 0; part < count; part += ROUNDED) {
                             int64_t pairs = (count - part < ROUNDED ? count - part + 1 : ROUNDED) / 2;

@@ -33,10 +33,12 @@ typedef struct {
 #define PANEL_ROWS 16
 #define TILE_TOKENS 6
 #define ROUNDED_INPUTS 128
+#define SUMMED_INPUTS 32
 
 /* A matrix for products of many tokens: in panels of 16 rows, whose numbers for an input lie side by side.
- * FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2], and scales
- * [panels, ceil(inputs / group), 16] in float32. Rows and inputs that fill up are zero. */
+ * FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]; INT4: c + 8 in a
+ * byte each, [panels, quads of inputs, 16, 4], in whole units of SUMMED_INPUTS; and scales [panels, ceil(inputs / group),
+ * 16] in float32. Rows and inputs that fill up are zero. */
 typedef struct {
     const void *codes;
     const float *scales;
@@ -44,13 +46,13 @@ typedef struct {
     int32_t format;
 } Panels;
 
-/* A product of many tokens. Where a row of an INT8 matrix has one scale, tokens are rounded in blocks of ROUNDED_INPUTS to
- * codes of -127..127. */
+/* A product of many tokens. For an INT4 matrix, and where a row of an INT8 one has one scale, tokens are rounded in blocks
+ * of ROUNDED_INPUTS to codes of -127..127. */
 typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
-    void *tiles;         /* room for all tokens in whole tiles, as floats */
+    void *tiles;         /* room for inputs + 8 floats of each token, in whole tiles */
     float *token_scales; /* [blocks, n filled up to whole tiles] */
     const float *bias;   /* [rows], or NULL */
     float *to;           /* [n, stride] */

@@ -22,6 +22,7 @@ from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.model import build
 from saucier.retrieval.embed import embed
+from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.passages import PassageIndex, read_passages
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
@@ -96,8 +97,7 @@ def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path]
     assert any(not torch.equal(value, before[name]) for name, value in trained.items()), "the retriever learns"
     index = PassageIndex.read(done.model / "passages")
     assert index.passages == read_passages(world["corpus"])
-    again = PassageIndex.build(index.passages, saucier.load(world["retriever"], dtype="float32"),
-                               saucier.load_tokenizer(world["retriever"]), "retriever")
+    again = PassageIndex.build(index.passages, open_encoder(world["retriever"]))
     assert again.passport == index.passport
     torch.testing.assert_close(index.matrix, again.matrix)
     assert not (done.path / "index").exists(), "the run's own copy is gone"
@@ -130,8 +130,7 @@ def short(world: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_an_index_by_another_encoder_is_refused(world: dict[str, Path], short: Path, tmp_path: Path) -> None:
     shutil.copytree(short / "model", tmp_path / "model")
-    other = PassageIndex.build(read_passages(world["corpus"]), saucier.load(world["other"], dtype="float32"),
-                               saucier.load_tokenizer(world["other"]), "other")
+    other = PassageIndex.build(read_passages(world["corpus"]), open_encoder(world["other"]))
     shutil.rmtree(tmp_path / "model" / "passages")
     other.write(tmp_path / "model" / "passages")
     with pytest.raises(InputError, match="from an encoder with the weights"):
@@ -184,3 +183,33 @@ def test_in_batch_negatives_are_not_cut_into_pieces(world: dict[str, Path]) -> N
     with pytest.raises(InputError, match="whole batch in one pass"):
         read_finetuning_words("inverse_cloze", ["training.micro_batch=4"], str(world["retriever"]),
                               {"train": [str(world["corpus"] / "corpus.jsonl")]})
+
+
+def test_an_index_that_was_written_before_encoders_had_passports_opens(world: dict[str, Path], short: Path,
+                                                                       tmp_path: Path) -> None:
+    """Its digest was one of a sample of the weights, and the model next to it remembers that one."""
+    model = shutil.copytree(short / "model", tmp_path / "model")
+    place = model / "passages" / "passport.json"
+    stored = json.loads(place.read_text())
+    now = stored["encoder"]
+    earlier = {"encoder": "ab" * 16, "head": now["head"], "width": now["width"]}
+    place.write_text(json.dumps(stored | earlier))
+    with pytest.raises(InputError, match="with the weights abababababab"):
+        predict_answers(model, [], ["which colour has salt pot"])
+    for path in model.rglob("*.json"):
+        if path != place:
+            path.write_text(path.read_text().replace(now["digest"], earlier["encoder"]))
+    assert len(predict_answers(model, [], ["which colour has salt pot"]).answers) == 1
+    index = PassageIndex.read(model / "passages")
+    index.write(tmp_path / "again")
+    assert PassageIndex.read(tmp_path / "again").passport == index.passport
+    assert index.passport.encoder.width == now["width"]
+
+
+def test_an_encoder_that_changes_in_memory_is_another_one(world: dict[str, Path]) -> None:
+    encoder = open_encoder(world["retriever"])
+    one, same = (ModelEncoder.of(encoder.model, encoder.tokenizer, "memory").passport for _ in range(2))
+    assert one == same
+    with torch.no_grad():
+        next(iter(encoder.model.parameters()))[0, 0] += 1e-4
+    assert ModelEncoder.of(encoder.model, encoder.tokenizer, "memory").passport.digest != one.digest

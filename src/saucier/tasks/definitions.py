@@ -225,6 +225,10 @@ class OpenQuestionAnswering(Config):
     best: int = Field(default=5, gt=0)
     """Answers that are told with their probabilities, the best first."""
 
+    def located(self) -> OpenQuestionAnswering:
+        """Return it with every place named so that it means the same from everywhere."""
+        return self.model_copy(update={"retrieval": self.retrieval.located()})
+
 
 class Texts(Config):
     """What all tasks share that tell one thing of a text, or of a pair of texts."""

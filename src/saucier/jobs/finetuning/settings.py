@@ -30,7 +30,16 @@ from saucier.recipes.catalogue import file_text, names, read_source
 from saucier.recipes.recipe import Recipe
 from saucier.recipes.source import Source, apply_overrides, read_yaml
 from saucier.recipes.validation import validate_config
-from saucier.tasks.definitions import Embedding, InBatch, InverseCloze, MetricConfig, TaskConfig, Texts, task_kinds
+from saucier.tasks.definitions import (
+    Embedding,
+    InBatch,
+    InverseCloze,
+    MetricConfig,
+    OpenQuestionAnswering,
+    TaskConfig,
+    Texts,
+    task_kinds,
+)
 from saucier.tasks.retrieval_definitions import MaskedRetrieval
 from saucier.tasks.written.definitions import RetrievalAugmented
 from saucier.text.reading.sources import make_absolute
@@ -303,7 +312,7 @@ def fill_new(settings: Finetuning) -> Finetuning:
     task, data = settings.task, settings.data
     if isinstance(task, Texts) and "pick" not in task.model_fields_set:
         task = task.model_copy(update={"pick": published_pick(settings.model)})
-    if isinstance(task, RetrievalAugmented | MaskedRetrieval):
+    if isinstance(task, RetrievalAugmented | MaskedRetrieval | OpenQuestionAnswering):
         task = task.located()
     if "split" not in data.model_fields_set:
         data = data.model_copy(update={"split": choose_split(task, data.held_out)})

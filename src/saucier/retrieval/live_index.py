@@ -19,8 +19,8 @@ from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch
 from saucier.objectives.latent_passages import Joined
 from saucier.objectives.live_passages import LiveRetriever
 from saucier.retrieval.index_versions import (
-    InPlaceRefresher,
     IndexVersions,
+    InPlaceRefresher,
     NeverRefreshed,
     ProcessRefresher,
     Refresher,

@@ -60,7 +60,7 @@ def measure(quick: bool) -> Section:
              "from MiniLM, which learned them from derived oracles (Qi et al. 2019). Mean of the seeds; in brackets "
              "the 95 % interval of a paired bootstrap over seeds and questions. Names: the second query is the "
              "question with the words of its first paragraph that begin with a capital; nothing is learned, and this "
-             "rule was chosen among eight on these questions.")
+             "rule was chosen among thirteen or so on these questions.")
     return Section("Search in hops", about, rows, [f"`{RUNS}` holds every run with its settings."])
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -17,10 +16,6 @@ from saucier.tasks.examples import Place
 from saucier.tasks.tag_schemes import read_lenient
 from saucier.tasks.tagging import Sentence, TaggingTask
 from saucier.tasks.task import Encoding, Predictor
-
-if TYPE_CHECKING:
-    from saucier.model import Transformer
-    from saucier.text.tokenizer.tokenizer import Tokenizer
 
 Span = tuple[int, int]
 """Where a piece of a text begins, and where the text goes on after it, in characters."""
@@ -65,7 +60,10 @@ class EntityTagger:
             raise InputError("this model tags no entities" if names is None else
                              f"its tags are {', '.join(names[:4])}, and no entities", where=place,
                              remedy="give a folder that `saucier finetune tagging` made of entities in IOB2")
-        return cls(TaggingTask(Tagging(labels=names)), make_predictor(model, load_tokenizer(place)))
+        tokenizer = load_tokenizer(place)
+        room = [size for size in (tokenizer.handling.max_length, c.longest_input(model.config.embed.positions)) if size]
+        encoding = Encoding(tokenizer, min([LENGTH, *room]), model.config)
+        return cls(TaggingTask(Tagging(labels=names)), Predictor(model, encoding, BATCH))
 
     def __call__(self, texts: Sequence[str]) -> list[list[Span]]:
         """Find the entities of texts."""
@@ -81,12 +79,6 @@ class EntityTagger:
                 found[number] = [(words[number][one.first][0], words[number][one.last][1])
                                  for one in read_lenient(answer.prediction)]  # type: ignore[arg-type]  # a list of tags
         return found
-
-
-def make_predictor(model: Transformer, tokenizer: Tokenizer) -> Predictor:
-    """Return a predictor that reads as many tokens at a time as a tagger takes."""
-    room = [size for size in (tokenizer.handling.max_length, c.longest_input(model.config.embed.positions)) if size]
-    return Predictor(model, Encoding(tokenizer, min([LENGTH, *room]), model.config), BATCH)
 
 
 def join_spans(found: Sequence[Sequence[Span]]) -> list[Span]:

@@ -79,7 +79,9 @@ def answer_questions(world: dict[str, Path], model: Path, folder: Path) -> None:
                                     f"task.retrieval.retriever={model / 'retriever'}"],
         str(model), {"train": [str(folder / "questions.jsonl")], "held_out": [str(folder / "questions.jsonl")]})
     done = finetune(settings, folder / "answerer", quiet=True)
-    assert PassageIndex.read(done.model / "passages").passport == PassageIndex.read(model / "passages").passport
+    made, first = (PassageIndex.read(one / "passages") for one in (done.model, model))
+    assert made.passport.texts == first.passport.texts
+    torch.testing.assert_close(made.matrix, first.matrix)
     assert predict_answers(done.path, [], ["the colour of salt pot was"]).answers[0].more["evidence"]
 
 
@@ -113,7 +115,8 @@ def test_a_second_process_keeps_the_index_fresh_and_ends_with_the_run(world: dic
                     quiet=True)
     assert "by a second process; it was" in (done.path / "report.html").read_text()
     index = PassageIndex.read(done.model / "passages")
-    assert index.passport.encoder == json.loads((done.model / "task.json").read_text())["task"]["retrieval"]["encoder"]
+    stored = json.loads((done.model / "task.json").read_text())["task"]["retrieval"]
+    assert index.passport.encoder.digest == stored["encoder"]
 
 
 def make_task(world: dict[str, Path], *words: str) -> tuple[MaskedRetrievalTask, Encoding]:

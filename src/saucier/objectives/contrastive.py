@@ -128,7 +128,7 @@ class InverseClozeLabels(LabelObjective):
 
     The batch: ids [B, 2, L], sentence and passage, and `blocks` [B], the number of each passage; where a passage is
     there with another sentence, it is no negative.
-    Source: Lee et al. 2019, §3 and §5, arXiv:1906.00300 (eq 66, 70).
+    Source: Lee et al. 2019, "Inverse Cloze Task", arXiv:1906.00300 (eq 66, 70).
     """
 
     scale: float | None = None

@@ -28,7 +28,7 @@ class LatentSpans(Objective):
     The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
     the retriever reads it; `ANSWER_PLACES` [B, M], -1 where a question has fewer. Reader and retriever learn together;
     a question whose answer is not among what was found costs nothing, and is counted with the others.
-    Source: Lee et al. 2019, §3 and §6, arXiv:1906.00300 (eq 66–69, 71).
+    Source: Lee et al. 2019, "Learning", arXiv:1906.00300 (eq 66–69, 71).
     """
 
     retriever: Retriever

@@ -217,7 +217,7 @@ class OpenQuestionAnswering(Config):
     """Where answers are looked for."""
     early: int | None = Field(default=5000, gt=0)
     """Passages of which the retriever alone learns which hold an answer, at most all; None: it learns from those that
-    are read alone. Source: Lee et al. 2019, §6 (the early update, c = 5,000)."""
+    are read alone. Source: Lee et al. 2019, "Learning" (the early update, c = 5,000)."""
     question_length: int = Field(default=64, gt=0)
     """Most tokens of a question; the passage has the rest of the row."""
     longest_answer: int = Field(default=10, gt=0)

@@ -107,7 +107,7 @@ class InverseClozeTask(Task):
     def encode(self, examples: Sequence[Block], encoding: Encoding) -> EncodedExamples:
         """Encode every sentence with its passage: without it, but for the share that is kept.
 
-        Source: Lee et al. 2019, §5: the sentence is taken out in 90 % of the examples.
+        Source: Lee et al. 2019, "Inverse Cloze Task": the sentence is taken out in 90 % of the examples.
         """
         number = np.repeat(np.arange(len(examples)), [len(one.sentences) for one in examples])
         stays = make_generator(0, KEPT_STREAM).random(len(number)) < self.config.kept

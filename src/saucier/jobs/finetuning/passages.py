@@ -11,10 +11,10 @@ from saucier.tasks.masked_retrieval import MaskedRetrievalTask
 from saucier.tasks.open_questions import RetrievingTask
 from saucier.tasks.retrieval_definitions import RefreshBeside
 from saucier.tasks.task import Encoding, Task
-from saucier.training.processes import Processes
 
 if TYPE_CHECKING:
     from saucier.retrieval.passages import OpenPassages
+    from saucier.training.processes import Processes
 
 INDEX = "index"
 """Where a run keeps its index until it is finished; `passages` is a second encoder there (`learns.passage_encoder`)."""

@@ -168,7 +168,28 @@ class TokenMarginal(Marginal):
 
 
 @dataclass(frozen=True, slots=True)
-class LatentPassages(Objective):
+class RetrieverObjective(Objective):
+    """An objective whose retriever learns with the reader, at a rate of its own."""
+
+    retriever: Retriever
+
+    @property
+    def modules(self) -> Mapping[str, nn.Module]:
+        """The encoder of questions."""
+        return {RETRIEVER: self.retriever.model}
+
+    @property
+    def module_rates(self) -> Mapping[str, float]:
+        """That of the encoder of questions."""
+        return {RETRIEVER: self.retriever.rate}
+
+    def bind(self, model: nn.Module) -> None:
+        """Begin with the retriever's own weights."""
+        self.retriever.reset(next(model.parameters()).device)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentPassages(RetrieverObjective):
     """The tokens of a text that is written from retrieved passages (RAG), or hidden in it (REALM), over all of these.
 
     The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
@@ -177,7 +198,6 @@ class LatentPassages(Objective):
     Source: Lewis et al. 2020, §2.4, arXiv:2005.11401; Guu et al. 2020, §3.1, arXiv:2002.08909 (eq 73, 76).
     """
 
-    retriever: Retriever
     marginal: Marginal
 
     @property
@@ -195,20 +215,6 @@ class LatentPassages(Objective):
     def finish_update(self, model: nn.Module, step: int) -> None:
         """Tell the retriever, which may want its index made again."""
         self.retriever.finish_step(step)
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """The encoder of questions."""
-        return {RETRIEVER: self.retriever.model}
-
-    @property
-    def module_rates(self) -> Mapping[str, float]:
-        """That of the encoder of questions."""
-        return {RETRIEVER: self.retriever.rate}
-
-    def bind(self, model: nn.Module) -> None:
-        """Begin with the retriever's own weights."""
-        self.retriever.reset(next(model.parameters()).device)
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of target tokens."""

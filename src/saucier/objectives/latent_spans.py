@@ -13,8 +13,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from saucier.objectives.base import Batch, Loss, LossPart, Objective
-from saucier.objectives.latent_passages import RETRIEVER, Found, Joined, Retriever
+from saucier.objectives.base import Batch, Loss, LossPart
+from saucier.objectives.latent_passages import Found, Joined, RetrieverObjective
 from saucier.objectives.teacher_losses import precise
 
 ANSWER_PLACES = ("answer_passages", "answer_starts", "answer_ends")
@@ -22,7 +22,7 @@ ANSWER_PLACES = ("answer_passages", "answer_starts", "answer_ends")
 
 
 @dataclass(frozen=True, slots=True)
-class LatentSpans(Objective):
+class LatentSpans(RetrieverObjective):
     """Spans of retrieved passages that are an answer, nobody knows which: the marginal likelihood of all (ORQA).
 
     The batch: `input_ids` [B, L], the question as `Passages.join` puts it next to a passage; `question.input_ids` as
@@ -31,7 +31,6 @@ class LatentSpans(Objective):
     Source: Lee et al. 2019, "Learning", arXiv:1906.00300 (eq 66–69, 71).
     """
 
-    retriever: Retriever
     early: int | None = None
     """Passages of the early loss, at most all; None: there is none."""
 
@@ -44,20 +43,6 @@ class LatentSpans(Objective):
     def parts(self) -> tuple[str, ...]:
         """The spans that are read, and the passages of the early loss."""
         return ("spans",) if self.early is None else ("spans", "passages")
-
-    @property
-    def modules(self) -> Mapping[str, nn.Module]:
-        """The encoder of questions."""
-        return {RETRIEVER: self.retriever.model}
-
-    @property
-    def module_rates(self) -> Mapping[str, float]:
-        """That of the encoder of questions."""
-        return {RETRIEVER: self.retriever.rate}
-
-    def bind(self, model: nn.Module) -> None:
-        """Begin with the retriever's own weights."""
-        self.retriever.reset(next(model.parameters()).device)
 
     def count(self, batch: Batch) -> dict[str, float]:
         """Number of questions whose answer stands in some passage."""

@@ -29,7 +29,7 @@ from saucier.retrieval.index_versions import (
 from saucier.retrieval.nearest import find_nearest
 from saucier.retrieval.passages import OpenPassages, PassageIndex, ReaderRows, encode_texts
 from saucier.tasks.encoded_examples import EncodedExamples
-from saucier.tasks.retrieval_definitions import NoRefresh, RefreshBeside, RefreshInPlace
+from saucier.tasks.retrieval_definitions import NoRefresh, RefreshInPlace, RefreshInProcess
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 FEWEST = 4
@@ -164,7 +164,7 @@ class LiveSource(OpenPassages):
         return cls(LiveRetriever(given.model, live, given.count, given.scale, given.rate), opened.tokenizer,
                    opened.rows, opened.longest, live)
 
-    def refreshed(self, refresh: NoRefresh | RefreshInPlace | RefreshBeside, versions: IndexVersions,
+    def refreshed(self, refresh: NoRefresh | RefreshInPlace | RefreshInProcess, versions: IndexVersions,
                   first: Path) -> LiveSource:
         """Let the index be made again while a run trains; `first`: where the run keeps the one that it begins with."""
         live = self.live
@@ -174,7 +174,7 @@ class LiveSource(OpenPassages):
                 live.refresher = NeverRefreshed()
             case RefreshInPlace(every=every):
                 live.refresher = InPlaceRefresher(versions, every)
-            case RefreshBeside(every=every):
+            case RefreshInProcess(every=every):
                 live.refresher = ProcessRefresher(versions, first, every, live.model, live.tokenizer)
         return self
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from saucier.tasks.encoded_examples import (
     take_rows,
 )
 from saucier.tasks.examples import Cells, Column, Example, Tally, read_cells, read_each, requested_columns
-from saucier.tasks.open_questions import PassageSource, QuestionFirst, answer_in_batches, list_evidence
+from saucier.tasks.open_questions import PassageSource, QuestionFirst, ReadsPassages, answer_in_batches, list_evidence
 from saucier.tasks.retrieval_definitions import LearnedRetrieval, MaskedRetrieval
 from saucier.tasks.salient_spans import EntityTagger, Finder, Span, find_dates, join_spans
 from saucier.tasks.task import Answer, Encoding, Json, Predictor, RequiredHead, Task
@@ -74,7 +74,7 @@ class Cloze:
 
 
 @dataclass(frozen=True, slots=True)
-class MaskedRetrievalTask(Task):
+class MaskedRetrievalTask(ReadsPassages, Task):
     """Hidden spans, predicted from a sentence and what is found for it."""
 
     config: MaskedRetrieval
@@ -92,12 +92,6 @@ class MaskedRetrievalTask(Task):
         return self.config.retrieval
 
     @property
-    def opened(self) -> PassageSource:
-        """The passages."""
-        assert self.source is not None, "jobs open the passages before they encode"
-        return self.source
-
-    @property
     def required_head(self) -> RequiredHead:
         """A head that speaks tokens, such as a masked language model has."""
         def make(body: c.Transformer, tokenizer: Tokenizer) -> c.Head:
@@ -111,11 +105,6 @@ class MaskedRetrievalTask(Task):
             raise InputError("hidden tokens are predicted by an encoder alone", where="model",
                              remedy="begin with a masked language model, such as BERT")
         return QuestionFirst(self.config.question_length)
-
-    def with_passages(self, source: PassageSource) -> Self:
-        """Return the task with its passages, and the name of the weights that their vectors are from."""
-        retrieval = self.config.retrieval.model_copy(update={"encoder": source.encoder})
-        return replace(self, source=source, config=self.config.model_copy(update={"retrieval": retrieval}))
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[ClozeSentence]:
         """Yield sentences with a salient span; those without any are left out and counted."""

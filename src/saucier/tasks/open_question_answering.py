@@ -7,8 +7,8 @@ Axes: B questions, K passages of each, L positions, W longest span.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from saucier.tasks.open_questions import (
     OpenQuestion,
     PassageSource,
     QuestionFirst,
+    ReadsPassages,
     answer_in_batches,
     encode_questions,
     read_open_questions,
@@ -42,7 +43,7 @@ CANDIDATES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class OpenQuestionAnsweringTask(Task):
+class OpenQuestionAnsweringTask(ReadsPassages, Task):
     """A piece of a retrieved passage for each question."""
 
     config: OpenQuestionAnswering
@@ -63,17 +64,6 @@ class OpenQuestionAnsweringTask(Task):
     def layout(self, encoding: Encoding) -> QuestionFirst:
         """A question, then a passage."""
         return QuestionFirst(self.config.question_length)
-
-    def with_passages(self, source: PassageSource) -> Self:
-        """Return the task with its passages, and the name of the weights that their vectors are from."""
-        retrieval = self.config.retrieval.model_copy(update={"encoder": source.encoder})
-        return replace(self, source=source, config=self.config.model_copy(update={"retrieval": retrieval}))
-
-    @property
-    def opened(self) -> PassageSource:
-        """The passages."""
-        assert self.source is not None, "jobs open the passages before they encode"
-        return self.source
 
     @property
     def objective(self) -> Objective:

@@ -6,8 +6,8 @@ Axes: B questions, K passages of each.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
 
 from saucier.tasks.encoded_examples import EncodedExamples, Frame, Ragged, order_by_length
 from saucier.tasks.examples import Cells, Column, Tally, read_cells, read_each, requested_columns
@@ -138,6 +138,27 @@ class RetrievingTask(Protocol):
 
     def with_passages(self, source: PassageSource) -> Self:
         """Return the task with its passages."""
+
+
+class ReadsPassages:
+    """What every such task does with its passages, once a job opened them."""
+
+    __slots__ = ()
+    config: Any
+    source: PassageSource | None
+
+    @property
+    def opened(self) -> PassageSource:
+        """The passages."""
+        assert self.source is not None, "jobs open the passages before they encode"
+        return self.source
+
+    def with_passages(self, source: PassageSource) -> Self:
+        """Return the task with its passages, and the name of the weights that their vectors are from."""
+        retrieval = self.config.retrieval.model_copy(update={"encoder": source.encoder})
+        changed: Self = replace(cast(Any, self), source=source,
+                                config=self.config.model_copy(update={"retrieval": retrieval}))
+        return changed
 
 
 @dataclass(frozen=True, slots=True)

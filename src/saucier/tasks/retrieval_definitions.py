@@ -25,7 +25,7 @@ class RefreshInPlace(Config):
     """Updates between two indexes."""
 
 
-class RefreshBeside(Config):
+class RefreshInProcess(Config):
     """A second process makes the index while training goes on, which takes the new one when it is there.
 
     Which index an update sees depends on how fast both are. Source: Guu et al. 2020, §3.3, arXiv:2002.08909.
@@ -42,7 +42,7 @@ class LearnedRetrieval(Retrieval):
     count: int = Field(default=8, gt=0)
     """Candidates of each text, one of which is the null document; 1: that alone, so nothing is retrieved.
     Source: Guu et al. 2020, §4.2."""
-    refresh: Annotated[NoRefresh | RefreshInPlace | RefreshBeside, Field(discriminator="kind")] = RefreshInPlace()
+    refresh: Annotated[NoRefresh | RefreshInPlace | RefreshInProcess, Field(discriminator="kind")] = RefreshInPlace()
     """When the index is made again by the encoder as it has become."""
 
     @model_validator(mode="after")

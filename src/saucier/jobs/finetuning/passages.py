@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from saucier.errors import InputError
 from saucier.tasks.masked_retrieval import MaskedRetrievalTask
 from saucier.tasks.open_questions import RetrievingTask
-from saucier.tasks.retrieval_definitions import RefreshBeside
+from saucier.tasks.retrieval_definitions import RefreshInProcess
 from saucier.tasks.task import Encoding, Task
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def attach_passages(task: Task, encoding: Encoding, run: Path, processes: Proces
     if not isinstance(task, MaskedRetrievalTask):
         return task.with_passages(opened)
     refresh = task.retrieval.refresh
-    if isinstance(refresh, RefreshBeside) and processes.world > 1:
+    if isinstance(refresh, RefreshInProcess) and processes.world > 1:
         raise InputError("a second process makes the index for one trainer, and there are "
                          f"{processes.world}", where="task.retrieval.refresh.kind",
                          remedy="let the trainers make it: task.retrieval.refresh.kind=steps")

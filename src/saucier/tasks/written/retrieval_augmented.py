@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -18,6 +18,7 @@ from saucier.tasks.open_questions import (
     OpenQuestion,
     PassageFirst,
     PassageSource,
+    ReadsPassages,
     answer_in_batches,
     encode_questions,
     list_evidence,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RetrievalAugmentedTask(WritingTask):
+class RetrievalAugmentedTask(ReadsPassages, WritingTask):
     """An answer written from retrieved passages."""
 
     config: RetrievalAugmented
@@ -61,17 +62,6 @@ class RetrievalAugmentedTask(WritingTask):
             raise InputError("passages are read by an encoder, once each, and the model is a decoder alone",
                              where="model", remedy="begin with an encoder-decoder, such as BART or T5")
         return PassageFirst(self.config.after_title, self.config.question_length)
-
-    def with_passages(self, source: PassageSource) -> Self:
-        """Return the task with its passages, and the name of the weights that their vectors are from."""
-        retrieval = self.config.retrieval.model_copy(update={"encoder": source.encoder})
-        return replace(self, source=source, config=self.config.model_copy(update={"retrieval": retrieval}))
-
-    @property
-    def opened(self) -> PassageSource:
-        """The passages."""
-        assert self.source is not None, "jobs open the passages before they encode"
-        return self.source
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[OpenQuestion]:
         """Yield questions with their answers; without any, a question is left out and counted."""

@@ -153,6 +153,8 @@ def find_rows(context: Context, x: Tensor, *, pads_right: bool) -> RaggedRows:
     if seen is not None and pads_right and not seen[:, 0].all():
         refuse("way to leave out padding before the tokens of a row")
     whole = seen is None or bool(seen.all())
+    if whole and documents is None:
+        return RaggedRows(None, np.arange(rows + 1, dtype=np.int32) * length, positions.astype(np.int32))
     kept = np.arange(rows * length) if seen is None or whole else np.flatnonzero(seen)
     numbers = [kept // length]
     if documents is not None:

@@ -102,8 +102,9 @@ def group_size(inputs: int, form: Integers) -> int:
 def split_groups(weight: Tensor, form: Integers) -> Tensor:
     """Return the groups of a matrix, the last one filled up with zeros. Shapes: [O, I] -> [O, G, group]."""
     size = group_size(weight.shape[1], form)
-    padded: Tensor = F.pad(weight, (0, -weight.shape[1] % size)).unflatten(1, (-1, size))
-    return padded
+    missing = -weight.shape[1] % size
+    padded: Tensor = F.pad(weight, (0, missing)) if missing else weight  # a copy even where nothing is missing
+    return padded.unflatten(1, (-1, size))
 
 
 def find_grid(groups: Tensor, form: Integers, shrink: Tensor | float = 1.0) -> Grid:
@@ -146,8 +147,11 @@ def read_codes(parts: Mapping[str, Tensor], inputs: int, form: Integers | Indexe
 
 def decode_integers(parts: Mapping[str, Tensor], shape: tuple[int, int], form: Integers) -> Tensor:
     """Return the numbers. Shapes: -> [O, I], float32."""
-    codes, grid = read_codes(parts, shape[1], form)
-    return grid.values(split_groups(codes.float(), form)).flatten(1)[:, :shape[1]]
+    scales, codes = parts["scales"].float(), unpack(parts["codes"], shape[1], form.bits).float()
+    grouped = split_groups(codes, form)
+    grouped -= unpack(parts["zeros"], scales.shape[1], form.bits)[..., None] if "zeros" in parts else code_offset(form)
+    grouped *= scales[..., None]
+    return grouped.flatten(1)[:, :shape[1]]
 
 
 def integer_layout(shape: tuple[int, int], form: Integers) -> Layout:

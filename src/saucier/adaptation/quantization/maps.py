@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saucier.adaptation.quantization.formats import (
@@ -235,11 +234,10 @@ class QuantizedTable(QuantizedMatrix):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Shapes: [...] -> [..., I]. Raises `IndexError` for an id that has no row."""
-        different, places = ids.unique(return_inverse=True)
-        if len(different) and not 0 <= int(different[0]) <= int(different[-1]) < self.shape[0]:
-            raise IndexError(f"ids from {int(different[0])} to {int(different[-1])}, and {self.shape[0]} rows")
-        rows = CODECS[type(self.store)].take(self.parts(), different, self.shape, self.store)
-        return F.embedding(places, rows.to(self.dtype))
+        if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.shape[0]:
+            raise IndexError(f"ids from {int(ids.min())} to {int(ids.max())}, and {self.shape[0]} rows")
+        rows = CODECS[type(self.store)].take(self.parts(), ids.flatten(), self.shape, self.store)
+        return rows.to(self.dtype).view(*ids.shape, self.shape[1])
 
     def as_ordinary(self) -> nn.Module:
         """Return an ordinary table with the rounded numbers."""

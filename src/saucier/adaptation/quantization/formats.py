@@ -104,7 +104,8 @@ def split_groups(weight: Tensor, form: Integers) -> Tensor:
     size = group_size(weight.shape[1], form)
     missing = -weight.shape[1] % size
     padded: Tensor = F.pad(weight, (0, missing)) if missing else weight  # a copy even where nothing is missing
-    return padded.unflatten(1, (-1, size))
+    groups: Tensor = padded.unflatten(1, (-1, size))
+    return groups
 
 
 def find_grid(groups: Tensor, form: Integers, shrink: Tensor | float = 1.0) -> Grid:

@@ -26,7 +26,11 @@ READ = 5
 QUICK_QUESTIONS = 10
 WORDS = ("training.seed=0", "training.batch=16", "training.length=256", "task.stride=128", "data.share=0.05")
 EPOCHS = 2
-Scores = dict[str, list[float]]
+FOLDS, NO_ANSWER = 5, -1e9
+MEASURES = ("exact match", "F1")
+Answers = dict[str, Any]
+"""What was read for a question: for each chunk that was found the scores of reader and search, whether it is of the
+right paragraph, and both measures of its span; those of the right paragraph are `given`."""
 
 
 def measure(quick: bool) -> Section:
@@ -48,24 +52,52 @@ def compare(runs: Path, collection: Any, count: int | None, *, epochs: float) ->
 
     numbers = np.arange(len(collection.questions)) if count is None else \
         np.unique(np.linspace(0, len(collection.questions) - 1, count).astype(int))
-    found = answer(runs, collection, numbers.tolist(), epochs)
+    read = answer(runs, collection, numbers.tolist(), epochs)
+    asked = [collection.questions[number] for number in numbers]
+    folds = np.array([collection.places[next(iter(one.relevant))] for one in asked]) % FOLDS
+    chosen = {"reader alone": np.zeros(len(numbers)), "with the search": tune_weights(read, folds)}
     rows = []
-    for name in ("exact match", "F1"):
-        ours, given = (np.array([found[f"{side}, {name}"]]) for side in ("corpus", "given"))
-        gap = paired_difference(ours, given, np.ones(len(numbers)))
-        rows.append(Row(f"{name}, {len(numbers):,} questions", f"from the whole corpus {ours.mean():.3f}",
-                        f"given the right paragraph {given.mean():.3f}; difference {gap.value:+.3f} "
-                        f"({gap.low:+.3f} … {gap.high:+.3f})"))
-    rows.append(Row(f"the right paragraph is among the {READ} that are read", f"{np.mean(found['right']):.3f}"))
+    for name in MEASURES:
+        given = np.array([[one["given"][name] for one in read]])
+        for how, used in chosen.items():
+            ours = np.array([pick(read, used, name)])
+            gap = paired_difference(ours, given, np.ones(len(numbers)))
+            rows.append(Row(f"{name}, {len(numbers):,} questions, {how}", f"from the whole corpus {ours.mean():.3f}",
+                            f"given the right paragraph {given.mean():.3f}; difference {gap.value:+.3f} "
+                            f"({gap.low:+.3f} … {gap.high:+.3f})"))
+    alone, both = (np.array([pick(read, used, "F1")]) for used in chosen.values())
+    gap = paired_difference(both, alone, np.ones(len(numbers)))
+    rows += [Row("F1 that the search adds", f"{gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
+                 f"weights {', '.join(f'{one:g}' for one in np.unique(chosen['with the search']))}"),
+             Row(f"the right paragraph is among the {READ} that are read",
+                 f"{np.mean([any(one['right']) for one in read]):.3f}")]
     about = (f"MiniLM learned the training questions for {epochs:g} epochs and reads the {READ} best of "
              f"{len(collection.passages):,} paragraphs, found by BM25 and by MiniLM as published (it has seen SQuAD); "
-             "the best span of all is the answer. Intervals of paired differences over questions; one seed.")
+             "the best span of all is the answer, by the reader alone or with the paragraph's score by the search, "
+             f"whose weight is tuned in {FOLDS} folds on questions about other paragraphs. Intervals of paired "
+             "differences over questions; one seed.")
     return Section("Answers from a corpus", about, rows, [f"`{RUNS}` holds the reader and every score."])
 
 
-def answer(runs: Path, collection: Any, numbers: Sequence[int], epochs: float) -> Scores:
-    """Return the scores of questions from the corpus and from their own paragraph; what was asked before is kept."""
-    place = runs / "answers.jsonl"
+def pick(read: Sequence[Answers], weights: Any, name: str) -> Any:
+    """Return what each question's best span is worth, with its own weight of the search. Shapes: weights [Q] -> [Q]."""
+    best = [int(np.argmax(np.array(one["reader"]) + weight * np.array(one["search"])))
+            for one, weight in zip(read, weights, strict=True)]
+    return np.array([one[name][place] for one, place in zip(read, best, strict=True)])
+
+
+def tune_weights(read: Sequence[Answers], folds: Any) -> Any:
+    """Return for each question the weight of the search that is best for the questions of other folds. Shapes: [Q]."""
+    from saucier.jobs.knowledge.ask import SEARCH_WEIGHTS
+
+    worth = np.stack([pick(read, np.full(len(read), weight), "F1") for weight in SEARCH_WEIGHTS])
+    best = {fold: SEARCH_WEIGHTS[int(np.argmax(worth[:, folds != fold].mean(1)))] for fold in {*folds.tolist()}}
+    return np.array([best[fold] for fold in folds.tolist()])
+
+
+def answer(runs: Path, collection: Any, numbers: Sequence[int], epochs: float) -> list[Answers]:
+    """Return what is read for questions in the corpus and in their own paragraph; what was asked before is kept."""
+    place = runs / "read.jsonl"
     lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()] if place.is_file() else []
     known = {one["number"]: one for one in lines}
     if missing := [number for number in numbers if number not in known]:
@@ -75,7 +107,7 @@ def answer(runs: Path, collection: Any, numbers: Sequence[int], epochs: float) -
                 known[number] = {"number": number, **ask(index, reader, collection, number)}
                 file.write(json.dumps(known[number]) + "\n")
                 file.flush()
-    return {name: [known[number][name] for number in numbers] for name in known[numbers[0]] if name != "number"}
+    return [known[number] for number in numbers]
 
 
 def open_both(runs: Path, collection: Any, epochs: float) -> tuple[Any, Any]:
@@ -92,22 +124,27 @@ def open_both(runs: Path, collection: Any, epochs: float) -> tuple[Any, Any]:
     return open_index(runs / "index"), open_spans(str(runs / "reader-0"))
 
 
-def ask(index: Any, reader: Any, collection: Any, number: int) -> dict[str, float]:
-    """Return the scores of one question: answered from the corpus, and from its own paragraph alone."""
+def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
+    """Return what is read in the chunks that are found for one question, and in its own paragraph."""
     from saucier.retrieval.hybrid import SearchOptions
-    from saucier.tasks.metrics.texts import normalize_answer, word_f1
 
     question = collection.questions[number]
     own = collection.passages[collection.places[next(iter(question.relevant))]].text
     hits = index.search(question.text, SearchOptions(count=READ)).hits
-    spans = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
-    said = {"corpus": max(spans[:-1], key=lambda one: one[1], default=("", 0.0))[0], "given": spans[-1][0]}
-    found = {"right": float(any(hit.text in own for hit in hits))}
-    for side, text in said.items():
-        ours, known = normalize_answer(text), [normalize_answer(one) for one in question.answers]
-        found |= {f"{side}, exact match": float(ours in known),
-                  f"{side}, F1": max(word_f1(ours.split(), one.split()) for one in known)}
-    return found
+    *spans, (given, _) = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
+    scores = [score_answer(text, question.answers) for text, _ in spans]
+    return {"reader": [score if text else NO_ANSWER for text, score in spans], "search": [hit.score for hit in hits],
+            "right": [hit.text in own for hit in hits], "given": score_answer(given, question.answers),
+            **{name: [one[name] for one in scores] for name in MEASURES}}
+
+
+def score_answer(text: str, known: Sequence[str]) -> dict[str, float]:
+    """Return exact match and F1 of an answer."""
+    from saucier.tasks.metrics.texts import normalize_answer, word_f1
+
+    ours, golds = normalize_answer(text), [normalize_answer(one) for one in known]
+    found = (float(ours in golds), max(word_f1(ours.split(), one.split()) for one in golds))
+    return dict(zip(MEASURES, found, strict=True))
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ An answer's score is compared with a threshold that was tuned on questions with 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -100,7 +100,7 @@ def find_sentences(hit: Hit) -> list[tuple[int, int]]:
 
 
 class Threshold(Config):
-    """The least score of an answer, and the questions that it was tuned on."""
+    """The least score of an answer, what the search adds to it, and the questions that both were tuned on."""
 
     least: float
     """A lower score means that the documents do not hold the answer."""
@@ -110,6 +110,23 @@ class Threshold(Config):
     """Of them, those whose answer is in no document."""
     accuracy: float
     """Share of these questions that are answered rightly with it, or rightly not answered."""
+    search_weight: float = 0.0
+    """Of a chunk's score by the search, which is added to that of reading it."""
+
+
+def rank_pieces(pieces: Sequence[Piece], weight: float) -> list[Piece]:
+    """Add to the score of each piece that of its chunk by the search, times a weight; the best first, each place once.
+
+    A reader sees one chunk at a time, and the search has seen them all.
+    Source: Yang et al. 2019, arXiv:1902.01718 (there as a mean with weights).
+    """
+    if weight:
+        pieces = [replace(one, score=one.score + weight * one.hit.score,
+                          steps={**one.steps, "search": weight * one.hit.score}) for one in pieces]
+    once = dict[tuple[str, int], Piece]()  # chunks overlap
+    for piece in sorted(pieces, key=lambda one: -one.score):
+        once.setdefault((piece.hit.path, piece.hit.start + piece.start), piece)
+    return list(once.values())
 
 
 def tune_threshold(scores: Sequence[float], right: Sequence[bool], answerable: Sequence[bool]) -> Threshold:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,9 @@ from saucier.jobs.knowledge.ask import ask_index, open_reader, read_threshold, t
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import ONE_HOP, OpenIndex, open_index
 from saucier.jobs.knowledge.spans import SpanReader, open_spans
-from saucier.retrieval.answers import SentenceReader, is_right, tune_threshold
+from saucier.retrieval.answers import Piece, SentenceReader, is_right, rank_pieces, tune_threshold
 from saucier.retrieval.hops import QueryWriters
-from saucier.retrieval.hybrid import SearchOptions
+from saucier.retrieval.hybrid import Hit, SearchOptions
 
 
 @pytest.fixture
@@ -71,6 +72,37 @@ def test_what_is_not_there_is_not_told(opened: OpenIndex, tmp_path: Path) -> Non
     silent = answers[-1]
     assert silent.answer is None and silent.evidence and "not in these documents" in repr(silent)
     assert silent.remarks() == []
+    (opened.path / "thresholds.json").unlink()
+
+
+@dataclass(frozen=True)
+class Boaster:
+    """A reader that finds the first word of every chunk, and likes late chunks a little better."""
+
+    name = "boaster"
+
+    def read(self, question: str, hits: Sequence[Hit]) -> list[Piece]:
+        return [Piece(hit, 0, len(hit.text.split()[0]), 0.01 * place) for place, hit in enumerate(hits)][::-1]
+
+
+def test_the_search_has_a_say_where_that_is_better(opened: OpenIndex, tmp_path: Path) -> None:
+    """The reader alone takes the last chunk; what is tuned takes the first, whose search score is added."""
+    asked = [f"What is the code of number{number}?" for number in range(10)]
+    found = [opened.search(one, SearchOptions(count=5)).hits for one in asked]
+    firsts = [hits[0].text.split()[0] for hits in found]
+    questions = [{"question": one, "answers": [first]} for one, first in zip(asked, firsts, strict=True)]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("\n".join(map(json.dumps, [*questions, {"question": "Why do whales sing?", "answers": []}])))
+    tuned = tune_index(opened, Boaster(), str(file), 5)
+    weight = tuned.threshold.search_weight
+    assert weight > 0 and tuned.right == 10 and f"the weight {weight:g}" in repr(tuned)
+    answer = ask_index(opened, Boaster(), asked[0], 5)
+    best = answer.evidence[0]
+    assert best.hit.id == found[0][0].id and best.steps["search"] == pytest.approx(weight * best.hit.score)
+    pieces = Boaster().read(asked[0], found[0])
+    expected = sorted((0.01 * place + weight * hit.score for place, hit in enumerate(found[0])), reverse=True)
+    assert [one.score for one in rank_pieces(pieces, weight)] == pytest.approx(expected)
+    assert [one.score for one in rank_pieces(pieces, 0.0)] == pytest.approx([0.04, 0.03, 0.02, 0.01, 0.0])
     (opened.path / "thresholds.json").unlink()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from saucier.files import read_object, write_json
 from saucier.jobs.knowledge.open_index import (
     Hop,
     OpenIndex,
-    SearchResult,
     format_steps,
     list_cuts,
     list_hops,
@@ -19,7 +19,15 @@ from saucier.jobs.knowledge.open_index import (
 )
 from saucier.jobs.knowledge.spans import open_spans
 from saucier.result import Result
-from saucier.retrieval.answers import Piece, Reader, SentenceReader, Threshold, is_right, tune_threshold
+from saucier.retrieval.answers import (
+    Piece,
+    Reader,
+    SentenceReader,
+    Threshold,
+    is_right,
+    rank_pieces,
+    tune_threshold,
+)
 from saucier.retrieval.encoder import find_passport
 from saucier.retrieval.hybrid import Hit, SearchOptions
 from saucier.retrieval.lance_store import lock_writer
@@ -33,6 +41,10 @@ if TYPE_CHECKING:
 
 THRESHOLDS_FILE = "thresholds.json"
 NOT_THERE = "not in these documents"
+NOTHING = -1e9
+"""The score of no piece at all."""
+SEARCH_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Of the search beside the reader: which of these is best is tuned."""
 SHOWN = 3
 """Pieces that are shown as evidence, the answer's first."""
 
@@ -121,8 +133,9 @@ class Answered(Result):
 
 def ask_index(index: OpenIndex, reader: Reader, question: str, passages: int, where: str | None = None) -> Answered:
     """Answer a question from so many chunks of an index. Raises `InputError` for an empty question."""
-    found, pieces = read_index(index, reader, question, passages, where)
+    found = index.search(question, SearchOptions(count=passages), where)
     threshold = read_threshold(index.path, reader.name)
+    pieces = rank_pieces(reader.read(question, found.hits), threshold.search_weight if threshold else 0.0)
     best = pieces[0] if pieces else None
     told = best is not None and (threshold is None or best.score >= threshold.least)
     return Answered(question, best.text if best is not None and told else None, None if best is None else best.score,
@@ -145,16 +158,6 @@ def write_answer(found: Answered, target: Path) -> Answered:
     return replace(found, file=target)
 
 
-def read_index(index: OpenIndex, reader: Reader, question: str, passages: int,
-               where: str | None) -> tuple[SearchResult, list[Piece]]:
-    """Search, and read what was found."""
-    found = index.search(question, SearchOptions(count=passages), where)
-    once = dict[tuple[str, int], Piece]()  # chunks overlap
-    for piece in reader.read(question, found.hits):
-        once.setdefault((piece.hit.path, piece.hit.start + piece.start), piece)
-    return found, list(once.values())
-
-
 def read_threshold(folder: Path, name: str) -> Threshold | None:
     """Return the threshold that was tuned for a reader; None: none was."""
     found = read_object(folder / THRESHOLDS_FILE).get(name)
@@ -173,7 +176,8 @@ class Tuned(Result):
     def view(self) -> str:
         """Return what `saucier ask --tune` prints."""
         one = self.threshold
-        return (f"an answer needs a score of {one.least:.3f}: {one.accuracy:.1%} of {one.questions:,} questions are "
+        return (f"an answer needs a score of {one.least:.3f}, in which the search has the weight "
+                f"{one.search_weight:g}: {one.accuracy:.1%} of {one.questions:,} questions are "
                 f"then dealt with rightly ({one.unanswerable:,} have no answer here; of the others {self.right:,} get "
                 "a right answer at best)")
 
@@ -183,21 +187,28 @@ class Tuned(Result):
 
 
 def tune_index(index: OpenIndex, reader: Reader, file: str, passages: int, options: ReadOptions = AS_GUESSED) -> Tuned:
-    """Tune the least score of an answer on questions with known answers, and keep it in the index.
+    """Tune the least score of an answer, and the weight of the search in it, on questions with known answers.
 
-    Raises `InputError` for a file without the columns `question` and `answers`, and for questions of one kind only.
+    The index keeps both. Raises `InputError` for a file without the columns `question` and `answers`, and for questions
+    of one kind only.
     """
-    scores, right, answerable = list[float](), list[bool](), list[bool]()
-    for question, known in read_questions(file, options):
-        _, pieces = read_index(index, reader, question, passages, None)
-        scores.append(pieces[0].score if pieces else float("-1e9"))
-        right.append(bool(pieces) and is_right(pieces[0].text, known))
-        answerable.append(bool(known))
-    tuned = Tuned(reader.name, tune_threshold(scores, right, answerable), sum(right))
+    asked = [(reader.read(question, index.search(question, SearchOptions(count=passages)).hits), known)
+             for question, known in read_questions(file, options)]
+    tuned = max((tune_with(reader.name, asked, weight) for weight in SEARCH_WEIGHTS),
+                key=lambda one: one.threshold.accuracy)  # of equal ones the smallest weight
     with lock_writer(index.path):
         place = index.path / THRESHOLDS_FILE
         write_json(place, read_object(place) | {reader.name: tuned.threshold.model_dump(mode="json")})
     return tuned
+
+
+def tune_with(name: str, asked: Sequence[tuple[list[Piece], list[str]]], weight: float) -> Tuned:
+    """Tune the least score for one weight of the search. `asked`: what was read for each question, and its answers."""
+    best = [next(iter(rank_pieces(pieces, weight)), None) for pieces, _ in asked]
+    right = [one is not None and is_right(one.text, known) for one, (_, known) in zip(best, asked, strict=True)]
+    found = tune_threshold([NOTHING if one is None else one.score for one in best], right,
+                           [bool(known) for _, known in asked])
+    return Tuned(name, found.model_copy(update={"search_weight": weight}), sum(right))
 
 
 def read_questions(file: str, options: ReadOptions) -> list[tuple[str, list[str]]]:

@@ -38,9 +38,12 @@ def mine_negatives(
     reranker: Annotated[Place | None, Help(
         "Leave out passages that this reranker finds nearly as good as the right one, and write its scores.",
         metavar="MODEL", check=refuse_missing_model)] = None,
-    negatives: Negatives = 1,
+    negatives: Annotated[int, Help("Wrong passages for each question; 0: those of the batch are enough.", metavar="N",
+                                   minimum=0)] = 1,
     depth: Depth = 20,
     margin: Annotated[float, Help("How far below the right one's a score must be.")] = 1.0,
+    topics: Annotated[int | None, Help("Number topics of at most N passages, by the first model: a retriever then "
+                                       "learns from batches of one topic.", metavar="N", minimum=1)] = None,
     split: Split = "train",
     seed: Seed = 0,
 ) -> "MinedFile":
@@ -57,8 +60,13 @@ def mine_negatives(
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
                    None if reranker is None else str(reranker))
+    if learner == "reranker" and (not negatives or topics is not None):
+        raise InputError("a reranker learns from wrong passages, in batches of any topics", where="--for reranker",
+                         remedy="give --negatives 1 or more, and no --topics")
+    if topics is not None and not found.retrievers:
+        raise InputError("nothing tells what passages are about", where="--topics", remedy="give --model MODEL")
     return mine_file(read_collection(str(collection), split=split), learner, Path(out), found,
-                     MiningOptions(negatives, depth, margin, seed))
+                     MiningOptions(negatives, depth, margin, seed, topics))
 
 
 @public

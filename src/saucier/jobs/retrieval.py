@@ -22,7 +22,7 @@ from saucier.result import Result
 from saucier.retrieval.collection import Collection, read_collection
 from saucier.retrieval.fusion import Floats, Ranking, fuse_by_folds, fuse_ranks
 from saucier.retrieval.measures import MEASURES, judge, measure
-from saucier.retrieval.mining import Learner, Mined, MiningOptions, Row, mine
+from saucier.retrieval.mining import Learner, Mined, MiningOptions, Row, mine, split_topics
 from saucier.table import Table
 from saucier.tasks.metrics.metric import compare_values, full_value, interval
 from saucier.tasks.metrics.statistics import Difference
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from saucier.jobs.finetuning.finished import Finetuned
 
 TASKS: dict[Learner, tuple[str, tuple[str, ...]]] = {
-    "retriever": ("embedding", ("task.text=question", "task.pair=passage", "task.negative=negative",
-                                "training.batch=256", "training.micro_batch=32")),
+    "retriever": ("embedding", ("task.text=question", "task.pair=passage", "training.batch=256",
+                                "training.micro_batch=32")),
     "reranker": ("multiple_choice", ("task.question=question", "task.choices=choices", "task.answer=answer",
-                                     "training.batch=32"))}
+                                     "training.batch=32", "training.micro_batch=4"))}
 """The task that each is trained on, and its usual settings; what a person says comes after them."""
-ANSWERS = "task.answer=answer"
-"""Said of a retriever's rows that hold answers."""
+MORE_COLUMNS = ("negative", "answer", "topic")
+"""What a retriever's rows may hold beside questions and passages."""
 SHOWN_MEASURES = tuple(MEASURES)
 
 
@@ -81,9 +81,12 @@ def mine_rows(collection: Collection, learner: Learner, models: Models, options:
     kept = collection.answerable
     depth = options.depth + max(map(len, (one.relevance for one in kept.questions)), default=0)
     rankings = [rank_by_words(kept, depth)]
-    rankings += [open_retriever(one, models.passages).rank(kept, depth) for one in models.retrievers]
+    retrievers = [open_retriever(one, models.passages) for one in models.retrievers]
+    rankings += [one.rank(kept, depth) for one in retrievers]
     score = None if models.reranker is None else open_reranker(models.reranker).score
-    return mine(kept, rankings, learner, options, score=score)
+    topics = None if options.topics is None else split_topics(
+        retrievers[0].passages.embed([one.whole for one in kept.passages]), options.topics)
+    return mine(kept, rankings, learner, options, score=score, topics=topics)
 
 
 def write_rows(out: Path, rows: Sequence[Row]) -> None:
@@ -106,7 +109,8 @@ def train_on(learner: Learner, data: str, out: Path, *, model: str, settings: Se
         rows = out / "rows" / "train.jsonl"
         if not is_finished(out):
             write_rows(rows, mine_rows(read_collection(data, split=split), learner, Models(), options).rows)
-    words = [*usual, *([ANSWERS] if learner == "retriever" and holds_answers(rows) else []), *settings]
+    more = [f"task.{name}={name}" for name in list_more(rows)] if learner == "retriever" else []
+    words = [*usual, *more, *settings]
     return run_finetuning(task, words, model=model, files={"train": [str(rows)]}, out=out, quiet=quiet)
 
 
@@ -123,10 +127,11 @@ def is_rows(data: str, learner: Learner) -> bool:
     return found[learner]
 
 
-def holds_answers(rows: Path) -> bool:
-    """Say whether the first row tells its answer."""
+def list_more(rows: Path) -> list[str]:
+    """Return which of `MORE_COLUMNS` the first row has."""
     with rows.open(encoding="utf-8") as file:
-        return "answer" in json.loads(file.readline() or "{}")
+        first = json.loads(file.readline() or "{}")
+    return [name for name in MORE_COLUMNS if name in first]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from saucier.errors import InputError
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.fusion import Floats, Ranking
 from saucier.tasks.text_embedding import normalize_answer
-from saucier.text.rows.batch import make_generator
+from saucier.text.rows.batch import Ints, make_generator
 
 Learner = Literal["retriever", "reranker"]
 Row = dict[str, Any]
@@ -30,13 +31,15 @@ class MiningOptions:
     """How wrong passages are chosen."""
 
     negatives: int = 1
-    """For each question and right passage."""
+    """For each question and right passage; a retriever needs none, whose batch holds other passages."""
     depth: int = 20
     """They are drawn at random among so many first passages of each ranking."""
     margin: float = 1.0
     """A passage whose score by the reranker is not this much below the right one's is no negative."""
     seed: int = 0
     """Draws them."""
+    topics: int | None = None
+    """Most passages of a topic, whose questions then make up a batch; None: no topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class Example:
     """Of the right one, then of the wrong ones."""
     right: int
     """Where among the wrong ones the right one is put, where that is to be found out."""
+    topic: int | None = None
+    """What the right one is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +118,34 @@ class Miner:
                        int(random.integers(needed + 1)))
 
 
+def split_topics(vectors: NDArray[Any], size: int) -> Ints:
+    """Return the topic of each passage, of at most `size` passages: halves by their main direction, and again.
+
+    All topics are about as large, so that each fills a batch. Shapes: [N, E] -> [N].
+    Source: Hofstätter et al. 2021, arXiv:2104.06967, where questions are clustered by k-means.
+    """
+    topics, parts = np.zeros(len(vectors), dtype=np.int64), [np.arange(len(vectors))]
+    number = 0
+    while parts:
+        part = parts.pop()
+        if len(part) <= size:
+            topics[part], number = number, number + 1
+            continue
+        centred = vectors[part] - vectors[part].mean(0)
+        direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+        order = part[np.argsort(centred @ direction, kind="stable")]
+        parts += [order[len(part) // 2:], order[:len(part) // 2]]
+    return topics
+
+
 def mine(collection: Collection, rankings: Sequence[Ranking], learner: Learner, options: MiningOptions, *,
-         score: ScorePairs | None = None) -> Mined:
+         score: ScorePairs | None = None, topics: Ints | None = None) -> Mined:
     """Return a row for each question and each passage that is relevant to it, with wrong passages of the rankings.
 
-    For a retriever: question, passage, negative (a list), and where they are known answer, and teacher_scores of the
-    reranker `score`. For a reranker: a question with choices, one of them right. All rows have as many negatives: where
-    too few are left, others are drawn from the whole collection, and counted.
+    For a retriever: question, passage, negative (a list), and where they are known answer, the topic of the passage
+    (`topics`, one for each of the collection), and teacher_scores of the reranker `score`. For a reranker: a question
+    with choices, one of them right. All rows have as many negatives: where too few are left, others are drawn from the
+    whole collection, and counted.
     Errors: `InputError` for a collection with too few passages, and for rankings of other questions.
     Source: Karpukhin et al. 2020, §3.2, arXiv:2004.04906; filter: Qu et al. 2021, §3.3, arXiv:2010.08191.
     """
@@ -136,15 +162,19 @@ def mine(collection: Collection, rankings: Sequence[Ranking], learner: Learner, 
     values = miner.score_all([[*right, *some] for right, some in zip(rights, candidates, strict=True)])
     for number, question in enumerate(collection.questions):
         random = make_generator(options.seed, number)
-        examples += [miner.draw(question, place, candidates[number], values[number], random)
-                     for place in rights[number]]
+        drawn = [miner.draw(question, place, candidates[number], values[number], random) for place in rights[number]]
+        examples += drawn if topics is None else [replace(one, topic=int(topics[place]))
+                                                  for one, place in zip(drawn, rights[number], strict=True)]
     return Mined([FORMS[learner](one) for one in examples], miner.counts)
 
 
 def retriever_row(example: Example) -> Row:
     """Return what `saucier finetune embedding` reads."""
-    row: Row = {"question": example.question.text, "passage": example.passage.whole,
-                "negative": [one.whole for one in example.negatives]}
+    row: Row = {"question": example.question.text, "passage": example.passage.whole}
+    if example.negatives:
+        row["negative"] = [one.whole for one in example.negatives]
+    if example.topic is not None:
+        row["topic"] = str(example.topic)
     if example.question.answers:
         row["answer"] = example.question.answers[0]
     return row if example.scores is None else row | {"teacher_scores": example.scores}

@@ -122,6 +122,8 @@ class EncodedExamples:
     """The characters of each token, where the model reads them."""
     notes: tuple[str, ...] = ()
     """Lines about these examples that a person should read."""
+    topics: Ints | None = None
+    """[U], what each unit is about, where the units of a batch shall be about one thing."""
     group: int = 1
     """Rows of a unit; more than one where the model compares several texts (ids [B, group, L])."""
 
@@ -209,11 +211,11 @@ class EncodedRows:
 
 
 class EncodedBatches(BucketedBatches[EncodedRows]):
-    """Endless batches of units of about one length, in an order that depends on the seed."""
+    """Endless batches of units of about one length, or of one topic, in an order that depends on the seed."""
 
     def __init__(self, encoded: EncodedExamples, batch: int, *, seed: int = 0) -> None:
         """Plan batches of at most `batch` units."""
-        super().__init__(LengthPlan(encoded.lengths, BatchLimits(batch=batch), seed),
+        super().__init__(LengthPlan(encoded.lengths, BatchLimits(batch=batch), seed, topics=encoded.topics),
                          functools.partial(EncodedRows, encoded))
 
 

@@ -52,7 +52,8 @@ if TYPE_CHECKING:
 TOGETHER, APART = "together", "apart"
 NEEDED_PAIR, NEEDED_NEGATIVE = replace(PAIR, needed=True), replace(NEGATIVE, needed=True)
 ANSWER = Column("answer", (), needed=False)
-"""Read where the settings name it: what is called so may be the pair."""
+TOPIC = Column("topic", (), needed=False)
+"""Read where the settings name them: what is called so may be the pair."""
 MOST_SIMILARITIES = 1 << 24
 """Cosines that are held at once."""
 
@@ -68,6 +69,8 @@ class TextGroup(Example):
     """
     answer: str | None = None
     """What answers the first text, where that matters."""
+    topic: str | None = None
+    """What it is about, likewise."""
 
 
 UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
@@ -109,7 +112,7 @@ class EmbeddingTask(Task):
                 raise row.fault("score", f"{len(score)} scores of a pair and {len(texts) - 2} wrong texts",
                                 "give one for the pair, and one for each wrong text")
             return TextGroup(row.example.place, row.example.name, texts, score,
-                             row.word("answer") if "answer" in row.values else None)
+                             *(row.word(name) if name in row.values else None for name in ("answer", "topic")))
 
         return read_each(read_cells(source, expected, requested), read, source)
 
@@ -149,7 +152,9 @@ class EmbeddingTask(Task):
         answers = [normalize_answer(one.answer) for one in examples if one.answer is not None]
         if len(answers) == len(examples):
             flat["answers"] = np.unique(answers, return_inverse=True)[1]
-        return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=group)
+        topics = [one.topic for one in examples if one.topic is not None]
+        return EncodedExamples(wide, flat, np.arange(len(examples)), cut, group=group,
+                               topics=np.unique(topics, return_inverse=True)[1] if topics else None)
 
     def targets(self, scores: Sequence[float | tuple[float, ...]]) -> Any:
         """Move scores into 0 … 1, unless they are a teacher's. Shapes: [N], or [N, G - 1]."""
@@ -233,7 +238,7 @@ class PairKind:
 
 
 PAIR_KINDS: dict[type, PairKind] = {
-    InBatch: PairKind((NEGATIVE, ANSWER), lambda losses, learns: build_in_batch(losses, learns), "ranks"),
+    InBatch: PairKind((NEGATIVE, ANSWER, TOPIC), lambda losses, learns: build_in_batch(losses, learns), "ranks"),
     TripletTexts: PairKind((NEEDED_NEGATIVE,), lambda losses, learns: losses.Triplets(learns.margin), "ranks"),
     TeacherScores: PairKind((NEEDED_NEGATIVE, SCORE), lambda losses, learns: CANDIDATE_LOSSES[type(learns.loss)](
         losses, learns), "ranks", lambda row, learns: row.numbers("score")),

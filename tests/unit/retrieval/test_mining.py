@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from saucier.families.bert import bert
 from saucier.families.dpr import dpr
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.fusion import Ranking
-from saucier.retrieval.mining import MiningOptions, mine
+from saucier.retrieval.mining import MiningOptions, mine, split_topics
 from saucier.text.config import WordPiece
+from saucier.text.rows.bucketed import BatchLimits, LengthPlan
 from saucier.text.tokenizer.training import train_tokenizer
 from saucier.training.loop import Run
 
@@ -96,6 +98,32 @@ def test_a_rerankers_right_choice_is_anywhere() -> None:
     assert all(row["choices"][row["answer"]] == "the moon is grey" and len({*row["choices"]}) == 3 for row in rows)
 
 
+def test_topics_are_halves_of_what_lies_together() -> None:
+    """Four heaps in a plane, in any order, are found again; a topic is never too large, and none is needed of one."""
+    draw = np.random.default_rng(0)
+    heaps = draw.permutation(np.repeat(np.arange(4), 10))
+    vectors = np.array([[0, 0], [9, 1], [100, 0], [109, 1]])[heaps] + draw.normal(0, 0.1, (40, 2))
+    topics = split_topics(vectors, 10)
+    assert {len({*topics[heaps == heap].tolist()}) for heap in range(4)} == {1} and len({*topics.tolist()}) == 4
+    assert np.bincount(split_topics(vectors, 7)).max() <= 7 and not split_topics(vectors, 40).any()
+    rows = mine(KNOWN, [ORDER], "retriever", MiningOptions(0, 5), topics=np.array([1, 0, 0, 1, 0])).rows
+    assert [(row["passage"], row["topic"]) for row in rows] == [
+        ("the moon is grey", "1"), ("the sun is yellow", "0"), ("grey cats sleep", "0")]
+    assert all("negative" not in row for row in rows)
+
+
+def test_a_batch_is_about_one_topic() -> None:
+    """Every row once an epoch, in batches of one topic whose order and places change, where lengths say nothing."""
+    topics = np.tile([2, 0, 1], 4)
+    plan = LengthPlan(np.arange(1, 13)[:, None], BatchLimits(batch=4), seed=3, topics=topics)
+    assert plan.batches == 3
+    epochs = [[plan.shuffled_batch(step).tolist() for step in range(3 * epoch, 3 * epoch + 3)] for epoch in range(2)]
+    for batches in epochs:
+        assert sorted(unit for batch in batches for unit in batch) == [*range(12)]
+        assert all(len({*topics[batch].tolist()}) == 1 for batch in batches)
+    assert epochs[0] != epochs[1]
+
+
 @pytest.fixture(scope="module")
 def farm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A collection whose questions name the animal and the place of one passage; a tiny BERT that knows the words."""
@@ -152,6 +180,14 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     report = saucier.evaluate_retriever(folder, models=[str(first)], reranker=reranker)
     assert report.systems[-1].against == "BM25 + first, first 20" and len(report.systems[-1].weights) == 5
     assert "24 questions, 24 passages" in repr(report)
+    by_topic = tmp_path / "c.jsonl"
+    assert run("retrieve", "mine", folder, "--out", by_topic, "--model", first, "--topics", 6, "--negatives", 0) == 0
+    named = [json.loads(line) for line in by_topic.read_text().splitlines()]
+    assert {*named[0]} == {"question", "passage", "topic"} and {*Counter(one["topic"] for one in named).values()} == {6}
+    settings = ("training.epochs=1", "training.batch=6", *FAST)
+    out = tmp_path / "topics"
+    assert run("retrieve", "train", "retriever", by_topic, *settings, "--model", first, "--out", out) == 0
+    assert "topic: topic" in (out / "finetune.yaml").read_text()
     assert run("retrieve", "train", "reranker", again, "--model", model, "--out", tmp_path / "wrong") == 2
     assert "holds rows of a retriever" in capsys.readouterr().err
 
@@ -234,6 +270,8 @@ def model_of(folder: Path) -> Path:
     (("evaluate", "{farm}", "--model", "{bert}"), "has no embedding head"),
     (("evaluate", "{farm}", "--reranker", "{bert}"), "scores no pairs of texts"),
     (("mine", "{bert}", "--out", "{out}"), "corpus.jsonl: no such file"),
+    (("mine", "{farm}", "--out", "{out}", "--topics", "8"), "--topics: nothing tells what passages are about"),
+    (("mine", "{farm}", "--out", "{out}", "--for", "reranker", "--negatives", "0"), "learns from wrong passages"),
     (("train", "retriever", "{farm}", "--model", "{bert}", "--out", "{out}", "--negatives", "30"), "are too few for")])
 def test_what_cannot_be_done_is_said_in_one_line(farm: tuple[Path, Path], tmp_path: Path, words: tuple[str, ...],
                                                  said: str, capsys: pytest.CaptureFixture[str]) -> None:

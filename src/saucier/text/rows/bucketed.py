@@ -59,9 +59,13 @@ class BatchLimits:
 
 
 class LengthPlan:
-    """Which texts make up which batch, in every epoch. Shapes: lengths [N, sides]; times [N], None: each text once."""
+    """Which texts make up which batch, in every epoch: those of about one length, or of one topic.
 
-    def __init__(self, lengths: Ints, limits: BatchLimits, seed: int, times: Ints | None = None) -> None:
+    Shapes: lengths [N, sides]; times [N], None: each text once; topics [N], None: they do not matter.
+    """
+
+    def __init__(self, lengths: Ints, limits: BatchLimits, seed: int, times: Ints | None = None,
+                 topics: Ints | None = None) -> None:
         self._seed = seed
         cut = lengths if limits.length is None else np.minimum(lengths, limits.length)
         longer = (cut < lengths).any(axis=1)
@@ -69,10 +73,11 @@ class LengthPlan:
         items = np.flatnonzero(kept)
         self._items = items if times is None else np.repeat(items, times[items])
         self._lengths = cut[self._items]
+        self._keys = self._lengths.T[::-1] if topics is None else topics[self._items][None]
         if not len(self._items):
             raise InputError("every text is longer than the limit and is dropped", where="data",
                              remedy=f"raise the length of {limits.length}, or truncate")
-        ordered = self._lengths[self.sorted_by_length(None)]
+        ordered = self._lengths[self.sort_texts(None)]
         self.borders = _cut_batches(ordered, limits)
         self.batches = len(self.borders) - 1
         """Batches of an epoch."""
@@ -83,15 +88,15 @@ class LengthPlan:
                        "padding": int((widths * np.diff(self.borders)[:, None]).sum() - ordered.sum())}
         self._epoch = functools.lru_cache(maxsize=2)(self._shuffle_epoch)
 
-    def sorted_by_length(self, epoch: int | None) -> Ints:
-        """Order the kept texts by length (first side first); ties are drawn by epoch, or stay in their order."""
+    def sort_texts(self, epoch: int | None) -> Ints:
+        """Order the kept texts by length (first side first), or by topic; ties are drawn by epoch, or stay in order."""
         count = len(self._items)
         ties = np.arange(count) if epoch is None else make_generator(self._seed, epoch).permutation(count)
-        return np.lexsort((ties, *self._lengths.T[::-1]))
+        return np.lexsort((ties, *self._keys))
 
     def _shuffle_epoch(self, epoch: int) -> tuple[Ints, Ints]:
         batches = make_generator(self._seed, epoch, 1).permutation(self.batches)
-        return self._items[self.sorted_by_length(epoch)], batches
+        return self._items[self.sort_texts(epoch)], batches
 
     def shuffled_batch(self, step: int) -> Ints:
         """Give the numbers of the texts of one batch, training order."""
@@ -101,7 +106,7 @@ class LengthPlan:
 
     def ordered_batch(self, step: int) -> Ints:
         """Give the numbers of the texts of one batch, shortest first, the same in all epochs."""
-        items = self._items[self.sorted_by_length(None)]
+        items = self._items[self.sort_texts(None)]
         return items[self.borders[step]:self.borders[step + 1]]
 
 

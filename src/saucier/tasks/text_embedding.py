@@ -70,7 +70,7 @@ class TextGroup(Example):
     answer: str | None = None
     """What answers the first text, where that matters."""
     topic: str | None = None
-    """What it is about, likewise."""
+    """What it is about, where the rows of a batch shall be about one thing."""
 
 
 UNREAD = ("rows say in {column} how near their texts are, which in_batch does not read: every pair counts as near "
@@ -98,7 +98,7 @@ class EmbeddingTask(Task):
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[TextGroup]:
         """Yield groups of texts."""
-        expected = (TEXT, NEEDED_PAIR, *self.kind.columns) if labelled else (TEXT, NEEDED_PAIR)
+        expected = (TEXT, NEEDED_PAIR, *self.kind.columns, TOPIC) if labelled else (TEXT, NEEDED_PAIR)
         requested = requested_columns(self.config, expected)
         usual = {*LABEL.usual, *SCORE.usual} - {*requested.values()}
         unread = next((name for name in list_columns(source) if name in usual), None)
@@ -238,7 +238,7 @@ class PairKind:
 
 
 PAIR_KINDS: dict[type, PairKind] = {
-    InBatch: PairKind((NEGATIVE, ANSWER, TOPIC), lambda losses, learns: build_in_batch(losses, learns), "ranks"),
+    InBatch: PairKind((NEGATIVE, ANSWER), lambda losses, learns: build_in_batch(losses, learns), "ranks"),
     TripletTexts: PairKind((NEEDED_NEGATIVE,), lambda losses, learns: losses.Triplets(learns.margin), "ranks"),
     TeacherScores: PairKind((NEEDED_NEGATIVE, SCORE), lambda losses, learns: CANDIDATE_LOSSES[type(learns.loss)](
         losses, learns), "ranks", lambda row, learns: row.numbers("score")),

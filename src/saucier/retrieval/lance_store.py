@@ -51,7 +51,7 @@ FEWEST_FOR_INDEX = 100_000
 MEASURED, NEIGHBOURS = 100, 10
 """Vectors of the store whose neighbours are looked for both ways, and neighbours, to measure the recall."""
 ENOUGH_RECALL = 0.95
-PROBES = (4, 8, 16, 32, 64, 128, 256)
+PROBES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Parts of the index that are read; the first number that gives enough recall is taken."""
 REFINE = 4
 """Chunks whose exact scores are made, for each that is wanted."""
@@ -203,7 +203,9 @@ class LanceStore:
             query = query.distance_type("dot").bypass_vector_index()
         else:
             query = query.distance_type(index.distance).nprobes(index.probes).refine_factor(REFINE)
-        query = query if where is None else query.where(write_sql(where), prefilter=True)
+        if where is not None:  # what meets a condition may be in other parts: they are read until enough is found
+            query = query.where(write_sql(where), prefilter=True)
+            query = query if index is None else query.maximum_nprobes(0)
         found = query.limit(count).select([*columns, "_distance"]).to_arrow()
         distances = found["_distance"].to_numpy()
         products = (1 + float(question @ question) - distances) / 2 if index is not None and index.distance == "l2" \
@@ -261,10 +263,13 @@ class LanceStore:
         from lancedb.index import IvfSq
 
         with report_full_disk(self.folder):
-            parts = round(self.count() ** 0.5)  # so that reading a few of them is far less than reading all
+            self.optimize()  # first: the index is then made of the rows in their last order
+            # Reading a few parts is far less than reading all. As a size, and not as a number of parts: `optimize`
+            # joins all that are far smaller than the size that the index was made with, or else than 8,192.
+            size = round(self.count() ** 0.5)
             distance: Literal["dot", "l2"] = "l2" if self.have_length_one() else "dot"
-            self.table.create_index("vector", config=IvfSq(distance_type=distance, num_partitions=parts), name=VECTORS,
-                                    replace=True)
+            self.table.create_index("vector", config=IvfSq(distance_type=distance, target_partition_size=size),
+                                    name=VECTORS, replace=True)
             self.optimize()
         made = self.measure_recall(distance)
         write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))

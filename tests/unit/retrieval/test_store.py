@@ -232,3 +232,24 @@ def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypa
     assert store.describe().recall == index.recall
     store.replace(make_some(1, start=9000, seed=5))
     assert store.find_vectors(read_vectors(make_some(1, seed=5))[0], 1)["id"].to_pylist() == ["chunk9000"]
+
+
+def test_an_index_of_vectors_keeps_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Putting the store in order joins none of them, and what meets a rare condition is found in any of them."""
+    monkeypatch.setattr("saucier.retrieval.lance_store.FEWEST_FOR_INDEX", 3000)
+    rows = make_some(3000, files=1000)
+    store = LanceStore.create(tmp_path, WIDTH, "english")
+    store.replace(rows)
+    store.finish()
+    for update in range(3):
+        store.replace(make_some(10, start=9000 + 10 * update, seed=update + 1))
+        store.optimize()
+    index, question = store.vector_index, read_vectors(rows)[7]
+    assert index is not None and index.chunks == 3000
+    one = store.search_vectors(question, 3000, None, index.model_copy(update={"probes": 1}), ["id"])
+    assert 1 <= len(one) < 500
+    where = parse_filter("path = '/docs/file13' or path = '/docs/file500'")
+    kept = np.flatnonzero([path in ("/docs/file13", "/docs/file500") for path in rows["path"].to_pylist()])
+    order = kept[np.argsort(-(read_vectors(rows)[kept] @ question), kind="stable")]
+    assert len(kept) == 6
+    assert store.find_vectors(question, 10, where)["id"].to_pylist() == [f"chunk{place}" for place in order]

@@ -146,12 +146,10 @@ def collect_candidates(store: Store, question: str, vector: Floats, options: Sea
                        codes: Sequence[str]) -> Candidates:
     """Return what the searches by vectors, by words, and by codes alone find. Shapes: vector [E]."""
     found, depth = Candidates(), max(options.depth, options.count)
-    found.add(store.find_vectors(vector, depth, where))
-    lexical = store.find_words(question, depth, where)
+    near, lexical, *exact = store.find_both(vector, [question, *([" ".join(codes)] if codes else [])], depth, where)
     found.words = dict(zip(lexical["id"].to_pylist(), lexical[SCORE].to_pylist(), strict=True))
-    found.add(lexical)
-    if codes:
-        found.add(store.find_words(" ".join(codes), depth, where))
+    for rows in (near, lexical, *exact):
+        found.add(rows)
     return found
 
 

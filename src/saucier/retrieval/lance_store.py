@@ -3,16 +3,21 @@
 A batch of documents is one commit of the table, a new version: a reader sees all of it or nothing, and a process that
 is killed at any moment leaves the version before. That is promised for a process, not for a power cut: LanceDB does not
 wait until the disk has what it writes. Versions that nobody needs are removed by `optimize`.
+
+What LanceDB does is asked of its asynchronous table, in the loop that its own synchronous one runs in: a search then is
+one round trip instead of six, and searches by vectors and by words go on at the same time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -53,8 +58,8 @@ MEASURED, NEIGHBOURS = 100, 10
 ENOUGH_RECALL = 0.95
 PROBES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Parts of the index that are read; the first number that gives enough recall is taken."""
-REFINE = 4
-"""Chunks whose exact scores are made, for each that is wanted."""
+REFINED = 40
+"""Chunks whose exact scores are made, at least: reading their vectors takes longer than finding them in the index."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
 LENGTH_ERROR = 1e-3
@@ -116,12 +121,21 @@ def lock_writer(folder: Path) -> Iterator[None]:
         yield
 
 
+def wait_for(work: Coroutine[Any, Any, Made]) -> Made:
+    """Return what LanceDB gives when it has done its work."""
+    from lancedb import background_loop
+
+    loop: Any = background_loop.LOOP
+    done: Made = loop.run(work)
+    return done
+
+
 def connect_table(folder: Path) -> Any:
     """Return LanceDB's connection to a folder. Raises `InputError` without the package."""
     os.environ.setdefault("LANCE_LOG", "error")  # it warns of its own calls
     with report_missing("an index needs lancedb, which is not installed", remedy=INSTALL):
         import lancedb
-    return lancedb.connect(str(folder))
+    return wait_for(lancedb.connect_async(str(folder)))
 
 
 class LanceStore:
@@ -142,8 +156,9 @@ class LanceStore:
 
         with report_full_disk(folder):
             mode = "overwrite" if (folder / TABLE_FOLDER).is_dir() else "create"
-            table = connection.create_table(TABLE, schema=make_schema(width), mode=mode)
-            table.create_index("text", config=FTS(language=language.capitalize(), with_position=False), name=WORDS)
+            table = wait_for(connection.create_table(TABLE, schema=make_schema(width), mode=mode))
+            wait_for(table.create_index("text", config=FTS(language=language.capitalize(), with_position=False),
+                                        name=WORDS))
         return cls(folder, table)
 
     @classmethod
@@ -152,19 +167,19 @@ class LanceStore:
         connection = connect_table(folder)
         if not (folder / TABLE_FOLDER).is_dir():
             return None
-        table = connection.open_table(TABLE)
-        return cls(folder, table) if any(one.name == WORDS for one in table.list_indices()) else None
+        table = wait_for(connection.open_table(TABLE))
+        return cls(folder, table) if any(one.name == WORDS for one in wait_for(table.list_indices())) else None
 
-    def ask(self, work: Callable[[], Made]) -> Made:
+    def ask(self, work: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
         """Return what a reading gives; it is done again where a writer has removed its version meanwhile."""
         try:
-            return work()
+            return wait_for(work())
         except (RuntimeError, OSError, ValueError):
-            before = self.table.version
-            self.table.checkout_latest()
-            if self.table.version == before:
+            before = wait_for(self.table.version())
+            wait_for(self.table.checkout_latest())
+            if wait_for(self.table.version()) == before:
                 raise
-            return work()
+            return wait_for(work())
 
     def replace(self, rows: pyarrow.Table, stale: Sequence[str] = ()) -> None:
         """Add rows, and remove those of the files `stale` that are not among them, in one commit; see `Store`."""
@@ -172,59 +187,69 @@ class LanceStore:
 
         with report_full_disk(self.folder):
             if not stale:
-                self.table.add(rows)
+                wait_for(self.table.add(rows))
             else:
                 gone = col("path").isin([lit(path) for path in stale]).to_sql()
                 merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-                merge.when_not_matched_by_source_delete(gone).execute(rows)
+                wait_for(merge.when_not_matched_by_source_delete(gone).execute(rows))
         self.commits += 1
         if self.commits >= MOST_COMMITS:
             self.optimize()
 
     def list_files(self) -> dict[str, FileStamp]:
         """Return the files by their paths."""
-        return list_stamps(self.ask(lambda: self.table.search().select(["path", *STAMP]).limit(None).to_arrow()))
+        return list_stamps(self.ask(lambda: self.table.query().select(["path", *STAMP]).to_arrow()))
 
     def read_rows(self) -> pyarrow.Table:
         """Return all rows, for a store in memory."""
-        return self.ask(lambda: self.table.search().limit(None).to_arrow())
+        return self.ask(lambda: self.table.query().to_arrow())
 
     def find_vectors(self, question: Floats, count: int, where: Filter | None = None) -> pyarrow.Table:
         """Return the rows of the largest inner products, the largest first; see `Store`."""
-        return self.ask(lambda: self.search_vectors(question, count, where, self.vector_index))
+        return self.ask(lambda: self.query_vectors(question, count, where, self.vector_index))
 
-    def search_vectors(self, question: Floats, count: int, where: Filter | None,
-                       index: VectorIndex | None, columns: Sequence[str] = (*PLACES, "vector")) -> pyarrow.Table:
-        """Do so by an index, or without one by comparing all vectors."""
+    def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25; see `Store`."""
+        return self.ask(lambda: self.query_words(question, count, where))
+
+    def find_both(self, vector: Floats, questions: Sequence[str], count: int,
+                  where: Filter | None = None) -> list[pyarrow.Table]:
+        """Return what both give, all of one version; see `Store`."""
+
+        async def find(index: VectorIndex | None) -> list[pyarrow.Table]:
+            return await asyncio.gather(self.query_vectors(vector, count, where, index),
+                                        *(self.query_words(question, count, where) for question in questions))
+
+        return self.ask(lambda: find(self.vector_index))
+
+    async def query_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None,
+                            columns: Sequence[str] = (*PLACES, "vector")) -> pyarrow.Table:
+        """Return the rows of the largest inner products by an index, or without one by comparing all vectors."""
         import pyarrow as pa
 
-        query = self.table.search(np.asarray(question, np.float32), vector_column_name="vector")
+        query = self.table.query().nearest_to(np.asarray(question, np.float32)).column("vector")
         if index is None:
             query = query.distance_type("dot").bypass_vector_index()
         else:
-            query = query.distance_type(index.distance).nprobes(index.probes).refine_factor(REFINE)
+            query = query.distance_type(index.distance).nprobes(index.probes).refine_factor(-(-REFINED // count))
         if where is not None:  # what meets a condition may be in other parts: they are read until enough is found
-            query = query.where(write_sql(where), prefilter=True)
+            query = query.where(write_sql(where))
             query = query if index is None else query.maximum_nprobes(0)
-        found = query.limit(count).select([*columns, "_distance"]).to_arrow()
+        found = await query.limit(count).select([*columns, "_distance"]).to_arrow()
         distances = found["_distance"].to_numpy()
         products = (1 + float(question @ question) - distances) / 2 if index is not None and index.distance == "l2" \
             else 1 - distances  # what LanceDB calls distance is 1 minus the product, or the square of the distance
         scores = pa.array(products, pa.float32())
         return found.drop_columns(["_distance"]).append_column(SCORE, scores)
 
-    def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
-        """Return the rows of the best scores by BM25; see `Store`."""
+    async def query_words(self, question: str, count: int, where: Filter | None) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25."""
         from lancedb import query as queries
 
         words: Any = queries.MatchQuery
-
-        def search() -> pyarrow.Table:
-            query = self.table.search(words(question, "text"), query_type="fts")
-            query = query if where is None else query.where(write_sql(where), prefilter=True)
-            return query.limit(count).select([*PLACES, "vector", "_score"]).to_arrow()
-
-        found = self.ask(search)
+        query = self.table.query().nearest_to_text(words(question, "text"))
+        query = query if where is None else query.where(write_sql(where))
+        found = await query.limit(count).select([*PLACES, "vector", "_score"]).to_arrow()
         return found.rename_columns([SCORE if name == "_score" else name for name in found.column_names])
 
     def count(self, where: Filter | None = None) -> int:
@@ -234,10 +259,10 @@ class LanceStore:
     @property
     def vector_index(self) -> VectorIndex | None:
         """The approximate index, where there is one."""
-        version = self.table.version
+        version = wait_for(self.table.version())
         if self.measured is None or self.measured[0] != version:
             place = self.folder / RECALL_FILE
-            there = place.is_file() and any(one.name == VECTORS for one in self.table.list_indices())
+            there = place.is_file() and any(one.name == VECTORS for one in wait_for(self.table.list_indices()))
             self.measured = version, read_config(VectorIndex, place) if there else None
         return self.measured[1]
 
@@ -245,13 +270,13 @@ class LanceStore:
         """Join small files, take new rows into the indexes, and remove versions before the last one."""
         with report_full_disk(self.folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of other writers, and there is one
-            self.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True)
+            wait_for(self.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True))
         self.commits = 0
 
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
         chunks, (size, older) = self.count(), self.measure_bytes()
-        if self.count_unindexed() > chunks // 20 or len(self.table.list_versions()) > MOST_COMMITS \
+        if self.count_unindexed() > chunks // 20 or len(wait_for(self.table.list_versions())) > MOST_COMMITS \
                 or older > size - older:
             self.optimize()
         index = self.vector_index
@@ -268,8 +293,8 @@ class LanceStore:
             # joins all that are far smaller than the size that the index was made with, or else than 8,192.
             size = round(self.count() ** 0.5)
             distance: Literal["dot", "l2"] = "l2" if self.have_length_one() else "dot"
-            self.table.create_index("vector", config=IvfSq(distance_type=distance, target_partition_size=size),
-                                    name=VECTORS, replace=True)
+            wait_for(self.table.create_index("vector", name=VECTORS, replace=True, config=IvfSq(
+                distance_type=distance, target_partition_size=size)))
             self.optimize()
         made = self.measure_recall(distance)
         write_json(self.folder / RECALL_FILE, made.model_dump(mode="json"))
@@ -278,20 +303,25 @@ class LanceStore:
 
     def have_length_one(self) -> bool:
         """Say whether all vectors have length one, as those of an encoder that normalizes."""
-        some = self.table.search().limit(None).select(["vector"]).to_batches(batch_size=BATCH_ROWS)
-        return all(bool((abs(np.linalg.norm(read_vectors(rows), axis=1) - 1) < LENGTH_ERROR).all()) for rows in some)
+        async def check() -> bool:
+            some = await self.table.query().select(["vector"]).to_batches(max_batch_length=BATCH_ROWS)
+            async for rows in some:
+                if not (abs(np.linalg.norm(read_vectors(rows), axis=1) - 1) < LENGTH_ERROR).all():
+                    return False
+            return True
+
+        return wait_for(check())
 
     def measure_recall(self, distance: Literal["dot", "l2"]) -> VectorIndex:
         """Return with how many probes the index finds enough of what the exact scan finds, and how much that is."""
         total = self.count()
         places = np.unique(np.linspace(0, total - 1, MEASURED).astype(np.int64))
-        some = self.table.search().limit(None).select(["id", "vector"]).offset(0)
-        rows = some.to_arrow().take(places) if total < BATCH_ROWS else self.take_rows(places)
+        rows = wait_for(self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow())
         vectors, ids = read_vectors(rows), rows["id"].to_pylist()
 
         def find(index: VectorIndex | None) -> list[list[str]]:
-            found = [self.search_vectors(vector, NEIGHBOURS + 1, None, index, ["id"])["id"].to_pylist()
-                     for vector in vectors]
+            found = [self.ask(partial(self.query_vectors, vector, NEIGHBOURS + 1, None, index, ["id"]))["id"]
+                     .to_pylist() for vector in vectors]
             return [[one for one in near if one != own][:NEIGHBOURS] for near, own in zip(found, ids, strict=True)]
 
         exact, made = find(None), None
@@ -305,25 +335,21 @@ class LanceStore:
         assert made is not None, "there are probes"
         return made
 
-    def take_rows(self, places: Any) -> pyarrow.Table:
-        """Return the ids and vectors of rows by their places."""
-        return self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow()
-
     def count_unindexed(self) -> int:
         """Count the chunks that the index of stems does not hold yet."""
-        return int(self.table.index_stats(WORDS).num_unindexed_rows)
+        return int(wait_for(self.table.index_stats(WORDS)).num_unindexed_rows)
 
     def measure_bytes(self) -> tuple[int, int]:
         """Return all bytes on the disk, and those of them that only versions before the last one need."""
         table = self.folder / TABLE_FOLDER
         size = sum(path.stat().st_size for path in table.rglob("*") if path.is_file())
-        stats = self.table.stats()
+        stats = wait_for(self.table.stats())
         used = stats["total_bytes"] if isinstance(stats, dict) else stats.total_bytes
-        used += sum(getattr(one, "size_bytes", None) or 0 for one in self.table.list_indices())
+        used += sum(getattr(one, "size_bytes", None) or 0 for one in wait_for(self.table.list_indices()))
         return size, max(0, size - used)
 
     def describe(self) -> StoreFacts:
         """Say what it holds and takes on the disk."""
         (size, older), index = self.measure_bytes(), self.vector_index
-        return StoreFacts(self.count(), len(self.list_files()), size, len(self.table.list_versions()), older,
+        return StoreFacts(self.count(), len(self.list_files()), size, len(wait_for(self.table.list_versions())), older,
                           self.count_unindexed(), None if index is None else index.recall)

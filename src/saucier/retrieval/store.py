@@ -98,6 +98,10 @@ class Store(Protocol):
     def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
         """Return the rows of the best scores by BM25 that share a word with a question, the best first."""
 
+    def find_both(self, vector: Floats, questions: Sequence[str], count: int,
+                  where: Filter | None = None) -> list[pyarrow.Table]:
+        """Return what `find_vectors` finds, and then what `find_words` does for each question. Shapes: vector [E]."""
+
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""
 
@@ -203,6 +207,11 @@ class MemoryStore:
         scores = self.keep(next(self.words.score([question])), where)
         best, places = take_best(scores, min(count, len(scores)))
         return self.take(places[best > 0], best[best > 0])
+
+    def find_both(self, vector: Floats, questions: Sequence[str], count: int,
+                  where: Filter | None = None) -> list[pyarrow.Table]:
+        """Return what both find; see `Store`."""
+        return [self.find_vectors(vector, count, where), *(self.find_words(one, count, where) for one in questions)]
 
     def keep(self, scores: Floats, where: Filter | None) -> Floats:
         """Return scores that are -inf where a condition does not hold. Shapes: [N] -> [N]."""

@@ -77,6 +77,17 @@ def test_search_is_that_of_brute_force(store, condition: str) -> None:
     assert (np.diff(rare["score"].to_numpy()) <= 0).all()
 
 
+def test_both_searches_at_once_find_what_each_does(store) -> None:
+    store.replace(make_some(200))
+    question = read_vectors(make_some(1, seed=9))[0]
+    for where in (None, parse_filter('kind = "pdf"')):
+        near, rare, houses = store.find_both(question, ["a RARE house?", "houses"], 30, where)
+        assert near.equals(store.find_vectors(question, 30, where)) and len(near) == 30
+        assert rare.equals(store.find_words("a RARE house?", 30, where))
+        assert houses.equals(store.find_words("houses", 30, where)) and len(houses) == 30
+    assert len(store.find_both(question, [], 30)) == 1
+
+
 def test_an_empty_store_finds_nothing(store) -> None:
     assert len(store.find_vectors(np.ones(WIDTH, np.float32), 5)) == len(store.find_words("house", 5)) == 0
     assert store.list_files() == {} and store.count() == 0
@@ -246,7 +257,7 @@ def test_an_index_of_vectors_keeps_its_parts(tmp_path: Path, monkeypatch: pytest
         store.optimize()
     index, question = store.vector_index, read_vectors(rows)[7]
     assert index is not None and index.chunks == 3000
-    one = store.search_vectors(question, 3000, None, index.model_copy(update={"probes": 1}), ["id"])
+    one = store.ask(lambda: store.query_vectors(question, 3000, None, index.model_copy(update={"probes": 1}), ["id"]))
     assert 1 <= len(one) < 500
     where = parse_filter("path = '/docs/file13' or path = '/docs/file500'")
     kept = np.flatnonzero([path in ("/docs/file13", "/docs/file500") for path in rows["path"].to_pylist()])

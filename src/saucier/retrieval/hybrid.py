@@ -115,7 +115,7 @@ def search_store(store: Store, question: str, vector: Floats, options: SearchOpt
     near = vectors @ vector
     words = np.array([found.words.get(row["id"], 0.0) for row in rows])
     fused = FUSIONS[options.fusion](near, words, options.weight)
-    held = np.array([share_of_codes(codes, row["text"]) for row in rows])
+    held = np.array([share_of_codes(codes, row["text"]) for row in rows]) if codes else np.zeros(len(rows))
     scores = put_codes_first(fused, held)
     order = np.lexsort((np.arange(len(rows)), -scores))
     most = max(options.count, 0 if rereading is None else rereading.first)

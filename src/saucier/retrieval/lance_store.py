@@ -324,21 +324,43 @@ class LanceStore:
         rows = wait_for(self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow())
         vectors, ids = read_vectors(rows), rows["id"].to_pylist()
 
-        def find(index: VectorIndex | None) -> list[list[str]]:
-            found = [self.ask(partial(self.query_vectors, vector, NEIGHBOURS + 1, None, index, ["id"]))["id"]
-                     .to_pylist() for vector in vectors]
+        def find(index: VectorIndex) -> list[list[str]]:
+            return [self.ask(partial(self.query_vectors, vector, NEIGHBOURS + 1, None, index, ["id"]))["id"].to_pylist()
+                    for vector in vectors]
+
+        def leave_own(found: list[list[str]]) -> list[list[str]]:
             return [[one for one in near if one != own][:NEIGHBOURS] for near, own in zip(found, ids, strict=True)]
 
-        exact, made = find(None), None
+        exact, made = leave_own(self.find_nearest(vectors, NEIGHBOURS + 1)), None
         for probes in PROBES:
             made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total,
                                distance=distance)
-            shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in zip(find(made), exact, strict=True)]
+            shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in
+                      zip(leave_own(find(made)), exact, strict=True)]
             made = made.model_copy(update={"recall": float(np.mean(shares))})
             if made.recall >= ENOUGH_RECALL:
                 break
         assert made is not None, "there are probes"
         return made
+
+    def find_nearest(self, vectors: Floats, count: int) -> list[list[str]]:
+        """Return the ids of the largest inner products with each of some vectors, the largest first.
+
+        All are found while the vectors of the store are read once. Shapes: [Q, E].
+        """
+        async def scan() -> list[list[str]]:
+            scores = np.full((count, len(vectors)), -np.inf, np.float32)
+            names = np.full(scores.shape, "", object)
+            async for rows in await self.table.query().select(["id", "vector"]).to_batches(max_batch_length=BATCH_ROWS):
+                own = np.array(rows["id"].to_pylist(), object)[:, None]
+                scores = np.concatenate([scores, read_vectors(rows) @ vectors.T])
+                names = np.concatenate([names, np.broadcast_to(own, (len(rows), len(vectors)))])
+                best = np.argpartition(-scores, count - 1, axis=0)[:count]
+                scores, names = (np.take_along_axis(values, best, axis=0) for values in (scores, names))
+            names = np.take_along_axis(names, np.argsort(-scores, axis=0, kind="stable"), axis=0)
+            return [[name for name in found if name] for found in names.T.tolist()]
+
+        return wait_for(scan())
 
     def count_unindexed(self) -> int:
         """Count the chunks that the index of stems does not hold yet."""

@@ -231,6 +231,10 @@ def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypa
     index = store.vector_index
     assert index is not None and index.chunks == 3000 and index.questions == 100 and index.distance == distance
     shares = []
+    some = read_vectors(rows)[:2]
+    assert store.find_nearest(some, 7) == [
+        [f"chunk{n}" for n in np.argsort(-(read_vectors(rows) @ one))[:7]] for one in some]
+    assert len(store.find_nearest(some, 5000)[1]) == 3000
     for place in range(0, 3000, 100):
         question = read_vectors(rows)[place]
         exact = np.argsort(-(read_vectors(rows) @ question), kind="stable")[:10]

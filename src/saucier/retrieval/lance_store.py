@@ -30,7 +30,9 @@ from saucier.retrieval.documents import INSTALL
 from saucier.retrieval.filters import Filter, write_sql
 from saucier.retrieval.lexical import Language
 from saucier.retrieval.store import (
+    CANDIDATE,
     PLACES,
+    ROW,
     SCORE,
     STAMP,
     FileStamp,
@@ -49,6 +51,8 @@ TABLE, LOCK_FILE, RECALL_FILE = "chunks", "lock", "recall.json"
 TABLE_FOLDER = f"{TABLE}.lance"
 WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
+ROW_ID = "_rowid"
+"""LanceDB's number of a row, in one version."""
 MOST_COMMITS = 20
 """Commits after which the store is put in order."""
 FEWEST_FOR_INDEX = 100_000
@@ -173,16 +177,23 @@ class LanceStore:
         table = wait_for(connection.open_table(TABLE))
         return cls(folder, table) if any(one.name == WORDS for one in wait_for(table.list_indices())) else None
 
-    def ask(self, work: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
-        """Return what a reading gives; it is done again where a writer has removed its version meanwhile."""
-        try:
-            return wait_for(work())
-        except (RuntimeError, OSError, ValueError):
+    def read_version(self, work: Callable[[], Made]) -> Made:
+        """Return what readings of one version give; see `Store`."""
+        while True:
             before = wait_for(self.table.version())
-            wait_for(self.table.checkout_latest())
+            try:
+                found = work()
+            except (RuntimeError, OSError, ValueError, KeyError):  # a KeyError: of a row that is not there any more
+                wait_for(self.table.checkout_latest())
+                if wait_for(self.table.version()) == before:
+                    raise
+                continue
             if wait_for(self.table.version()) == before:
-                raise
-            return wait_for(work())
+                return found
+
+    def ask(self, work: Callable[[], Coroutine[Any, Any, Made]]) -> Made:
+        """Return what one reading gives; it is done again where a writer has removed its version meanwhile."""
+        return self.read_version(lambda: wait_for(work()))
 
     def replace(self, rows: pyarrow.Table, stale: Sequence[str] = ()) -> None:
         """Add rows, and remove those of the files `stale` that are not among them, in one commit; see `Store`."""
@@ -217,13 +228,23 @@ class LanceStore:
 
     def find_both(self, vector: Floats, questions: Sequence[str], count: int,
                   where: Filter | None = None) -> list[pyarrow.Table]:
-        """Return what both give, all of one version; see `Store`."""
+        """Return what an order is made of; see `Store`. Both searches go on at the same time."""
+        columns = (ROW_ID, "text")
 
         async def find(index: VectorIndex | None) -> list[pyarrow.Table]:
-            return await asyncio.gather(self.query_vectors(vector, count, where, index),
-                                        *(self.query_words(question, count, where) for question in questions))
+            return await asyncio.gather(
+                self.query_vectors(vector, count, where, index, columns),
+                *(self.query_words(question, count, where, columns) for question in questions))
 
-        return self.ask(lambda: find(self.vector_index))
+        return [found.rename_columns([ROW, *CANDIDATE]) for found in wait_for(find(self.vector_index))]
+
+    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+        """Return rows by their numbers; see `Store`."""
+        import pyarrow as pa
+
+        found = wait_for(self.table.take_row_ids([*rows]).select([*columns, ROW_ID]).to_arrow())
+        places = {row: place for place, row in enumerate(found[ROW_ID].to_pylist())}  # LanceDB promises no order
+        return found.take(pa.array([places[row] for row in rows], pa.int64())).drop_columns([ROW_ID])
 
     async def query_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None,
                             columns: Sequence[str] = PLACES) -> pyarrow.Table:
@@ -247,14 +268,15 @@ class LanceStore:
         order = np.argsort(-scores, kind="stable")
         return found.drop_columns(["_distance"]).take(pa.array(order)).append_column(SCORE, pa.array(scores[order]))
 
-    async def query_words(self, question: str, count: int, where: Filter | None) -> pyarrow.Table:
-        """Return the rows of the best scores by BM25."""
+    async def query_words(self, question: str, count: int, where: Filter | None,
+                          columns: Sequence[str] = PLACES) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25, with their vectors."""
         from lancedb import query as queries
 
         words: Any = queries.MatchQuery
         query = self.table.query().nearest_to_text(words(question, "text"))
         query = query if where is None else query.where(write_sql(where))
-        found = await query.limit(count).select([*PLACES, "vector", "_score"]).to_arrow()
+        found = await query.limit(count).select([*columns, "vector", "_score"]).to_arrow()
         return found.rename_columns([SCORE if name == "_score" else name for name in found.column_names])
 
     def count(self, where: Filter | None = None) -> int:
@@ -324,19 +346,15 @@ class LanceStore:
         rows = wait_for(self.table.take_offsets(places.tolist()).select(["id", "vector"]).to_arrow())
         vectors, ids = read_vectors(rows), rows["id"].to_pylist()
 
-        def find(index: VectorIndex) -> list[list[str]]:
-            return [self.ask(partial(self.query_vectors, vector, NEIGHBOURS + 1, None, index, ["id"]))["id"].to_pylist()
-                    for vector in vectors]
-
         def leave_own(found: list[list[str]]) -> list[list[str]]:
             return [[one for one in near if one != own][:NEIGHBOURS] for near, own in zip(found, ids, strict=True)]
 
         exact, made = leave_own(self.find_nearest(vectors, NEIGHBOURS + 1)), None
         for probes in PROBES:
-            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total,
-                               distance=distance)
+            made = VectorIndex(recall=0, questions=len(ids), probes=probes, chunks=total, distance=distance)
+            found = [self.ask(partial(self.query_vectors, one, NEIGHBOURS + 1, None, made, ["id"])) for one in vectors]
             shares = [len({*near} & {*far}) / max(1, len(far)) for near, far in
-                      zip(leave_own(find(made)), exact, strict=True)]
+                      zip(leave_own([one["id"].to_pylist() for one in found]), exact, strict=True)]
             made = made.model_copy(update={"recall": float(np.mean(shares))})
             if made.recall >= ENOUGH_RECALL:
                 break

@@ -15,7 +15,17 @@ import pytest
 from saucier.errors import InputError, WorkError
 from saucier.retrieval.filters import parse_filter, select_rows, write_sql
 from saucier.retrieval.lance_store import LanceStore, lock_writer
-from saucier.retrieval.store import PLACES, SCORE, STAMP, MemoryStore, make_rows, make_schema, read_vectors
+from saucier.retrieval.store import (
+    CANDIDATE,
+    PLACES,
+    ROW,
+    SCORE,
+    STAMP,
+    MemoryStore,
+    make_rows,
+    make_schema,
+    read_vectors,
+)
 
 WIDTH = 32
 CONDITIONS = {
@@ -78,14 +88,64 @@ def test_search_is_that_of_brute_force(store, condition: str) -> None:
 
 
 def test_both_searches_at_once_find_what_each_does(store) -> None:
-    store.replace(make_some(200))
-    question = read_vectors(make_some(1, seed=9))[0]
+    """Rows of equal scores may come in any order."""
+    rows = make_some(200)
+    store.replace(rows.slice(0, 150))
+    store.optimize()
+    store.replace(rows.slice(150))
+    question, words = read_vectors(make_some(1, seed=9))[0], ("a RARE house?", "houses")
     for where in (None, parse_filter('kind = "pdf"')):
-        near, rare, houses = store.find_both(question, ["a RARE house?", "houses"], 30, where)
-        assert near.equals(store.find_vectors(question, 30, where)) and len(near) == 30
-        assert rare.equals(store.find_words("a RARE house?", 30, where))
-        assert houses.equals(store.find_words("houses", 30, where)) and len(houses) == 30
+        found = store.find_both(question, words, 30, where)
+        whole = [store.find_vectors(question, 200, where), *(store.find_words(one, 200, where) for one in words)]
+        for one, other in zip(found, whole, strict=True):
+            taken = store.take(one[ROW].to_pylist(), PLACES)
+            numbers = [int(name.removeprefix("chunk")) for name in taken["id"].to_pylist()]
+            assert len({*numbers}) == 30 and taken.to_pylist() == rows.select([*PLACES]).take(numbers).to_pylist()
+            given = rows.select(["text", "vector"]).take(numbers)
+            assert one.column_names == [ROW, *CANDIDATE] and one.select(["text", "vector"]).equals(given)
+            scores = dict(zip(other["id"].to_pylist(), other[SCORE].to_pylist(), strict=True))
+            assert np.allclose(one[SCORE].to_numpy(), [scores[f"chunk{n}"] for n in numbers], atol=1e-6)
+            assert np.allclose(one[SCORE].to_numpy(), other[SCORE].to_numpy()[:30], atol=1e-6)
+            assert store.take(one[ROW].to_pylist()[::-1], ["id"])["id"].to_pylist() == taken["id"].to_pylist()[::-1]
     assert len(store.find_both(question, [], 30)) == 1
+
+
+def test_a_search_is_done_again_where_the_version_changes(tmp_path: Path) -> None:
+    """Rows get other numbers; what was found before and what is read after are of one version."""
+    store = LanceStore.create(tmp_path, WIDTH, "english")
+    store.replace(make_some(50))
+    other, question, seen = LanceStore.open(tmp_path), read_vectors(make_some(50))[7], list[list[int]]()
+    assert other is not None
+
+    def search() -> list[str]:
+        seen.append(store.find_both(question, [], 3)[0][ROW].to_pylist())
+        if len(seen) == 1:
+            other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
+            other.optimize()
+            store.table = other.table
+        return store.take(seen[-1], ["id"])["id"].to_pylist()
+
+    assert store.read_version(search)[0] == "chunk7" and len(seen) == 2 and seen[0] != seen[1]
+    with pytest.raises(ValueError, match="not of the store"):
+        store.read_version(lambda: (_ for _ in ()).throw(ValueError("not of the store")))
+
+
+def test_a_search_goes_on_where_a_writer_removes_its_version(tmp_path: Path) -> None:
+    """Between finding and reading, by another process's store: the search is done again in the newest version."""
+    LanceStore.create(tmp_path, WIDTH, "english").replace(make_some(50))
+    store, other, tries = LanceStore.open(tmp_path), LanceStore.open(tmp_path), list[int]()
+    assert store is not None and other is not None
+
+    def search() -> list[str]:
+        tries.append(1)
+        rows = store.find_both(read_vectors(make_some(50))[7], [], 3)[0][ROW].to_pylist()
+        if len(tries) == 1:
+            other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
+            other.optimize()
+        return store.take(rows, PLACES)["id"].to_pylist()
+
+    assert store.read_version(search)[0] == "chunk7" and len(tries) == 2
+    assert store.count() == 90
 
 
 def test_an_empty_store_finds_nothing(store) -> None:

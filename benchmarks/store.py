@@ -129,7 +129,8 @@ def take_times(work: Callable[[int], object]) -> Iterator[float]:
 
 def find_ids(store: Any, vector: Any, *, exact: bool) -> set[str]:
     """Return what is nearest, by all vectors or by the index."""
-    found = store.search_vectors(vector, FOUND, None, None if exact else store.vector_index, ["id"])
+    index = None if exact else store.vector_index
+    found = store.ask(lambda: store.query_vectors(vector, FOUND, None, index, ["id"]))
     return {*found["id"].to_pylist()}
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from saucier.retrieval.filters import Filter
 from saucier.retrieval.fusion import Ranking, fuse_ranks, fuse_scores
-from saucier.retrieval.store import PLACES, SCORE, Floats, Store, read_vectors
-
-if TYPE_CHECKING:
-    import pyarrow
+from saucier.retrieval.store import PLACES, ROW, SCORE, Floats, Store, read_vectors
 
 Fusion = Literal["scores", "ranks"]
 CODES = re.compile(r"\"([^\"]+)\"|((?=[^\s\"]*\d)[^\W_][\w./:#-]+[\w])")
@@ -86,18 +84,17 @@ class Hit:
     """Files that say nearly the same; they are no hits of their own."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Candidates:
-    """Chunks that one of the searches found, each once."""
+    """Chunks that the searches found, each once, with what their order is made of."""
 
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
-    words: dict[str, float] = field(default_factory=dict)
-    """Scores by BM25."""
-
-    def add(self, found: pyarrow.Table) -> None:
-        """Take rows as a store gives them; their vectors stay arrays."""
-        for row, vector in zip(found.select([*PLACES, SCORE]).to_pylist(), read_vectors(found), strict=True):
-            self.rows.setdefault(row["id"], row | {"vector": vector})
+    rows: Sequence[int]
+    """Their numbers in this version of the store."""
+    texts: Sequence[str]
+    vectors: Floats
+    """Shapes: [N, E]."""
+    words: NDArray[np.float64]
+    """Scores by BM25; 0 for a chunk that the search by words did not find. Shapes: [N]."""
 
 
 def search_store(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None = None, *,
@@ -106,53 +103,59 @@ def search_store(store: Store, question: str, vector: Floats, options: SearchOpt
 
     Source of the fusions: see `fusion`; of diversity: Carbonell and Goldstein 1998, "The Use of MMR", §2.
     """
+    return store.read_version(lambda: search_version(store, question, vector, options, where, rereading))
+
+
+def search_version(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
+                   rereading: Rereading | None) -> list[Hit]:
+    """Do so in one version of the store. Shapes: vector [E]."""
     codes = find_codes(question)
     found = collect_candidates(store, question, vector, options, where, codes)
     if not found.rows:
         return []
-    rows = list(found.rows.values())
-    vectors = np.stack([row["vector"] for row in rows])
-    near = vectors @ vector
-    words = np.array([found.words.get(row["id"], 0.0) for row in rows])
-    fused = FUSIONS[options.fusion](near, words, options.weight)
-    held = np.array([share_of_codes(codes, row["text"]) for row in rows])
+    near = found.vectors @ vector
+    fused = FUSIONS[options.fusion](near, found.words, options.weight)
+    held = np.array([share_of_codes(codes, text) for text in found.texts]) if codes else np.zeros(len(near))
     scores = put_codes_first(fused, held)
-    order = np.lexsort((np.arange(len(rows)), -scores))
+    order = np.lexsort((np.arange(len(scores)), -scores))
     most = max(options.count, 0 if rereading is None else rereading.first)
     whole = bool(options.diversity) and rereading is None  # then any candidate may be chosen
-    kept, copies = merge_copies([rows[place]["text"] for place in order], None if whole else most)
-    steps = {"vectors": near, "words": words, "fused": fused} | ({"codes": held} if codes else {})
+    kept, copies = merge_copies([found.texts[place] for place in order], None if whole else most)
+    steps = {"vectors": near, "words": found.words, "fused": fused} | ({"codes": held} if codes else {})
     if rereading is not None:
         read = order[kept]
-        again = rereading.score([question] * len(read), [rows[place]["text"] for place in read])
+        again = rereading.score([question] * len(read), [found.texts[place] for place in read])
         both = spread_out(fuse_scores(rank(fused[read]), rank(again), rereading.weight), len(read))
         last = put_codes_first(both, held[read])
         for name, values in (("reranker", again), ("reranked", both)):
-            steps[name] = np.zeros(len(rows))
+            steps[name] = np.zeros(len(scores))
             steps[name][read] = values
         scores[read] = last
         kept = [kept[place] for place in np.argsort(-last, kind="stable")]
-    chosen = choose_diverse(scores[order[kept]], vectors[order[kept]], options)
-    hits = []
-    for place in chosen:
-        number = int(order[kept[place]])
-        same = dict.fromkeys(rows[order[other]]["path"] for other in copies[kept[place]])
-        hits.append(Hit(**{name: rows[number][name] for name in PLACES}, score=float(scores[number]),
-                        steps={name: float(values[number]) for name, values in steps.items()}, copies=tuple(same)))
-    return hits
+    chosen = [kept[place] for place in choose_diverse(scores[order[kept]], found.vectors[order[kept]], options)]
+    read_whole = [int(order[place]) for place in chain(chosen, *(copies[place] for place in chosen))]
+    rows = dict(zip(read_whole, store.take([found.rows[one] for one in read_whole], PLACES).to_pylist(), strict=True))
+    return [Hit(**rows[number], score=float(scores[number]),
+                steps={name: float(values[number]) for name, values in steps.items()},
+                copies=tuple(dict.fromkeys(rows[int(order[other])]["path"] for other in copies[place])))
+            for place in chosen for number in [int(order[place])]]
 
 
 def collect_candidates(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
                        codes: Sequence[str]) -> Candidates:
     """Return what the searches by vectors, by words, and by codes alone find. Shapes: vector [E]."""
-    found, depth = Candidates(), max(options.depth, options.count)
-    found.add(store.find_vectors(vector, depth, where))
-    lexical = store.find_words(question, depth, where)
-    found.words = dict(zip(lexical["id"].to_pylist(), lexical[SCORE].to_pylist(), strict=True))
-    found.add(lexical)
-    if codes:
-        found.add(store.find_words(" ".join(codes), depth, where))
-    return found
+    import pyarrow as pa
+
+    asked = [question, *([" ".join(codes)] if codes else [])]
+    near, lexical, *exact = store.find_both(vector, asked, max(options.depth, options.count), where)
+    found = pa.concat_tables([near, lexical, *exact])
+    first = dict[int, int]()  # where each row is found first
+    for place, row in enumerate(found[ROW].to_pylist()):
+        first.setdefault(row, place)
+    words, places = dict(zip(lexical[ROW].to_pylist(), lexical[SCORE].to_pylist(), strict=True)), [*first.values()]
+    once = found.select(["text", "vector"]).take(pa.array(places, pa.int64()))
+    return Candidates([*first], once["text"].to_pylist(), read_vectors(once),
+                      np.array([words.get(row, 0.0) for row in first]))
 
 
 def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ E width of a vector, K chunks found.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from saucier.native.matrices import Matrix
 
 Floats = NDArray[np.float32]
-SCORE = "score"
+SCORE, ROW = "score", "row"
+CANDIDATE = ("text", "vector", SCORE)
+"""What the order of what was found is made of, next to the number of its row."""
 PLACES = ("id", "path", "kind", "section", "page", "line", "start", "stop", "text")
 """What says which chunk it is, and where."""
 STAMP = ("size", "changed", "digest", "last")
@@ -69,6 +71,7 @@ class StoreFacts:
 
 
 Read = TypeVar("Read", bound=Config)
+Made = TypeVar("Made")
 
 
 def read_config(kind: type[Read], path: Path) -> Read:
@@ -97,6 +100,20 @@ class Store(Protocol):
 
     def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
         """Return the rows of the best scores by BM25 that share a word with a question, the best first."""
+
+    def read_version(self, work: Callable[[], Made]) -> Made:
+        """Return what readings of one version give; all are done again where it is no more the same at their end."""
+
+    def find_both(self, vector: Floats, questions: Sequence[str], count: int,
+                  where: Filter | None = None) -> list[pyarrow.Table]:
+        """Return what `find_vectors` finds, and then `find_words` for each question: `row`, `text`, `vector`, `score`.
+
+        Inside `read_version`: a row has another number in another version. All that is known of a chunk is many
+        readings, and most of those that are found are no hits. Shapes: vector [E].
+        """
+
+    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+        """Return columns of rows by their numbers, in that order; inside `read_version`."""
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""
@@ -188,31 +205,48 @@ class MemoryStore:
         from saucier.native.matrices import multiply_vector
 
         if not len(self.rows):
-            return self.take(np.empty(0, np.int64), np.empty(0, np.float32))
+            return self.add_scores(np.empty(0, np.int64), np.empty(0, np.float32))
         scores = self.keep(multiply_vector(self.rounded, question), where)
         _, likely = take_best(scores, min(RESCORED * count, len(scores)))
         likely = likely[scores[likely] > -np.inf]
         exact = self.vectors[likely] @ question
         best = np.lexsort((likely, -exact))[:count]
-        return self.take(likely[best], exact[best])
+        return self.add_scores(likely[best], exact[best])
 
     def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
         """Return the rows of the best scores by BM25; see `Store`."""
         if not len(self.rows):
-            return self.take(np.empty(0, np.int64), np.empty(0, np.float32))
+            return self.add_scores(np.empty(0, np.int64), np.empty(0, np.float32))
         scores = self.keep(next(self.words.score([question])), where)
         best, places = take_best(scores, min(count, len(scores)))
-        return self.take(places[best > 0], best[best > 0])
+        return self.add_scores(places[best > 0], best[best > 0])
+
+    def read_version(self, work: Callable[[], Made]) -> Made:
+        """Return what readings give: there is one version."""
+        return work()
+
+    def find_both(self, vector: Floats, questions: Sequence[str], count: int,
+                  where: Filter | None = None) -> list[pyarrow.Table]:
+        """Return what both find; see `Store`."""
+        found = [self.find_vectors(vector, count, where), *(self.find_words(one, count, where) for one in questions)]
+        return [one.select([ROW, *CANDIDATE]) for one in found]
+
+    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+        """Return columns of rows by their numbers; see `Store`."""
+        import pyarrow as pa
+
+        return self.rows.select([*columns]).take(pa.array(rows, pa.int64()))
 
     def keep(self, scores: Floats, where: Filter | None) -> Floats:
         """Return scores that are -inf where a condition does not hold. Shapes: [N] -> [N]."""
         return scores if where is None else np.where(select_rows(where, self.rows), scores, np.float32(-np.inf))
 
-    def take(self, places: NDArray[np.int64], scores: Floats) -> pyarrow.Table:
-        """Return rows with their scores. Shapes: [K], [K]."""
+    def add_scores(self, places: NDArray[np.int64], scores: Floats) -> pyarrow.Table:
+        """Return rows with their numbers and scores. Shapes: [K], [K]."""
         import pyarrow as pa
 
-        return self.rows.take(pa.array(places)).append_column(SCORE, pa.array(scores, pa.float32()))
+        found = self.rows.take(pa.array(places)).append_column(ROW, pa.array(places))
+        return found.append_column(SCORE, pa.array(scores, pa.float32()))
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""

@@ -15,7 +15,17 @@ import pytest
 from saucier.errors import InputError, WorkError
 from saucier.retrieval.filters import parse_filter, select_rows, write_sql
 from saucier.retrieval.lance_store import LanceStore, lock_writer
-from saucier.retrieval.store import PLACES, SCORE, STAMP, MemoryStore, make_rows, make_schema, read_vectors
+from saucier.retrieval.store import (
+    CANDIDATE,
+    PLACES,
+    ROW,
+    SCORE,
+    STAMP,
+    MemoryStore,
+    make_rows,
+    make_schema,
+    read_vectors,
+)
 
 WIDTH = 32
 CONDITIONS = {
@@ -75,6 +85,67 @@ def test_search_is_that_of_brute_force(store, condition: str) -> None:
     ids = {f"chunk{n}" for n in range(0, 300, 50) if kept[n]}
     assert set(rare["id"].to_pylist()[:len(ids)]) == ids and len(rare) == sum(kept)  # all have houses
     assert (np.diff(rare["score"].to_numpy()) <= 0).all()
+
+
+def test_both_searches_at_once_find_what_each_does(store) -> None:
+    """Rows of equal scores may come in any order."""
+    rows = make_some(200)
+    store.replace(rows.slice(0, 150))
+    store.optimize()
+    store.replace(rows.slice(150))
+    question, words = read_vectors(make_some(1, seed=9))[0], ("a RARE house?", "houses")
+    for where in (None, parse_filter('kind = "pdf"')):
+        found = store.find_both(question, words, 30, where)
+        whole = [store.find_vectors(question, 200, where), *(store.find_words(one, 200, where) for one in words)]
+        for one, other in zip(found, whole, strict=True):
+            taken = store.take(one[ROW].to_pylist(), PLACES)
+            numbers = [int(name.removeprefix("chunk")) for name in taken["id"].to_pylist()]
+            assert len({*numbers}) == 30 and taken.to_pylist() == rows.select([*PLACES]).take(numbers).to_pylist()
+            given = rows.select(["text", "vector"]).take(numbers)
+            assert one.column_names == [ROW, *CANDIDATE] and one.select(["text", "vector"]).equals(given)
+            scores = dict(zip(other["id"].to_pylist(), other[SCORE].to_pylist(), strict=True))
+            assert np.allclose(one[SCORE].to_numpy(), [scores[f"chunk{n}"] for n in numbers], atol=1e-6)
+            assert np.allclose(one[SCORE].to_numpy(), other[SCORE].to_numpy()[:30], atol=1e-6)
+            assert store.take(one[ROW].to_pylist()[::-1], ["id"])["id"].to_pylist() == taken["id"].to_pylist()[::-1]
+    assert len(store.find_both(question, [], 30)) == 1
+
+
+def test_a_search_is_done_again_where_the_version_changes(tmp_path: Path) -> None:
+    """Rows get other numbers; what was found before and what is read after are of one version."""
+    store = LanceStore.create(tmp_path, WIDTH, "english")
+    store.replace(make_some(50))
+    other, question, seen = LanceStore.open(tmp_path), read_vectors(make_some(50))[7], list[list[int]]()
+    assert other is not None
+
+    def search() -> list[str]:
+        seen.append(store.find_both(question, [], 3)[0][ROW].to_pylist())
+        if len(seen) == 1:
+            other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
+            other.optimize()
+            store.table = other.table
+        return store.take(seen[-1], ["id"])["id"].to_pylist()
+
+    assert store.read_version(search)[0] == "chunk7" and len(seen) == 2 and seen[0] != seen[1]
+    with pytest.raises(ValueError, match="not of the store"):
+        store.read_version(lambda: (_ for _ in ()).throw(ValueError("not of the store")))
+
+
+def test_a_search_goes_on_where_a_writer_removes_its_version(tmp_path: Path) -> None:
+    """Between finding and reading, by another process's store: the search is done again in the newest version."""
+    LanceStore.create(tmp_path, WIDTH, "english").replace(make_some(50))
+    store, other, tries = LanceStore.open(tmp_path), LanceStore.open(tmp_path), list[int]()
+    assert store is not None and other is not None
+
+    def search() -> list[str]:
+        tries.append(1)
+        rows = store.find_both(read_vectors(make_some(50))[7], [], 3)[0][ROW].to_pylist()
+        if len(tries) == 1:
+            other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
+            other.optimize()
+        return store.take(rows, PLACES)["id"].to_pylist()
+
+    assert store.read_version(search)[0] == "chunk7" and len(tries) == 2
+    assert store.count() == 90
 
 
 def test_an_empty_store_finds_nothing(store) -> None:
@@ -220,6 +291,10 @@ def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypa
     index = store.vector_index
     assert index is not None and index.chunks == 3000 and index.questions == 100 and index.distance == distance
     shares = []
+    some = read_vectors(rows)[:2]
+    assert store.find_nearest(some, 7) == [
+        [f"chunk{n}" for n in np.argsort(-(read_vectors(rows) @ one))[:7]] for one in some]
+    assert len(store.find_nearest(some, 5000)[1]) == 3000
     for place in range(0, 3000, 100):
         question = read_vectors(rows)[place]
         exact = np.argsort(-(read_vectors(rows) @ question), kind="stable")[:10]
@@ -232,3 +307,24 @@ def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypa
     assert store.describe().recall == index.recall
     store.replace(make_some(1, start=9000, seed=5))
     assert store.find_vectors(read_vectors(make_some(1, seed=5))[0], 1)["id"].to_pylist() == ["chunk9000"]
+
+
+def test_an_index_of_vectors_keeps_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Putting the store in order joins none of them, and what meets a rare condition is found in any of them."""
+    monkeypatch.setattr("saucier.retrieval.lance_store.FEWEST_FOR_INDEX", 3000)
+    rows = make_some(3000, files=1000)
+    store = LanceStore.create(tmp_path, WIDTH, "english")
+    store.replace(rows)
+    store.finish()
+    for update in range(3):
+        store.replace(make_some(10, start=9000 + 10 * update, seed=update + 1))
+        store.optimize()
+    index, question = store.vector_index, read_vectors(rows)[7]
+    assert index is not None and index.chunks == 3000
+    one = store.ask(lambda: store.query_vectors(question, 3000, None, index.model_copy(update={"probes": 1}), ["id"]))
+    assert 1 <= len(one) < 500
+    where = parse_filter("path = '/docs/file13' or path = '/docs/file500'")
+    kept = np.flatnonzero([path in ("/docs/file13", "/docs/file500") for path in rows["path"].to_pylist()])
+    order = kept[np.argsort(-(read_vectors(rows)[kept] @ question), kind="stable")]
+    assert len(kept) == 6
+    assert store.find_vectors(question, 10, where)["id"].to_pylist() == [f"chunk{place}" for place in order]

@@ -19,14 +19,13 @@ from saucier.native.library import (
     BUFFERS,
     PANEL_ROOM,
     PANEL_ROWS,
-    ROUNDED_INPUTS,
     TILE_TOKENS,
     CBatch,
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Array, Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, Pointed
+from saucier.native.matrices import Array, Panels, Weights
+from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, Pointed, make_tiles
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -79,14 +78,14 @@ class RowLowering(Lowering):
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
 
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[None, dict[str, Pointed]]:
+    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, dict[str, Pointed]]:
         """Return a map's matrix in panels, and its bias, counted as used."""
         bias = self.read_bias(name, outputs)
         self.count_used(name)
         panels = self.weights.panels(name, inputs)
         if (panels.rows, panels.inputs) != (outputs, inputs):
             refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
-        return None, {"panels": panels, "bias": bias}
+        return panels, {"bias": bias}
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""
@@ -162,9 +161,7 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
     library, tokens = load_library(), len(vectors)
     buffers = [np.empty((tokens, width), np.float32) for width in plan.widths]
     buffers[STREAM][:] = vectors
-    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
-    inputs = max((step.panels.inputs for step in plan.steps if step.panels is not None), default=0)
-    tiles, scales = (np.empty(whole * size, np.float32) for size in (inputs + 8, -(-inputs // ROUNDED_INPUTS)))
+    tiles, scales = make_tiles(tokens, plan.steps)
     room = np.empty((threads, max(PANEL_ROOM, count_attention_room(plan, int(np.diff(starts).max(initial=0))))),
                     np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))

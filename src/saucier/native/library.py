@@ -30,12 +30,10 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, ROUNDED_INPUTS, SUMMED_INPUTS = 64, 8, 8, 16, 6, 128, 32
-"""As in `saucier.h`."""
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 8, 16, 6, 32, 48
+"""As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 PANEL_ROOM = 512 * PANEL_ROWS
 """Numbers of a part of a panel, as in `rows.c`."""
-MOST_TOKENS = 32
-"""Tokens of one pass, at most: room for the sums of a product."""
 
 
 class CMatrix(Structure):
@@ -45,19 +43,11 @@ class CMatrix(Structure):
                 ("format", c_int32), ("scale_format", c_int32)]
 
 
-class CInput(Structure):
-    """`Input`."""
-
-    _fields_ = [("values", c_void_p), ("stride", c_int64), ("codes", c_void_p), ("scales", c_void_p),
-                ("sums", c_void_p), ("n", c_int64), ("unit_stride", c_int64), ("block_stride", c_int64),
-                ("block", c_int64)]
-
-
 class CProduct(Structure):
     """`Product`."""
 
-    _fields_ = [("matrix", POINTER(CMatrix)), ("input", CInput), ("bias", c_void_p), ("to", c_void_p),
-                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
+    _fields_ = [("matrix", POINTER(CMatrix)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
+                ("bias", c_void_p), ("to", c_void_p), ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
 
 
 class CRelative(Structure):
@@ -81,7 +71,7 @@ class CPanels(Structure):
     """`Panels`."""
 
     _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
-                ("format", c_int32)]
+                ("format", c_int32), ("scale_format", c_int32)]
 
 
 class CWideProduct(Structure):
@@ -89,8 +79,7 @@ class CWideProduct(Structure):
 
     _fields_ = [("panels", POINTER(CPanels)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
                 ("tiles", c_void_p), ("token_scales", c_void_p), ("bias", c_void_p), ("to", c_void_p),
-                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32), ("rounds", c_int32),
-                ("activate", c_void_p)]
+                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32), ("activate", c_void_p)]
 
 
 class CKernels(Structure):
@@ -99,7 +88,6 @@ class CKernels(Structure):
     _fields_ = [("name", c_char_p),
                 ("weight", ctypes.CFUNCTYPE(c_float, POINTER(CMatrix), c_int64, c_int64)),
                 ("product", ctypes.CFUNCTYPE(None, POINTER(CProduct), c_int64, c_int64)),
-                ("round_input", ctypes.CFUNCTYPE(None, POINTER(CMatrix), POINTER(CInput))),
                 ("norm", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_float)),
                 ("activate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
@@ -130,7 +118,7 @@ class CSession(Structure):
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("keys", c_void_p),
                 ("values", c_void_p), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64), ("scores", c_void_p),
-                ("score_stride", c_int64), ("codes", c_void_p), ("scales", c_void_p), ("sums", c_void_p),
+                ("score_stride", c_int64), ("tiles", c_void_p), ("token_scales", c_void_p),
                 ("source_keys", c_void_p), ("source_values", c_void_p), ("sources", c_void_p),
                 ("source_lengths", c_void_p), ("source_starts", c_void_p), ("source_places", c_int64),
                 ("longest_source", c_int64)]
@@ -147,7 +135,6 @@ class CBatch(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_kernels": (POINTER(CKernels), [c_char_p]),
     "saucier_best_path": (c_char_p, []),
-    "saucier_block": (c_int64, [POINTER(CMatrix)]),
     "saucier_product": (None, [c_char_p, POINTER(CProduct), c_int32]),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
     "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),

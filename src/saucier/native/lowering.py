@@ -18,7 +18,7 @@ from saucier import config as c
 from saucier.config.questions import fits_any_length, list_key_widths, list_terms, name_sublayers
 from saucier.config.visibility import is_causal
 from saucier.errors import InputError
-from saucier.native.matrices import Array, Matrix, Weights
+from saucier.native.matrices import Array, Matrix, Panels, Weights
 from saucier.native.plan import (
     ACTIVATIONS,
     HEADS,
@@ -102,7 +102,7 @@ class Lowering:
                     self.places, self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
                     tuple(source.key_widths))
 
-    def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | None = None,
+    def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | Panels | None = None,
             arrays: Mapping[str, Pointed] | None = None, **numbers: float) -> None:
         """Append a step that leaves `width` numbers in the buffer `to`."""
         self.widths[to] = max(self.widths[to], width)
@@ -142,7 +142,7 @@ class Lowering:
         self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays=arrays,
                  activation=find_activation(activation), adds=int(adds))
 
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | None, Mapping[str, Pointed]]:
+    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | Panels, Mapping[str, Pointed]]:
         """Return the matrix of a map, and what else its product reads, counted as used."""
         matrix, bias = self.read_map(name, inputs, outputs)
         return matrix, {"bias": bias}
@@ -154,14 +154,14 @@ class Lowering:
             refuse(f"bias for some rows of {name} alone")
         return bias
 
-    def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix, Array | None]:
+    def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | Panels, Array | None]:
         """Return the matrix and the bias of a map, counted as used."""
         bias = self.read_bias(name, outputs)
         name = f"{name}.table" if f"{name}.table.codes" in self.weights.arrays else name  # an output layer in few bits
         self.count_used(name)
         matrix = self.weights.matrix(name, inputs)
-        if len(matrix.codes) != outputs or matrix.inputs != inputs:
-            refuse(f"map of {matrix.inputs} to {len(matrix.codes)} numbers in place of {name}")
+        if (matrix.rows, matrix.inputs) != (outputs, inputs):
+            refuse(f"map of {matrix.inputs} to {matrix.rows} numbers in place of {name}")
         return matrix, bias
 
     def add_places(self, name: str, table: Matrix, places: c.Places, to: int) -> None:
@@ -255,7 +255,7 @@ class Lowering:
         router = f"{name}.router"
         self.count_used(router)
         self.add("product", router, source=source, to=RANKS, width=experts.count + dim,
-                 matrix=self.weights.table(router, dim), arrays={"bias": self.vector(f"{router}.bias")})
+                 matrix=self.weights.stored_matrix(router, dim), arrays={"bias": self.vector(f"{router}.bias")})
         rows = inner.hidden * (1 + gated)
         maps = [self.read_map(f"{name}.experts.{number}.{one}", *sizes) for number in range(experts.count)
                 for one, sizes in (("up", (dim, rows)), ("down", (inner.hidden, dim)))]
@@ -264,7 +264,7 @@ class Lowering:
         for buffer, width in ((HEADS, dim), (HIDDEN, rows), (MIXED, dim)):
             self.widths[buffer] = max(self.widths[buffer], width)
         self.add("experts", name, source=source, to=to, width=dim, adds=int(adds), experts=experts.count, arrays={
-            "matrix": tuple(matrix for matrix, _ in maps), "bias": biases[0], "second": biases[1]},
+            "experts": tuple(matrix for matrix, _ in maps), "bias": biases[0], "second": biases[1]},
             activation=find_activation(inner.activation), gated=int(gated), hidden=inner.hidden,
             top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)))
 

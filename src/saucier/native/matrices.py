@@ -19,10 +19,10 @@ from saucier.errors import InputError
 from saucier.native.library import (
     PANEL_ROWS,
     SUMMED_INPUTS,
-    CInput,
+    TILE_TOKENS,
     CMatrix,
     CPanels,
-    CProduct,
+    CWideProduct,
     count_threads,
     load_library,
 )
@@ -70,9 +70,8 @@ class Matrix:
         return len(self.codes)
 
     def take_rows(self, rows: Array) -> Matrix:
-        """Return the matrix of some rows."""
-        scales = None if self.scales is None else self.scales[rows]
-        return Matrix(self.format, self.codes[rows], self.inputs, scales, self.group)
+        """Return the matrix of some rows, of floating-point numbers."""
+        return Matrix(self.format, self.codes[rows], self.inputs)
 
     def values(self) -> NDArray[np.float64]:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
@@ -88,15 +87,15 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Panels:
-    """A matrix laid out for products of many tokens; it holds on to what its pointers point to."""
+    """A matrix in panels of 16 rows; it holds on to what its pointers point to."""
 
     format: Format
     codes: Array
-    """[P, I, 16] of its format; codes of int8 [P, ⌈I/2⌉, 16, 2]; of int4, a byte each, [P, 8 ⌈I/32⌉, 16, 4]."""
+    """[P, I, 16] of its format; codes of int8 [P, ⌈I/2⌉, 16, 2]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
     rows: int
     inputs: int
     scales: Array | None = None
-    """[P, G, 16] float32."""
+    """[P, G, 16] float32 or float16."""
     group: int = 0
     struct: CPanels = field(init=False, repr=False, compare=False)
 
@@ -104,12 +103,22 @@ class Panels:
         """Point to the arrays."""
         object.__setattr__(self, "struct", CPanels(
             pointer(self.codes), pointer(self.scales), self.rows, self.inputs, self.group or self.inputs,
-            CODES[self.format]))
+            CODES[self.format], 0 if self.scales is None else CODES[DTYPES[self.scales.dtype]]))
 
     @property
     def bytes(self) -> int:
         """What reading it once reads."""
         return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
+
+
+    def take_rows(self, rows: Array) -> Panels:
+        """Return the panels of some rows."""
+        panels, places = np.divmod(rows, PANEL_ROWS)
+        words = self.codes if self.codes.ndim == 3 else self.codes.view(f"u{self.codes.shape[-1]}")[..., 0]
+        laid = panel_rows(words[panels, :, places])
+        codes = laid.view(self.codes.dtype).reshape(*laid.shape, *self.codes.shape[3:])
+        scales = None if self.scales is None else panel_rows(self.scales[panels, :, places])
+        return Panels(self.format, codes, len(rows), self.inputs, scales, self.group)
 
 
 def lay_out_panels(matrix: Matrix) -> Panels:
@@ -119,12 +128,13 @@ def lay_out_panels(matrix: Matrix) -> Panels:
         return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
     if matrix.format == "int4":
         codes = np.stack([matrix.codes & 15, matrix.codes >> 4], -1).reshape(rows, -1)[:, :inputs]
-        joined: Array = np.pad(codes, ((0, 0), (0, -inputs % SUMMED_INPUTS))).view(np.uint32)
+        units = np.pad(codes, ((0, 0), (0, -inputs % SUMMED_INPUTS))).reshape(rows, -1, 2, SUMMED_INPUTS // 2)
+        joined: Array = (units[:, :, 0] | units[:, :, 1] << 4).reshape(rows, -1).view(np.uint32)
     else:
         joined = np.pad((matrix.codes ^ 128).view(np.int8), ((0, 0), (0, inputs % 2))).view(np.int16)
     laid = panel_rows(joined)
     bytes_of = np.uint8 if matrix.format == "int4" else np.int8
-    return Panels(matrix.format, laid.view(bytes_of).reshape(*laid.shape, -1), rows, inputs, panel_rows(widen(scales)),
+    return Panels(matrix.format, laid.view(bytes_of).reshape(*laid.shape, -1), rows, inputs, panel_rows(scales),
                   matrix.group)
 
 
@@ -227,20 +237,29 @@ class Weights:
     """The format that matrices are read in."""
     made: dict[str, Any] = field(default_factory=dict)
 
-    def matrix(self, name: str, inputs: int) -> Matrix:
-        """Return the matrix of a map."""
+    def matrix(self, name: str, inputs: int) -> Matrix | Panels:
+        """Return the matrix of a map of a decoder: whole numbers in panels, others as they are stored.
+
+        This is the one choice between the two products; `csrc/README.md`, "Few or many", says why it is none of rows.
+        """
+        if self.form in ("int8", "int4") or f"{name}.codes" in self.arrays:
+            return self.panels(name, inputs)
         if name not in self.made:
             self.made[name] = read_matrix(self.arrays, name, inputs, self.form)
         found: Matrix = self.made[name]
         return found
 
     def panels(self, name: str, inputs: int) -> Panels:
-        """Return the matrix of a map, laid out for products of many tokens."""
+        """Return the matrix of a map in panels."""
         key = f"{name} panels"
         if key not in self.made:
             self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, self.form))
         found: Panels = self.made[key]
         return found
+
+    def stored_matrix(self, name: str, inputs: int) -> Matrix | Panels:
+        """Return the matrix of a map in the numbers that it is stored in."""
+        return self.panels(name, inputs) if f"{name}.codes" in self.arrays else self.table(name, inputs)
 
     def table(self, name: str, width: int) -> Matrix:
         """Return a table of vectors as it is stored: only few rows of it are read."""
@@ -262,20 +281,18 @@ class Weights:
         return found
 
 
-def multiply_vector(matrix: Matrix, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the product of a matrix and a vector, which is rounded where the matrix holds codes.
+def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the product of a matrix of whole numbers and a vector, which is rounded.
 
     Shapes: matrix [O, I], vector [I] -> [O]. Errors: `InputError` for another width; `WorkError` without a compiler.
     """
     if vector.shape != (matrix.inputs,):
         raise InputError(f"has the shape {list(vector.shape)}", where="vector", remedy=f"give {matrix.inputs} numbers")
-    library, units = load_library(), -(-matrix.inputs // 32) * 32
-    block = library.saucier_block(pointer_to(matrix.struct))
-    blocks = (matrix.inputs // block + 8) // 8 * 8
-    values = np.ascontiguousarray(vector, np.float32)
-    codes, scales, sums = np.empty(units, np.int8), np.empty(blocks, np.float32), np.empty(blocks, np.float32)
+    library, values = load_library(), np.ascontiguousarray(vector, np.float32)
     found = np.zeros(matrix.rows, np.float32)
-    given = CInput(pointer(values), matrix.inputs, *map(pointer, (codes, scales, sums)), 1, units, blocks, block)
-    library.saucier_product(library.saucier_best_path(), pointer_to(CProduct(
-        pointer_to(matrix.struct), given, None, pointer(found), matrix.rows, 0, 0)), count_threads())
+    tiles, scales = (np.empty(TILE_TOKENS * size, np.float32) for size in (
+        matrix.inputs + 8, -(-matrix.inputs // SUMMED_INPUTS)))
+    product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, 1, pointer(tiles),
+                           pointer(scales), None, pointer(found), matrix.rows, 0, 0, None)
+    library.saucier_multiply(library.saucier_best_path(), pointer_to(product), None, 0, count_threads())
     return found

@@ -21,7 +21,7 @@ import numpy as np
 from saucier.files import cache_folder, parse_json, remove_path, write_atomically
 from saucier.native.matrices import Array, Format, Matrix, Panels
 
-VERSION = 2
+VERSION = 3
 """Of how matrices are rounded and laid out; a change of `matrices.py` that changes numbers raises it."""
 LARGEST = 16 * 2**30
 """Bytes of the folder; beyond, the files that were used longest ago are removed."""

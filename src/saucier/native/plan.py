@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ctypes import Structure
 from ctypes import pointer as point_to
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
-from saucier.native.library import CMatrix, COp, CPlan, CRelative
+import numpy as np
+
+from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, COp, CPlan, CRelative
 from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
@@ -43,8 +45,10 @@ class Relative:
                          int(self.meets_key), self.scale)
 
 
-Pointed = Array | Relative | Panels | tuple[Matrix, ...] | None
+Pointed = Array | Relative | tuple[Matrix | Panels, ...] | None
 """What a field of `Op` may point to; tuples are the two matrices of each expert."""
+FIELDS = {Matrix: "matrix", Panels: "panels"}
+"""How a matrix is laid out -> the field of `Op` that points to it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Step:
     """The part that it computes."""
     numbers: Mapping[str, float]
     """Fields of `Op` in `saucier.h`."""
-    matrix: Matrix | None = None
+    matrix: Matrix | Panels | None = None
     arrays: Mapping[str, Pointed] = field(default_factory=dict)
     held: list[object] = field(default_factory=list, repr=False, compare=False)
     """What C points to."""
@@ -65,45 +69,36 @@ class Step:
         """Return it for C."""
         given: dict[str, Any] = {}
         if self.matrix is not None:
-            given["matrix"] = point_to(self.matrix.struct)
+            given[FIELDS[type(self.matrix)]] = point_to(self.matrix.struct)
         for name, value in self.arrays.items():
             match value:
                 case Relative():
                     self.held.append(relative := value.struct())
                     given[name] = point_to(relative)
-                case Panels():
-                    given[name] = point_to(value.struct)
                 case tuple():
-                    self.held.append(many := (CMatrix * len(value))(*(one.struct for one in value)))
-                    given[name] = point_to(many[0])
+                    form: Any = type(value[0].struct)
+                    self.held.append(many := (form * len(value))(*(one.struct for one in value)))
+                    given[FIELDS[type(value[0])]] = point_to(many[0])
                 case _ if value is not None:
                     given[name] = pointer(value)
         return COp(kind=KINDS[self.kind], **self.numbers, **given)
 
     @property
-    def matrices(self) -> tuple[Matrix, ...]:
+    def matrices(self) -> tuple[Matrix | Panels, ...]:
         """The matrix that it reads, or the two of each expert."""
-        experts = self.arrays.get("matrix")
+        experts = self.arrays.get("experts")
         return experts if isinstance(experts, tuple) else () if self.matrix is None else (self.matrix,)
-
-    @property
-    def panels(self) -> Panels | None:
-        """The matrix of a product of many tokens."""
-        found = self.arrays.get("panels")
-        return found if isinstance(found, Panels) else None
 
     @property
     def read_bytes(self) -> int:
         """What it reads for one token: a whole matrix, and of experts those that are chosen."""
         if self.kind == "experts":
             return int(sum(one.bytes for one in self.matrices) * self.numbers["top"] / self.numbers["experts"])
-        held = self.matrices if self.panels is None else (self.panels,)
-        return sum(one.bytes for one in held) if self.kind == "product" else 0
+        return sum(one.bytes for one in self.matrices) if self.kind == "product" else 0
 
     def __str__(self) -> str:
         """Show it in a line."""
-        held = self.matrices[:2] if self.panels is None else (self.panels,)
-        shown = "".join(f"  {one.rows} × {one.inputs} {one.format}" for one in held)
+        shown = "".join(f"  {one.rows} × {one.inputs} {one.format}" for one in self.matrices[:2])
         many = f", {self.numbers['top']} of {self.numbers['experts']}" if self.kind == "experts" else ""
         return f"{self.kind:8} {self.what}{shown}{many}"
 
@@ -142,7 +137,7 @@ class Plan:
         last = self.steps[-1]
         bias = last.arrays["bias"]
         assert last.matrix is not None and not isinstance(
-            bias, tuple | Relative | Panels), "a plan ends with the output matrix"
+            bias, tuple | Relative), "a plan ends with the output matrix"
         numbers = {**last.numbers, "width": len(tokens)}
         narrow = Step(last.kind, last.what, numbers, last.matrix.take_rows(tokens),
                       {"bias": None if bias is None else bias[tokens]})
@@ -158,6 +153,13 @@ class Plan:
     def __str__(self) -> str:
         """Show it, a step in each line; what is done once for a source first."""
         return "\n".join([*(f"source:  {step}" for step in self.source_steps), *map(str, self.steps)])
+
+
+def make_tiles(tokens: int, steps: Iterable[Step]) -> tuple[Array, Array]:
+    """Return room for what products with panels make of the tokens of a pass, and for its scales."""
+    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
+    inputs = max((one.inputs for step in steps for one in step.matrices if isinstance(one, Panels)), default=0)
+    return tuple(np.empty(whole * size, np.float32) for size in (inputs + 8, -(-inputs // SUMMED_INPUTS)))  # type: ignore[return-value]
 
 
 def count_values(widths: tuple[tuple[int, int], ...]) -> int:

@@ -20,7 +20,7 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.matrices import Array
-from saucier.native.plan import SCORES, STREAM, Plan, count_values
+from saucier.native.plan import SCORES, STREAM, Plan, count_values, make_tiles
 
 Places = NDArray[np.int32]
 
@@ -62,13 +62,10 @@ class Session:
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
         steps = (*plan.steps, *plan.source_steps)
-        inputs = max((matrix.inputs for step in steps for matrix in step.matrices), default=0)
-        room = -(-inputs // 32) * 32 + 256  # as many blocks as there are units of 32, in whole eights
-        self.codes = np.zeros(MOST_TOKENS * room, np.int8)
-        self.scales, self.sums = (np.zeros(MOST_TOKENS * (room // 32 + 8), np.float32) for _ in range(2))
+        self.tiles, self.token_scales = make_tiles(MOST_TOKENS, steps)
         self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity)
         self.make_scores(self.capacity)
-        for name in ("keys", "values", "codes", "scales", "sums"):
+        for name in ("keys", "values", "tiles", "token_scales"):
             setattr(self.struct, name, getattr(self, name).ctypes.data)
         for buffer in range(BUFFERS):
             self.struct.buffers[buffer] = self.buffers[buffer].ctypes.data

@@ -25,7 +25,7 @@ from saucier.retrieval.lexical import Language, LexicalIndex, build_lexical_inde
 if TYPE_CHECKING:
     import pyarrow
 
-    from saucier.native.matrices import Matrix
+    from saucier.native.matrices import Panels
 
 Floats = NDArray[np.float32]
 SCORE, ROW = "score", "row"
@@ -189,11 +189,11 @@ class MemoryStore:
         return read_vectors(self.rows)
 
     @cached_property
-    def rounded(self) -> Matrix:
+    def rounded(self) -> Panels:
         """They in int8, each with a scale of its own."""
-        from saucier.native.matrices import store_matrix
+        from saucier.native.matrices import lay_out_panels, store_matrix
 
-        return store_matrix(np.ascontiguousarray(self.vectors), "int8")
+        return lay_out_panels(store_matrix(np.ascontiguousarray(self.vectors), "int8"))
 
     @cached_property
     def words(self) -> LexicalIndex:

@@ -12,6 +12,8 @@ from tests.tolerances import PART, assert_close
 from tests.unit.generation.test_native import GOLDEN, OPTIONS, draw
 
 import saucier
+from saucier.adaptation.quantization.quantize import quantize_model
+from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.errors import InputError, WorkError
 from saucier.generation import formats
 from saucier.generation.decoding import Native
@@ -57,6 +59,18 @@ def test_matrices_are_rounded_once_for_all_starts(cache: Path, monkeypatch: pyte
         warnings.simplefilter("error")
         assert torch.equal(read(saucier.load(GOLDEN / name, format="int8")), first)
     assert len(list(cache.glob(f"int8-*{packed.SUFFIX}"))) == 1
+
+
+def test_stored_codes_are_laid_out_once_for_all_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "model"
+    quantize_model(saucier.load(GOLDEN / "gpt2", dtype="float32"),
+                   Quantization(format=Integers(bits=4, group=32))).save(folder)
+    with pytest.warns(UserWarning, match="the matrices in float32 are kept for the next start"):
+        first = saucier.generate(saucier.load(folder, format="float32"), draw(1, 9), **OPTIONS)
+    monkeypatch.setattr(matrices, "lay_out_panels", lambda *_: pytest.fail("laid out again"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(saucier.generate(saucier.load(folder, format="float32"), draw(1, 9), **OPTIONS), first)
 
 
 @pytest.mark.filterwarnings("ignore:the matrices in")

@@ -9,19 +9,25 @@ import numpy as np
 import torch
 
 from saucier.native import library
-from saucier.native.library import CInput, CProduct
-from saucier.native.matrices import Format, Matrix, store_matrix
+from saucier.native.library import PANEL_ROOM, SUMMED_INPUTS, TILE_TOKENS, CProduct, CWideProduct
+from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, store_matrix
 
 
 def address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
-def round_activations(x: np.ndarray, matrix: Matrix, block: int | None = None) -> np.ndarray:
+def find_block(matrix: Matrix) -> int:
+    """How many inputs are rounded together: 128, 64 or 32, the largest of which groups are whole multiples."""
+    group = matrix.struct.group
+    return 128 if group >= matrix.inputs else next(size for size in (128, 64, 32) if group % size == 0)
+
+
+def round_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
     """What an integer matrix is multiplied with: codes of -127..127 times the largest value of their block."""
     if matrix.scales is None:
         return x.astype(np.float64)
-    block = block or library.load_library().saucier_block(matrix.struct)
+    block = find_block(matrix)
     found = x.astype(np.float64)
     for start in range(0, x.shape[1], block):
         part = x[:, start:start + block]
@@ -35,19 +41,34 @@ def round_activations(x: np.ndarray, matrix: Matrix, block: int | None = None) -
 
 def multiply(path: str, matrix: Matrix, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
              base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-    tokens, inputs = x.shape
-    units = -(-inputs // 32) * 32
-    block = library.load_library().saucier_block(matrix.struct)
-    blocks = (inputs // block + 8) // 8 * 8
-    codes, scales, sums = (np.empty((tokens, size), dtype) for size, dtype in (
-        (units, np.int8), (blocks, np.float32), (blocks, np.float32)))
-    to = np.zeros((tokens, len(matrix.codes)), np.float32) if base is None else base.copy()
-    product = CProduct(
-        ctypes.pointer(matrix.struct),
-        CInput(address(x), inputs, address(codes), address(scales), address(sums), tokens, units, blocks, block),
-        None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None))
+    """A product as a decoder has it: whole numbers in panels, others as they are stored."""
+    if matrix.scales is not None:
+        return multiply_panels(path, lay_out_panels(matrix), x, bias=bias, activation=activation, base=base,
+                               threads=threads)
+    to = np.zeros((len(x), matrix.rows), np.float32) if base is None else base.copy()
+    product = CProduct(ctypes.pointer(matrix.struct), address(x), x.shape[1], len(x),
+                       None if bias is None else address(bias), address(to), to.shape[1], activation,
+                       int(base is not None))
     library.load_library().saucier_product(path.encode(), product, threads)
     return to
+
+
+def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
+                    base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
+    """A product with panels; what a row of the output has behind the product stays as it is."""
+    tokens, inputs = x.shape
+    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
+    tiles, scales, room = (np.full(size, np.nan, np.float32) for size in (
+        whole * (inputs + 8), whole * -(-inputs // SUMMED_INPUTS), threads * PANEL_ROOM))
+    to = np.full((tokens, panels.rows + 3), 7, np.float32)
+    if base is not None:
+        to[:, :-3] = base
+    product = CWideProduct(
+        ctypes.pointer(panels.struct), address(x), inputs, tokens, address(tiles), address(scales),
+        None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None), None)
+    library.load_library().saucier_multiply(path.encode(), product, address(room), PANEL_ROOM, threads)
+    assert (to[:, -3:] == 7).all(), "nothing is written behind the last row of a matrix"
+    return to[:, :-3]
 
 
 def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module], form: Format) -> None:

@@ -36,6 +36,17 @@ def test_products_are_those_of_the_stored_numbers(path: str, form: Format) -> No
         assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * size, err_msg=f"{form} {tokens}x{inputs}x{rows}")
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_token_is_the_same_in_any_company(path: str, form: Format) -> None:
+    """Cached is uncached, however many rows share a step: to the last bit."""
+    random = np.random.default_rng(8)
+    matrix = store_matrix(random.normal(size=(75, 1035)).astype(np.float32), form)
+    x = random.normal(size=(library.MOST_TOKENS, 1035)).astype(np.float32)
+    alone = np.concatenate([multiply(path, matrix, x[token:token + 1]) for token in range(len(x))])
+    for tokens in (2, 3, 4, 6, 7, 9, 10, 12, 13, 32, library.MOST_TOKENS):
+        assert (multiply(path, matrix, x[:tokens]) == alone[:tokens]).all(), tokens
+
+
 @pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int4", 128), ("int4", 256), ("int8", 32), ("int8", 384)])
 def test_other_groups(path: str, form: Format, group: int) -> None:
     random = np.random.default_rng(1)

@@ -54,7 +54,7 @@ def test_another_source_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 def test_the_structs_are_as_large_as_those_of_c(tmp_path: Path) -> None:
-    structs = {"Matrix": library.CMatrix, "Input": library.CInput, "Product": library.CProduct, "Op": library.COp,
+    structs = {"Matrix": library.CMatrix, "Product": library.CProduct, "Op": library.COp,
                "Attention": library.CAttention, "Kernels": library.CKernels, "Plan": library.CPlan,
                "Session": library.CSession, "Panels": library.CPanels, "WideProduct": library.CWideProduct,
                "Batch": library.CBatch}

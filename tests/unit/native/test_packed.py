@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make() -> dict[str, Matrix | Panels]:
     weights = np.random.default_rng(0).normal(size=(37, 70)).astype(np.float32)
     found: dict[str, Matrix | Panels] = {form: store_matrix(weights, form) for form in ("bfloat16", "int8", "int4")}
-    return found | {"int8 panels": lay_out_panels(store_matrix(weights, "int8"))}
+    return found | {f"{form} panels": lay_out_panels(store_matrix(weights, form)) for form in ("int8", "int4")}
 
 
 def test_what_is_read_is_what_was_written(folder: Path) -> None:

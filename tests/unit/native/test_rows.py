@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from tests.unit.native.products import address, round_activations
+from tests.unit.native.products import multiply_panels, round_activations
 
 from saucier.native import library
 from saucier.native.encoding import count_attention_room, cut_passes, run_pass
-from saucier.native.library import PANEL_ROOM, ROUNDED_INPUTS, TILE_TOKENS, CWideProduct
 from saucier.native.matrices import Format, Matrix, lay_out_panels, round_groups, store_matrix
 from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Plan, Step
 
@@ -19,37 +18,13 @@ FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
 pytestmark = pytest.mark.parametrize("path", library.list_paths())
 
 
-def multiply(path: str, matrix: Matrix, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
-             base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-    """A product of many tokens; what a row of the output has behind the product stays as it is."""
-    panels, (tokens, inputs) = lay_out_panels(matrix), x.shape
-    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
-    tiles, scales, room = (np.full(size, np.nan, np.float32) for size in (
-        whole * (inputs + 8), whole * (inputs // ROUNDED_INPUTS + 1), threads * PANEL_ROOM))
-    to = np.full((tokens, panels.rows + 3), 7, np.float32)
-    if base is not None:
-        to[:, :-3] = base
-    product = CWideProduct(
-        ctypes.pointer(panels.struct), address(x), inputs, tokens, address(tiles), address(scales),
-        None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None),
-        int(is_rounded(matrix)), None)
-    library.load_library().saucier_multiply(path.encode(), product, address(room), PANEL_ROOM, threads)
-    assert (to[:, -3:] == 7).all(), "nothing is written behind the last row of a matrix"
-    return to[:, :-3]
-
-
-def is_rounded(matrix: Matrix) -> bool:
-    """Tokens are rounded in blocks for weights of 4 bits, and for those of 8 where each row has one scale."""
-    return matrix.format == "int4" or (matrix.format == "int8" and matrix.struct.group >= matrix.inputs)
-
-
-def read_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
-    return round_activations(x, matrix, ROUNDED_INPUTS) if is_rounded(matrix) else x.astype(np.float64)
+def multiply(path: str, matrix: Matrix, x: np.ndarray, **more: Any) -> np.ndarray:
+    return multiply_panels(path, lay_out_panels(matrix), x, **more)
 
 
 def check(path: str, matrix: Matrix, tokens: int, random: np.random.Generator) -> None:
     x = (random.normal(size=(tokens, matrix.inputs)) * 10.0 ** random.integers(-2, 3)).astype(np.float32)
-    expected = read_activations(x, matrix) @ matrix.values().T
+    expected = round_activations(x, matrix) @ matrix.values().T
     size = np.abs(x).max() * np.abs(matrix.values()).max() * np.sqrt(matrix.inputs)
     assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5, atol=1e-6 * size,
                     err_msg=f"{matrix.format} {tokens}x{matrix.inputs}x{matrix.rows}")
@@ -94,7 +69,7 @@ def test_what_follows_a_product(path: str, form: Format, threads: int) -> None:
     matrix = store_matrix(random.normal(size=(523, 100)).astype(np.float32), form)
     x, bias = random.normal(size=(40, 100)).astype(np.float32), random.normal(size=523).astype(np.float32)
     residual = random.normal(size=(40, 523)).astype(np.float32)
-    plain = read_activations(x, matrix) @ matrix.values().T + bias
+    plain = round_activations(x, matrix) @ matrix.values().T + bias
     for base, activation, expected in ((None, "identity", plain), (residual, "identity", plain + residual),
                                        (None, "relu", np.maximum(plain, 0))):
         found = multiply(path, matrix, x, bias=bias, base=base, activation=ACTIVATIONS[activation], threads=threads)
@@ -104,11 +79,42 @@ def test_what_follows_a_product(path: str, form: Format, threads: int) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_token_is_the_same_in_any_company(path: str, form: Format) -> None:
     random = np.random.default_rng(3)
-    matrix = store_matrix(random.normal(size=(50, 600)).astype(np.float32), form)
-    x = random.normal(size=(160, 600)).astype(np.float32)
+    matrix = store_matrix(random.normal(size=(50, 1100)).astype(np.float32), form)
+    x = random.normal(size=(160, 1100)).astype(np.float32)
     together = multiply(path, matrix, x)
-    for first, last in ((0, 1), (5, 9), (100, 160)):
+    for first, last in ((0, 1), (5, 9), (1, 9), (3, 14), (7, 55), (100, 160)):  # tiles of all sizes, few and many
         assert (multiply(path, matrix, np.ascontiguousarray(x[first:last])) == together[first:last]).all()
+
+
+@pytest.mark.parametrize("group", [32, 96, 128, 192, 256])
+@pytest.mark.parametrize("form", ["int8", "int4"])
+def test_a_token_is_the_same_in_any_company_in_groups(path: str, form: Format, group: int) -> None:
+    random = np.random.default_rng(4)
+    weight = random.normal(size=(20, 768)).astype(np.float32)
+    codes, scales = round_groups(weight, group, 127 if form == "int8" else 7, np.dtype(np.float16))
+    matrix, x = Matrix(form, codes, 768, scales, group), random.normal(size=(60, 768)).astype(np.float32)
+    together = multiply(path, matrix, x)
+    assert_allclose(together, round_activations(x, matrix) @ matrix.values().T, rtol=1e-5, atol=1e-3)
+    for token in (0, 33):
+        assert (multiply(path, matrix, x[token:token + 1]) == together[token]).all()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_some_rows_of_panels(path: str, form: Format) -> None:
+    """What the rows of a vocabulary map give is what they give among all."""
+    random = np.random.default_rng(6)
+    panels = lay_out_panels(store_matrix(random.normal(size=(77, 70)).astype(np.float32), form))
+    rows = np.array([0, 76, 5, 31, 32, 33, 60, 5, 16, 15, 40, 41, 42, 43, 44, 45, 46, 9])
+    x = random.normal(size=(3, 70)).astype(np.float32)
+    some = panels.take_rows(rows)
+    assert some.rows == len(rows) and some.bytes < panels.bytes
+    assert (multiply_panels(path, some, x) == multiply_panels(path, panels, x)[:, rows]).all()
+
+
+def test_half_a_byte_each(path: str) -> None:
+    """Panels take no more than the numbers as they are stored: half a byte, and two for the scale of 32."""
+    matrix = store_matrix(np.random.default_rng(7).normal(size=(64, 96)).astype(np.float32), "int4")
+    assert lay_out_panels(matrix).bytes == matrix.bytes == 64 * 96 // 2 + 64 * 3 * 2
 
 
 def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int, after: int,

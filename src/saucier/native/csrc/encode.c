@@ -16,10 +16,15 @@ typedef struct {
     const RowKernels *rows;
     const Batch *batch;
     const Op *op;
-    const WideProduct *product;
     const RowAttention *attention;
-    int64_t panels; /* of a chunk */
 } Encoding;
+
+typedef struct {
+    const RowKernels *rows;
+    const WideProduct *product;
+    float *room;
+    int64_t room_stride, panels; /* of a chunk */
+} Multiplying;
 
 static const RowKernels *row_kernels(const Kernels *kernels) {
 #ifdef HAS_AVX2
@@ -28,33 +33,32 @@ static const RowKernels *row_kernels(const Kernels *kernels) {
     return (void)kernels, &rows_portable;
 }
 
-static float *room_of(const Encoding *e, int thread) { return e->batch->room + thread * e->batch->room_stride; }
-
 static void lay_out_tile(void *argument, int64_t chunk, int thread) {
-    const Encoding *e = argument;
+    const Multiplying *m = argument;
     (void)thread;
-    e->rows->lay_out(e->product, chunk);
+    m->rows->lay_out(m->product, chunk);
 }
 
 static void multiply_chunk(void *argument, int64_t chunk, int thread) {
-    const Encoding *e = argument;
-    int64_t begin = chunk * e->panels, all = (e->product->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS;
-    int64_t end = begin + e->panels < all ? begin + e->panels : all;
-    e->rows->multiply(e->product, begin, end, room_of(e, thread));
+    const Multiplying *m = argument;
+    int64_t begin = chunk * m->panels, all = (m->product->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS;
+    int64_t end = begin + m->panels < all ? begin + m->panels : all;
+    m->rows->multiply(m->product, begin, end, m->room ? m->room + thread * m->room_stride : NULL);
+}
+
+/* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
+void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, float *room, int64_t room_stride, int threads) {
+    int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
+    Multiplying m = {.rows = row_kernels(kernels), .product = p, .room = room, .room_stride = room_stride,
+                     .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk};
+    saucier_parallel(threads, (p->n + TILE_TOKENS - 1) / TILE_TOKENS, lay_out_tile, &m);
+    saucier_parallel(threads, (panels + m.panels - 1) / m.panels, multiply_chunk, &m);
 }
 
 static void attend_chunk(void *argument, int64_t chunk, int thread) {
     const Encoding *e = argument;
-    e->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups, room_of(e, thread));
-}
-
-/* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
-static void multiply_wide(Encoding *e, const WideProduct *p, int threads) {
-    int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
-    e->product = p;
-    e->panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk;
-    saucier_parallel(threads, (p->n + TILE_TOKENS - 1) / TILE_TOKENS, lay_out_tile, e);
-    saucier_parallel(threads, (panels + e->panels - 1) / e->panels, multiply_chunk, e);
+    e->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups,
+                    e->batch->room + thread * e->batch->room_stride);
 }
 
 static void run_product(Encoding *e, const Op *op, int threads) {
@@ -62,9 +66,8 @@ static void run_product(Encoding *e, const Op *op, int threads) {
     WideProduct product = {
         .panels = op->panels, .values = b->buffers[op->from], .from_stride = b->strides[op->from], .n = b->tokens,
         .tiles = b->tiles, .token_scales = b->token_scales, .bias = op->bias, .to = b->buffers[op->to],
-        .stride = b->strides[op->to], .activation = op->activation, .adds = op->adds, .activate = e->kernels->activate,
-        .rounds = op->panels->format == INT4 || (op->panels->format == INT8 && op->panels->group >= op->panels->inputs)};
-    multiply_wide(e, &product, threads);
+        .stride = b->strides[op->to], .activation = op->activation, .adds = op->adds, .activate = e->kernels->activate};
+    saucier_multiply_wide(e->kernels, &product, b->room, b->room_stride, threads);
 }
 
 static void run_attention(Encoding *e, const Op *op, int threads) {
@@ -116,11 +119,9 @@ void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int 
 /* One product of many tokens, for tests and measurements. `room`: of each thread, ROOM numbers. */
 void saucier_multiply(const char *path, const WideProduct *product, float *room, int64_t room_stride, int threads) {
     const Kernels *kernels = saucier_kernels(path);
-    Batch batch = {.room = room, .room_stride = room_stride};
-    Encoding encoding = {.kernels = kernels, .rows = row_kernels(kernels), .batch = &batch};
     WideProduct copy = *product;
     copy.activate = kernels->activate;
     threads = saucier_enter(threads);
-    multiply_wide(&encoding, &copy, threads);
+    saucier_multiply_wide(kernels, &copy, room, room_stride, threads);
     saucier_leave();
 }

@@ -3,14 +3,9 @@
  * Letters: R rows of a tile, B tokens of a tile; k counts inputs. */
 #include <math.h>
 #include <string.h>
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
-
 #include "numbers.h"
 
-#define UNIT 32   /* inputs that are rounded and multiplied together */
-#define WHOLE 128 /* inputs of a block where a row has one scale: loops over them have a known length */
+#define DEEP 512 /* inputs at a time where there are many tokens */
 
 /* ---- activations ---- */
 
@@ -207,44 +202,6 @@ static void attend(const Attention *a, int64_t token, int64_t group, float *scor
 
 /* ---- products ---- */
 
-/* Round every vector, block by block, to codes of -127..127; what fills up the last unit is zero. INT4 reads the codes
- * of a unit in the order of its half bytes: those at even places, then those at odd ones. */
-static void round_input(const Matrix *matrix, Input *in) {
-    int64_t inputs = matrix->inputs, halves = matrix->format == INT4;
-    for (int64_t i = 0; i < in->n; i++) {
-        const float *from = in->values + i * in->stride;
-        int8_t *codes = in->codes + i * in->unit_stride;
-        float *scales = in->scales + i * in->block_stride, *sums = in->sums + i * in->block_stride;
-        memset(scales, 0, (size_t)in->block_stride * sizeof(float));
-        memset(sums, 0, (size_t)in->block_stride * sizeof(float));
-        for (int64_t start = 0, block = 0; start < inputs; start += in->block, block++) {
-            int64_t count = inputs - start < in->block ? inputs - start : in->block;
-            float largest = 0;
-#pragma omp simd reduction(max : largest)
-            for (int64_t k = 0; k < count; k++) {
-                float size = fabsf(from[start + k]);
-                largest = size > largest ? size : largest;
-            }
-            float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
-            int32_t total = 0;
-            for (int64_t unit = 0; unit < count; unit += UNIT) {
-                int8_t rounded[UNIT] = {0}, *to = codes + start + unit;
-                int64_t filled = count - unit < UNIT ? count - unit : UNIT;
-                for (int64_t k = 0; k < filled; k++) {
-                    float value = from[start + unit + k] * inverse;
-                    rounded[k] = (int8_t)(value + (value < 0 ? -0.5f : 0.5f));
-                }
-                for (int64_t k = 0; k < UNIT; k++) {
-                    total += rounded[k];
-                    to[halves ? k / 2 + (k % 2) * (UNIT / 2) : k] = rounded[k];
-                }
-            }
-            scales[block] = scale;
-            sums[block] = (float)total * scale;
-        }
-    }
-}
-
 /* The whole number that is stored for a weight. */
 INLINE int32_t read_code(const Matrix *m, int64_t row, int64_t k) {
     if (m->format == INT8) return ((const uint8_t *)m->codes)[row * m->inputs + k] - 128;
@@ -261,30 +218,6 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
     return (float)read_code(m, row, k) * read_scale(m, row, k);
 }
 
-/* What defines a product, for matrices of any shape: one row and one token. */
-static float multiply(const Matrix *m, const Input *in, int64_t row, int64_t i) {
-    const float *values = in->values + i * in->stride;
-    if (m->format == FLOAT32) return dot((const float *)m->codes + row * m->inputs, values, m->inputs);
-    float sum = 0;
-    if (m->format == BFLOAT16) {
-        const uint16_t *codes = (const uint16_t *)m->codes + row * m->inputs;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t k = 0; k < m->inputs; k++) sum += widen_bfloat16(codes[k]) * values[k];
-        return sum;
-    }
-    const int8_t *x = in->codes + i * in->unit_stride;
-    for (int64_t start = 0, block = 0; start < m->inputs; start += in->block, block++) {
-        int64_t end = m->inputs - start < in->block ? m->inputs : start + in->block;
-        int32_t total = 0;
-        for (int64_t k = start; k < end; k++) {
-            int64_t half = k / UNIT * UNIT + k % UNIT / 2 + (k % 2) * (UNIT / 2); /* see round_input */
-            total += read_code(m, row, k) * x[m->format == INT4 ? half : k];
-        }
-        sum += (float)total * (read_scale(m, row, start) * in->scales[i * in->block_stride + block]);
-    }
-    return sum;
-}
-
 #ifdef __AVX2__
 INLINE float total_of(__m256 x) {
     __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -292,200 +225,103 @@ INLINE float total_of(__m256 x) {
     return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
 }
 
-INLINE __m256 load_eight(const void *from, int64_t place, int format) {
-    if (format == FLOAT32) return _mm256_loadu_ps((const float *)from + place);
-    __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
-    if (format == FLOAT16) return _mm256_cvtph_ps(bits);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
-}
-
 /* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
 #define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 3 * (bytes), _MM_HINT_T0)
 
-/* A tile of R rows and B tokens of FLOAT32 or BFLOAT16. */
-INLINE void multiply_floats(const Matrix *m, const Input *in, int64_t row, int64_t i, float *to, int64_t stride,
-                            const int format, const int R, const int B) {
-    __m256 sum[4][3];
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++) sum[r][b] = _mm256_setzero_ps();
-    int64_t inputs = m->inputs, k = 0, size = format == FLOAT32 ? 4 : 2;
-    const char *codes = (const char *)m->codes + row * inputs * size;
-    const float *x = in->values + i * in->stride;
-    for (; k + 8 <= inputs; k += 8) {
+/* Products of R rows with B tokens, eight inputs at a time. */
+INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count, __m256 sum[4][3],
+                         const int format, const int fetches, const int R, const int B) {
+    const int64_t size = format == FLOAT32 ? 4 : 2;
+    for (int64_t k = 0; k < count; k += 8) {
         __m256 read[3];
-        for (int b = 0; b < B; b++) read[b] = _mm256_loadu_ps(x + b * in->stride + k);
+        for (int b = 0; b < B; b++) read[b] = _mm256_loadu_ps(x + b * stride + k);
         for (int r = 0; r < R; r++) {
-            FETCH_NEXT(codes + (r * inputs + k) * size, R * inputs * size);
-            __m256 weight = load_eight(codes + r * inputs * size, k, format);
+            if (fetches) FETCH_NEXT(codes + r * apart + k * size, R * apart);
+            __m256 weight = load_eight(codes + r * apart, k, format);
             for (int b = 0; b < B; b++) sum[r][b] = _mm256_fmadd_ps(weight, read[b], sum[r][b]);
         }
     }
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++) {
-            float total = total_of(sum[r][b]);
-            for (int64_t rest = k; rest < inputs; rest++)
-                total += read_number(codes + r * inputs * size, rest, format) * x[b * in->stride + rest];
-            to[b * stride + r] = total;
-        }
 }
 
-/* INT8: the signs of the activations go to the weights, since vpmaddubsw takes one side without signs: both sides are
- * at most 127, so that no pair of products is beyond 16 bits. */
-INLINE void multiply_int8(const Matrix *m, const Input *in, int64_t row, int64_t i, float *to, int64_t stride,
-                          const int whole, const int R, const int B) {
-    const __m256i ones = _mm256_set1_epi16(1), offset = _mm256_set1_epi8((char)128);
-    const int64_t step = whole ? WHOLE : in->block;
-    int64_t inputs = m->inputs, groups = (inputs + m->group - 1) / m->group;
-    const uint8_t *codes = (const uint8_t *)m->codes + row * inputs;
-    const int8_t *x = in->codes + i * in->unit_stride;
-    __m256 sum[4][3];
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++) sum[r][b] = _mm256_setzero_ps();
-    __m256 scale[4];
-    for (int64_t start = 0, block = 0, group = 0, next = 0; start < inputs; start += step, block++) {
-        int64_t end = !whole && inputs - start < step ? inputs : start + step;
-        if (start == next) { /* blocks are whole parts of groups */
+/* R rows for all tokens, as many tokens at a time as the registers hold. Where there are more, some inputs at a time, which
+ * stay in the first cache, widened once; the sums wait, so that their order is the same. */
+INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stride, const int format, const int R) {
+    const Matrix *m = p->matrix;
+    const int64_t inputs = m->inputs, whole = inputs / 8 * 8, size = format == FLOAT32 ? 4 : 2;
+    const int many = p->n > (format == FLOAT32 ? 3 : 9); /* widening pays for more than three tiles */
+    const char *codes = (const char *)m->codes + row * inputs * size;
+    __m256 sums[MOST_TOKENS / 3][4][3];
+    float wide[4 * DEEP];
+    for (int64_t k = 0; k == 0 || k < whole; k += many ? DEEP : inputs) {
+        int64_t count = many && whole - k > DEEP ? DEEP : whole - k, apart = inputs * size;
+        const char *from = codes + k * size;
+        if (many && format == BFLOAT16) {
             for (int r = 0; r < R; r++)
-                scale[r] = _mm256_set1_ps(read_number(m->scales, (row + r) * groups + group, m->scale_format));
-            group++, next += m->group;
-        }
-        __m256i part[4][3];
-        for (int r = 0; r < R; r++)
-            for (int b = 0; b < B; b++) part[r][b] = _mm256_setzero_si256();
-        for (int64_t k = start; k < end; k += UNIT) {
-            __m256i read[3], size[3];
-            for (int b = 0; b < B; b++) {
-                read[b] = _mm256_loadu_si256((const __m256i *)(x + b * in->unit_stride + k));
-                size[b] = _mm256_abs_epi8(read[b]);
-            }
-            for (int r = 0; r < R; r++) {
-                const uint8_t *from = codes + r * inputs + k;
-                FETCH_NEXT(from, R * inputs);
-                __m256i weight = _mm256_xor_si256(_mm256_loadu_si256((const __m256i *)from), offset);
-                for (int b = 0; b < B; b++) {
-                    __m256i pairs = _mm256_maddubs_epi16(size[b], _mm256_sign_epi8(weight, read[b]));
-                    part[r][b] = _mm256_add_epi32(part[r][b], _mm256_madd_epi16(pairs, ones));
+                for (int64_t i = 0; i < count; i += 8) {
+                    FETCH_NEXT(from + r * apart + i * size, R * apart);
+                    _mm256_storeu_ps(wide + r * DEEP + i, load_eight(from + r * apart, i, format));
                 }
-            }
+            from = (const char *)wide, apart = DEEP * sizeof(float);
         }
-        for (int b = 0; b < B; b++) {
-            __m256 factor = _mm256_set1_ps(in->scales[(i + b) * in->block_stride + block]);
+        for (int64_t i = 0; i < p->n; i += 3) {
+            const float *x = p->values + i * p->from_stride + k;
+            __m256 sum[4][3];
             for (int r = 0; r < R; r++)
-                sum[r][b] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(part[r][b]), _mm256_mul_ps(scale[r], factor), sum[r][b]);
+                for (int b = 0; b < 3; b++) sum[r][b] = k ? sums[i / 3][r][b] : _mm256_setzero_ps();
+#define ADD(B) \
+    if (!many) add_products(from, apart, x, p->from_stride, count, sum, format, 1, R, B); \
+    else if (format == FLOAT32 && i == 0) add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 1, R, B); \
+    else add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 0, R, B)
+            if (i + 3 <= p->n) { ADD(3); }
+            else if (i + 2 == p->n) { ADD(2); }
+            else { ADD(1); }
+            for (int r = 0; r < R; r++)
+                for (int b = 0; b < 3; b++) sums[i / 3][r][b] = sum[r][b];
         }
     }
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++) to[b * stride + r] = total_of(sum[r][b]);
-}
-
-INLINE __m256 load_scales(const Matrix *m, int64_t place, int64_t count) {
-    if (count >= 8) return load_eight(m->scales, place, m->scale_format);
-    float some[8] = {0};
-    for (int64_t g = 0; g < count; g++) some[g] = read_number(m->scales, place + g, m->scale_format);
-    return _mm256_loadu_ps(some);
-}
-
-/* INT4: the stored codes are 0..15, 8 too large; that is taken away at once for a group, by the sum of its
- * activations. Sums of products stay within 16 bits for groups of up to 256 (16 * 15 * 127 < 2^15). */
-INLINE void multiply_int4(const Matrix *m, const Input *in, int64_t row, int64_t i, float *to, int64_t stride,
-                          const int64_t group, const int R, const int B) {
-    const __m256i ones = _mm256_set1_epi16(1), low = _mm256_set1_epi8(15), shifts = _mm256_setr_epi64x(0, 0, 4, 4);
-    int64_t inputs = m->inputs, groups = (inputs + group - 1) / group;
-    const uint8_t *codes = (const uint8_t *)m->codes + row * (inputs / 2);
-    const int8_t *x = in->codes + i * in->unit_stride;
-    __m256 sum[4][3], eights[4][3];
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++) sum[r][b] = eights[r][b] = _mm256_setzero_ps();
-    for (int64_t first = 0; first < groups; first += 8) {
-        float factors[4][3][8];
-        int64_t count = groups - first < 8 ? groups - first : 8;
+    for (int64_t i = 0; i < p->n; i++)
         for (int r = 0; r < R; r++) {
-            __m256 scale = load_scales(m, (row + r) * groups + first, count);
-            for (int b = 0; b < B; b++) {
-                int64_t place = (i + b) * in->block_stride + first;
-                _mm256_storeu_ps(factors[r][b], _mm256_mul_ps(scale, _mm256_loadu_ps(in->scales + place)));
-                eights[r][b] = _mm256_fmadd_ps(scale, _mm256_loadu_ps(in->sums + place), eights[r][b]);
-            }
+            float total = total_of(sums[i / 3][r][i % 3]);
+            for (int64_t rest = whole; rest < inputs; rest++)
+                total += read_number(codes + r * inputs * size, rest, format) * p->values[i * p->from_stride + rest];
+            to[i * stride + r] = total;
         }
-        for (int64_t g = 0; g < count; g++) {
-            int64_t start = (first + g) * group;
-            int64_t end = group > UNIT && inputs - start < group ? inputs : start + group;
-            for (int r = 0; r < R; r++) {
-                __m256i part[3];
-                for (int b = 0; b < B; b++) part[b] = _mm256_setzero_si256();
-                for (int64_t k = start; k < end; k += UNIT) {
-                    const uint8_t *from = codes + r * (inputs / 2) + k / 2;
-                    if (k % 128 == 0) FETCH_NEXT(from, R * inputs / 2);
-                    __m256i both = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)from));
-                    __m256i weight = _mm256_and_si256(_mm256_srlv_epi64(both, shifts), low);
-                    for (int b = 0; b < B; b++)
-                        part[b] = _mm256_add_epi16(part[b], _mm256_maddubs_epi16(weight, _mm256_loadu_si256(
-                            (const __m256i *)(x + b * in->unit_stride + k))));
-                }
-                for (int b = 0; b < B; b++)
-                    sum[r][b] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(_mm256_madd_epi16(part[b], ones)),
-                                                _mm256_set1_ps(factors[r][b][g]), sum[r][b]);
-            }
-        }
-    }
-    for (int r = 0; r < R; r++)
-        for (int b = 0; b < B; b++)
-            to[b * stride + r] = total_of(_mm256_fnmadd_ps(_mm256_set1_ps(8), eights[r][b], sum[r][b]));
 }
 
-#define MULTIPLY(R, B) \
-    switch (m->format) { \
-        case INT8: \
-            if (in->block == WHOLE && m->inputs % WHOLE == 0) multiply_int8(m, in, row, i, at, stride, 1, R, B); \
-            else multiply_int8(m, in, row, i, at, stride, 0, R, B); \
-            break; \
-        case INT4: \
-            if (m->group == UNIT) multiply_int4(m, in, row, i, at, stride, UNIT, R, B); \
-            else multiply_int4(m, in, row, i, at, stride, m->group, R, B); \
-            break; \
-        case BFLOAT16: multiply_floats(m, in, row, i, at, stride, BFLOAT16, R, B); break; \
-        default: multiply_floats(m, in, row, i, at, stride, FLOAT32, R, B); \
-    }
-
-/* Say whether the tiles take this matrix; others go row by row. */
-INLINE int has_tiles(const Matrix *m) {
-    return m->format == FLOAT32 || m->format == BFLOAT16 ||
-           (m->inputs % UNIT == 0 && m->group % UNIT == 0 && (m->format == INT8 || m->group <= 256));
-}
-
-/* Tiles of R rows share what is read of B tokens, as many as the registers hold. */
-static void multiply_rows(const Matrix *m, const Input *in, int64_t row, int64_t end, float *to, int64_t stride) {
 #define MULTIPLY_ALL(R) \
-    for (; row + R <= end; row += R, to += R) { \
-        float *at = to; \
-        for (int64_t i = 0; i < in->n; i += 3, at += 3 * stride) \
-            if (i + 3 <= in->n) MULTIPLY(R, 3) \
-            else if (i + 2 == in->n) MULTIPLY(R, 2) \
-            else MULTIPLY(R, 1) \
-    }
-    if (m->format == INT8 && in->n > 1) MULTIPLY_ALL(2) /* more would not stay in the registers */
+    for (; row + R <= end; row += R, to += R) \
+        if (p->matrix->format == FLOAT32) multiply_some(p, row, to, stride, FLOAT32, R); \
+        else multiply_some(p, row, to, stride, BFLOAT16, R);
+static void multiply_rows(const Product *p, int64_t row, int64_t end, float *to, int64_t stride) {
     MULTIPLY_ALL(4)
     MULTIPLY_ALL(1)
 }
 #else
-INLINE int has_tiles(const Matrix *m) { return (void)m, 0; }
-static void multiply_rows(const Matrix *m, const Input *in, int64_t row, int64_t end, float *to, int64_t stride) {
-    (void)m, (void)in, (void)row, (void)end, (void)to, (void)stride;
+static void multiply_rows(const Product *p, int64_t row, int64_t end, float *to, int64_t stride) {
+    const Matrix *m = p->matrix;
+    for (; row < end; row++, to++)
+        for (int64_t i = 0; i < p->n; i++) {
+            const float *values = p->values + i * p->from_stride;
+            float sum = 0;
+            if (m->format == FLOAT32) sum = dot((const float *)m->codes + row * m->inputs, values, m->inputs);
+            else {
+                const uint16_t *codes = (const uint16_t *)m->codes + row * m->inputs;
+#pragma omp simd reduction(+ : sum)
+                for (int64_t k = 0; k < m->inputs; k++) sum += widen_bfloat16(codes[k]) * values[k];
+            }
+            to[i * stride] = sum;
+        }
 }
 #endif
 
 /* Rows begin..end of a product for all its tokens, with all that follows while they are in the cache. */
 #define AT_ONCE 64
 static void product(const Product *p, int64_t begin, int64_t end) {
-    const Matrix *m = p->matrix;
-    float found[AT_ONCE * 32]; /* tokens of a pass: at most 32, see Session */
+    float found[AT_ONCE * MOST_TOKENS];
     for (int64_t row = begin; row < end; row += AT_ONCE) {
         int64_t rows = end - row < AT_ONCE ? end - row : AT_ONCE;
-        if (has_tiles(m)) multiply_rows(m, &p->input, row, row + rows, found, AT_ONCE);
-        else
-            for (int64_t i = 0; i < p->input.n; i++)
-                for (int64_t r = 0; r < rows; r++) found[i * AT_ONCE + r] = multiply(m, &p->input, row + r, i);
-        for (int64_t i = 0; i < p->input.n; i++) {
+        multiply_rows(p, row, row + rows, found, AT_ONCE);
+        for (int64_t i = 0; i < p->n; i++) {
             float *from = found + i * AT_ONCE, *to = p->to + i * p->stride + row;
             if (p->bias)
                 for (int64_t r = 0; r < rows; r++) from[r] += p->bias[row + r];
@@ -501,4 +337,4 @@ static void product(const Product *p, int64_t begin, int64_t end) {
 #define NAME_OF(path) NAME_OF_(path)
 #define TABLE_(path) kernels_##path
 #define TABLE(path) TABLE_(path)
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, product, round_input, norm, activate, gate, attend, rotate};
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, product, norm, activate, gate, attend, rotate};

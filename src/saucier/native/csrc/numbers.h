@@ -2,6 +2,9 @@
 #ifndef NUMBERS_H
 #define NUMBERS_H
 #include <string.h>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 
 #include "saucier.h"
 
@@ -33,6 +36,15 @@ INLINE float read_number(const void *from, int64_t place, int format) {
     uint16_t bits = ((const uint16_t *)from)[place];
     return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
 }
+
+#ifdef __AVX2__
+INLINE __m256 load_eight(const void *from, int64_t place, int format) {
+    if (format == FLOAT32) return _mm256_loadu_ps((const float *)from + place);
+    __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
+    if (format == FLOAT16) return _mm256_cvtph_ps(bits);
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+#endif
 
 /* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
  * rounded to a whole number by adding one so large that nothing behind the point is left. */

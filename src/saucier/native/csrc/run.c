@@ -12,12 +12,19 @@ extern const Kernels kernels_portable;
 extern const Kernels kernels_avx2;
 
 /* AVX2, FMA and F16C of the processor, and registers of 256 bits that the system keeps. */
-static int runs_avx2(void) {
+static int find_avx2(void) {
     unsigned a, b, c, d, low, high;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_OSXSAVE)) return 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & 6) != 6) return 0;
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+}
+
+/* Asked once: a virtual machine takes some ten microseconds to answer. */
+static int runs_avx2(void) {
+    static _Atomic int known = -1;
+    if (known < 0) known = find_avx2();
+    return known;
 }
 #endif
 
@@ -57,17 +64,10 @@ static void run_heads(void *argument, int64_t chunk, int thread) {
 /* Chunks of whole tiles, small enough that nobody waits long for the last one and large enough to be worth claiming. */
 static void run_product(const Kernels *kernels, Product *p, int threads) {
     const Matrix *m = p->matrix;
-    if (m->format == INT8 || m->format == INT4) kernels->round_input(m, &p->input);
     int64_t chunk = (m->rows / (threads * 8) + 63) / 64 * 64;
     chunk = chunk < 64 ? 64 : chunk > 1024 ? 1024 : chunk;
     Work work = {.kernels = kernels, .product = p, .chunk = threads == 1 ? m->rows : chunk};
     saucier_parallel(threads, (m->rows + work.chunk - 1) / work.chunk, run_rows, &work);
-}
-
-/* Activations that are rounded together: those of a group of weights, or of a part of a long one. */
-int64_t saucier_block(const Matrix *m) {
-    if (m->format != INT8 && m->format != INT4) return 128;
-    return m->group <= 256 ? m->group : m->group >= m->inputs || m->group % 128 == 0 ? 128 : 32;
 }
 
 /* One product, for tests and measurements. */
@@ -96,17 +96,21 @@ static void read_row(const Kernels *kernels, const Matrix *m, int64_t row, float
     for (int64_t k = 0; k < m->inputs; k++) to[k] = (adds ? to[k] : 0) + kernels->weight(m, row, k) * scale;
 }
 
-/* A product of the first n vectors of a buffer. */
-static void multiply_buffers(const Pass *pass, const Matrix *matrix, int from, int to, int64_t n, Product product) {
+/* A product of the first n vectors of a buffer. This is where a way to multiply is chosen: numbers that are in panels
+ * are multiplied there, and others as they are stored, however many vectors there are; see README.md, "Few or many". */
+static void multiply_buffers(const Pass *pass, const Matrix *matrix, const Panels *panels, int from, int to, int64_t n,
+                             const float *bias, int activation, int adds) {
     const Session *s = pass->session;
-    int64_t inputs = matrix->inputs, units = (inputs + 31) / 32 * 32;
-    int64_t block = saucier_block(matrix), blocks = (inputs + block - 1) / block;
-    product.matrix = matrix;
-    product.input = (Input){.values = s->buffers[from], .stride = s->strides[from], .codes = s->codes, .scales = s->scales,
-                            .sums = s->sums, .n = n, .unit_stride = units, .block_stride = (blocks + 7) / 8 * 8,
-                            .block = block};
-    product.to = s->buffers[to];
-    product.stride = s->strides[to];
+    if (panels) {
+        WideProduct product = {
+            .panels = panels, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .tiles = s->tiles,
+            .token_scales = s->token_scales, .bias = bias, .to = s->buffers[to], .stride = s->strides[to],
+            .activation = activation, .adds = adds, .activate = pass->kernels->activate};
+        saucier_multiply_wide(pass->kernels, &product, NULL, 0, pass->threads);
+        return;
+    }
+    Product product = {.matrix = matrix, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .bias = bias,
+                       .to = s->buffers[to], .stride = s->strides[to], .activation = activation, .adds = adds};
     run_product(pass->kernels, &product, pass->threads);
 }
 
@@ -195,12 +199,14 @@ static void run_experts(const Pass *pass, const Op *op) {
         for (int64_t i = 0; i < pass->n; i++)
             if (row_of(pass, RANKS, i)[e] != 0) memcpy(row_of(pass, HEADS, n++), row_of(pass, op->from, i), width);
         if (!n) continue;
-        multiply_buffers(pass, op->matrix + 2 * e, HEADS, HIDDEN, n, (Product){
-            .bias = op->bias ? op->bias + e * rows : NULL, .activation = op->gated ? IDENTITY : op->activation});
+        const Matrix *matrices = op->panels ? NULL : op->matrix + 2 * e;
+        const Panels *panels = op->panels ? op->panels + 2 * e : NULL;
+        multiply_buffers(pass, matrices, panels, HEADS, HIDDEN, n, op->bias ? op->bias + e * rows : NULL,
+                         op->gated ? IDENTITY : op->activation, 0);
         for (int64_t i = 0; op->gated && i < n; i++)
             pass->kernels->gate(op->activation, row_of(pass, HIDDEN, i), op->hidden);
-        multiply_buffers(pass, op->matrix + 2 * e + 1, HIDDEN, MIXED, n, (Product){
-            .bias = op->second ? op->second + e * op->width : NULL});
+        multiply_buffers(pass, matrices ? matrices + 1 : NULL, panels ? panels + 1 : NULL, HIDDEN, MIXED, n,
+                         op->second ? op->second + e * op->width : NULL, IDENTITY, 0);
         n = 0;
         for (int64_t i = 0; i < pass->n; i++) {
             float *scores = row_of(pass, RANKS, i);
@@ -219,8 +225,8 @@ static void run_op(Pass *pass, const Op *op) {
     const Kernels *kernels = pass->kernels;
     switch (op->kind) {
         case PRODUCT:
-            return multiply_buffers(pass, op->matrix, op->from, op->to, pass->n,
-                                    (Product){.bias = op->bias, .activation = op->activation, .adds = op->adds});
+            return multiply_buffers(pass, op->matrix, op->panels, op->from, op->to, pass->n, op->bias, op->activation,
+                                    op->adds);
         case ATTEND: return attend_rows(pass, op);
         case KEEP: return keep_sources(pass, op);
         case CROSS: return attend_sources(pass, op);

@@ -1,7 +1,7 @@
 /* The plain ABI between Python (native/library.py mirrors these structs) and C. Nothing here knows torch.
  *
- * A matrix maps `inputs` numbers to `rows` numbers. Its rows lie one after the other exactly as the checkpoint stores
- * them: nothing is packed or copied, so a file that is mapped into memory can be used as it is.
+ * A matrix maps `inputs` numbers to `rows` numbers. `Matrix`: its rows lie one after the other exactly as the checkpoint
+ * stores them, so a file that is mapped into memory can be used as it is. `Panels`: 16 rows side by side.
  * Letters: n tokens of a pass, E head width. */
 #ifndef SAUCIER_H
 #define SAUCIER_H
@@ -20,45 +20,34 @@ typedef struct {
     int32_t format, scale_format; /* enum Format */
 } Matrix;
 
-/* What a product reads. For INT8 and INT4 matrices every vector is rounded in blocks to codes of -127..127. */
-typedef struct {
-    const float *values; /* [n, stride] */
-    int64_t stride;
-    int8_t *codes;  /* [n, inputs filled up to whole units of 32] */
-    float *scales;  /* [n, blocks filled up to whole eights]: value = code * scale */
-    float *sums;    /* [n, the same]: the sum of a block's codes, times its scale */
-    int64_t n, unit_stride, block_stride, block;
-} Input;
-
 #define PANEL_ROWS 16
 #define TILE_TOKENS 6
-#define ROUNDED_INPUTS 128
 #define SUMMED_INPUTS 32
+#define MOST_TOKENS 48 /* of a pass of a decoder: whole tiles */
 
-/* A matrix for products of many tokens: in panels of 16 rows, whose numbers for an input lie side by side.
- * FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]; INT4: c + 8 in a
- * byte each, [panels, quads of inputs, 16, 4], in whole units of SUMMED_INPUTS; and scales [panels, ceil(inputs / group),
- * 16] in float32. Rows and inputs that fill up are zero. */
+/* A matrix in panels of 16 rows, whose numbers for an input lie side by side: whole numbers always, and all numbers of an
+ * encoder. FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]. INT4: c + 8
+ * in half a byte, in units of SUMMED_INPUTS: [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16
+ * inputs, the high ones its others. And scales [panels, ceil(inputs / group), 16] as they are stored. Rows and inputs that
+ * fill up are zero. */
 typedef struct {
-    const void *codes;
-    const float *scales;
+    const void *codes, *scales;
     int64_t rows, inputs, group;
-    int32_t format;
+    int32_t format, scale_format;
 } Panels;
 
-/* A product of many tokens. For an INT4 matrix, and where a row of an INT8 one has one scale, tokens are rounded in blocks
- * of ROUNDED_INPUTS to codes of -127..127. */
+/* A product with panels. Where they hold whole numbers, tokens are rounded in blocks to codes of -127..127: the largest of
+ * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. */
 typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
-    void *tiles;         /* room for inputs + 8 floats of each token, in whole tiles */
-    float *token_scales; /* [blocks, n filled up to whole tiles] */
+    void *tiles;         /* room for inputs + 8 floats of each token */
+    float *token_scales; /* [blocks, n] */
     const float *bias;   /* [rows], or NULL */
     float *to;           /* [n, stride] */
     int64_t stride;
     int32_t activation, adds; /* one of them at most */
-    int32_t rounds;
     void (*activate)(int activation, float *values, int64_t count);
 } WideProduct;
 
@@ -75,9 +64,11 @@ typedef struct {
     int64_t reach;
 } RowAttention;
 
+/* A product with the rows of a matrix as they are stored. */
 typedef struct {
-    const Matrix *matrix;
-    Input input;
+    const Matrix *matrix; /* FLOAT32 or BFLOAT16 */
+    const float *values;  /* [n, from_stride] */
+    int64_t from_stride, n;
     const float *bias; /* [rows], or NULL */
     float *to;         /* [n, stride] */
     int64_t stride;
@@ -122,7 +113,6 @@ typedef struct {
     const char *name;
     float (*weight)(const Matrix *, int64_t row, int64_t input);
     void (*product)(const Product *, int64_t begin, int64_t end);
-    void (*round_input)(const Matrix *, Input *);
     void (*norm)(int kind, const float *from, float *to, int64_t width, const float *gain, const float *bias, float eps);
     void (*activate)(int activation, float *values, int64_t count);
     void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
@@ -166,7 +156,7 @@ typedef struct {
     const float *second; /* EXPERTS: [experts, width], the biases of their second maps, or NULL */
     const Relative *relative; /* ATTEND */
     const uint8_t *seen;      /* ATTEND: [reach, reach] */
-    const Panels *panels;  /* PRODUCT of an encoder */
+    const Panels *panels;  /* PRODUCT, EXPERTS: in place of `matrix` */
     int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
 } Op;
 
@@ -186,8 +176,8 @@ typedef struct {
     int64_t most, rows, capacity;
     float *scores; /* [MOST_THREADS, most heads of a group * capacity] */
     int64_t score_stride;
-    int8_t *codes; /* for Input: [most, widest input] */
-    float *scales, *sums;
+    void *tiles; /* for WideProduct */
+    float *token_scales;
     /* What an encoder gave, as keys and values of each attention to it; of sources of any lengths, without padding. */
     float *source_keys, *source_values;
     const int32_t *sources, *source_lengths; /* [rows]: the source of each; [sources] */
@@ -208,9 +198,10 @@ typedef struct {
     int64_t room_stride;
 } Batch;
 
+/* `room`: of each thread, a part of a panel as floats, see rows.c; NULL where it holds no BFLOAT16. */
+void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, float *room, int64_t room_stride, int threads);
 const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
-int64_t saucier_block(const Matrix *matrix);
 void saucier_product(const char *path, const Product *product, int threads);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);

@@ -176,7 +176,7 @@ class Embedding(Config):
     answer: ColumnName = None
     """The column of what answers the first text (in_batch): pairs of texts with an equal answer are no negatives."""
     topic: ColumnName = None
-    """The column of what a row is about: a batch is about one thing. Source: Hofstätter et al. 2021, arXiv:2104.06967."""
+    """The column of what a row is about: that of a batch is one. Source: Hofstätter et al. 2021, arXiv:2104.06967."""
     score: ColumnName = None
     """The column of the score (cosine), or of the list of a teacher's scores: of the pair, then of the wrong texts."""
     label: ColumnName = None

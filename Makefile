@@ -8,13 +8,14 @@ PIP = .venv/bin/python -m pip install -qq --disable-pip-version-check -c constra
 INPUTS = pyproject.toml constraints.txt
 export PYTHONUNBUFFERED = 1
 
-.PHONY: help demo test test-slow wheel notebooks check house fingerprints bench guard book docs clean
+.PHONY: help demo test test-slow test-nightly wheel notebooks check house fingerprints bench guard book docs clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo       install, then cook a small language model on Python's own documentation"
-	@echo "make test       install, then run the tests (offline; under 10 minutes on 2 cores)"
-	@echo "make test-slow  the tests that take minutes each"
+	@echo "make test       install, then run the tests (offline; under 7 minutes on 2 cores)"
+	@echo "make test-slow  the other tests (half an hour)"
+	@echo "make test-nightly  the tests that take minutes each"
 	@echo "make wheel      build the wheel and the source distribution into dist, and try them in an empty environment"
 	@echo "make notebooks  run the notebooks of docs/notebooks; WHAT=write stores what they show, NAMES=... runs some"
 	@echo "make check      ruff, mypy --strict, docstrings, sizes, the budget of the house"
@@ -33,7 +34,10 @@ test: .venv/.test
 	.venv/bin/python -m pytest -q -n 2 --dist worksteal
 
 test-slow: .venv/.test
-	.venv/bin/python -m pytest -q -m "slow and not gpu"
+	.venv/bin/python -m pytest -q -n 2 --dist worksteal -m "slow and not nightly and not gpu"
+
+test-nightly: .venv/.test
+	.venv/bin/python -m pytest -q -m "nightly and not gpu"
 
 # The wheel is built from the source distribution, so nothing of this folder slips in.
 wheel: .venv/.test

@@ -201,10 +201,15 @@ def selections(mutant: Mutant, root: Path, *, near: bool) -> Iterator[list[str]]
         yield ["tests", *(f"--ignore={name}" for name in mirrored)]
 
 
+WITH_SLOW = "not nightly and not gpu and not wheel"
+"""The tests that every landing runs."""
+
+
 def finder(mutant: Mutant, root: Path, *, jobs: int, near: bool) -> str:
     """Return the test that fails with a fault, or an empty text."""
     for chosen in selections(mutant, root, near=near):
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no", *chosen]
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=no",
+                   "-m", WITH_SLOW, *chosen]
         if jobs > 1 and chosen[0] == "tests":
             command += ["-n", str(jobs), "--dist", "worksteal"]
         paths = os.pathsep.join(map(str, (root / "src", root)))

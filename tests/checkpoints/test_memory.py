@@ -39,7 +39,7 @@ TREES = {
 are its table of tokens, read first, and its output map, read last."""
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of a while")
 @pytest.mark.parametrize("kind", TREES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -92,7 +92,7 @@ SHAPES = ("rnn-small", "transformer-xl-nano", "ul2-nano", "xlm-roberta-nano", "p
 """Recipes with no attention, with no table of positions, with a head of another kind: what a table may not expect."""
 
 
-@pytest.mark.parametrize("name", [*SHAPES, *(pytest.param(one, marks=pytest.mark.slow) for one in names()
+@pytest.mark.parametrize("name", [*SHAPES, *(pytest.param(one, marks=pytest.mark.nightly) for one in names()
                                              if one not in SHAPES)])
 def test_every_layout_expresses_a_model_or_says_that_it_cannot(name: str) -> None:
     """Other errors are faults of a family's tables, and nothing hides them."""

@@ -302,7 +302,7 @@ def test_a_stopped_comparison_goes_on(text_file: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "c/gpt-nano/seed-0/passport.json").read_text())["parts"] == 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_side_by_side_gives_the_same_scores(compared: Path, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     """Two workers of Ray, and one run after the other: equal to the last bit."""
     pytest.importorskip("ray")

@@ -315,7 +315,7 @@ def test_rerun_says_when_the_data_changed(saucier: Saucier, text_file: Path, tmp
     assert (tmp_path / "run-again").is_dir()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_cook_one_run(text_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "saucier",

@@ -95,7 +95,7 @@ def test_ctranslate2(saucier: Saucier, gpt2: Path, bert: Path, tmp_path: Path) -
     assert vectors.code == 0 and json.loads(vectors.out)["proof"]["difference"] < 1e-4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_onnx(saucier: Saucier, gpt2: Path, bert: Path, tmp_path: Path) -> None:
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)

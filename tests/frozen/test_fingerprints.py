@@ -77,7 +77,7 @@ def test_nothing_has_changed(part: str, known: dict[str, Item], tmp_path: Path) 
     assert len(wanted) >= len(beginnings)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_at_all_has_changed() -> None:
     done = subprocess.run([sys.executable, fingerprints.__file__, "compare"], capture_output=True, text=True,
                           check=False)

@@ -64,7 +64,7 @@ def test_a_step_of_a_chain_that_is_finished_is_never_made_again(kitchen: Kitchen
     assert not [one for one in ended[1].events if "/steps/1-distil/" in one or "/steps/2-prune/" in one]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", JOBS)
 def test_killed_at_random_moments(name: str, kitchen: Kitchen, alone: Alone) -> None:
     """Twenty moments; every other one some time after an event instead of just before it."""
@@ -73,7 +73,7 @@ def test_killed_at_random_moments(name: str, kitchen: Kitchen, alone: Alone) -> 
         check(name, kitchen, alone, Moment(dice.randrange(events), pause=dice.random() * 0.05 * (number % 2)))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", JOBS)
 def test_a_disk_that_is_full_for_a_while(name: str, kitchen: Kitchen, alone: Alone) -> None:
     """One line says so; with space again it goes on."""

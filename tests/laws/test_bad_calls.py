@@ -51,7 +51,7 @@ def test_bad_calls(drawn: Random, place: Path) -> None:
     judge(drawn, place)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=2000, **ROOMY)
 @given(drawn=st.randoms(use_true_random=False))
 def test_2000_bad_calls(drawn: Random, place: Path) -> None:

@@ -34,7 +34,7 @@ def failing(model: Transformer) -> dict[str, float]:
     return {one.name: one.difference or 0.0 for one in examine_model(model, draw_rows(model)) if one.verdict == "fails"}
 
 
-@pytest.mark.parametrize("name", [name if place % 8 == 0 else pytest.param(name, marks=pytest.mark.slow)
+@pytest.mark.parametrize("name", [name if place % 8 == 0 else pytest.param(name, marks=pytest.mark.nightly)
                                   for place, name in enumerate(CHOSEN)])
 def test_every_model_of_the_zoo_is_sound(name: str) -> None:
     """No false alarm for any part; where a law does not apply, it is said why."""

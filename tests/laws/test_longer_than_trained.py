@@ -53,7 +53,7 @@ def growth(model: Transformer, train: Tensor, test: Tensor) -> float:
         return float(torch.stack([loss_on(model, batch) for batch in long]).mean() - short)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rotary_and_alibi_hold_where_learned_positions_fail() -> None:
     text = "\n\n".join(document.text for document in read_python_documentation()).encode()
     data = torch.frombuffer(bytearray(text), dtype=torch.uint8)

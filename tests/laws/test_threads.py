@@ -131,7 +131,7 @@ def test_the_view_is_the_model_in_evaluation_mode(name: str) -> None:
     assert all(modes(model))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_threads_share_compiled_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread compiles while another writes without: each gets its own ids, and the code is made once."""
     monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path))

@@ -133,7 +133,7 @@ def test_bfloat16_ends_within_one_percent_of_float32(tmp_path: Path) -> None:
     assert losses[1] == pytest.approx(losses[0], rel=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_compiled_model_learns_the_same(tmp_path: Path) -> None:
     losses = [learned("gpt2", study(), recipe(8, save_every=8, compile=flag), tmp_path / str(flag))[1]["loss"]
               for flag in (False, True)]

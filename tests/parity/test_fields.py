@@ -141,7 +141,7 @@ def test_what_a_folder_says_of_generation(file: str, said: dict[str, Any], tmp_p
     assert outcome.kind != experiment.FAULT, outcome.told
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", trials.FAMILIES)
 def test_every_field_in_every_value(family: str, tmp_path: Path) -> None:
     start = experiment.base(family, trials.main_class(family), 0)
@@ -151,19 +151,19 @@ def test_every_field_in_every_value(family: str, tmp_path: Path) -> None:
     assert not trials.never_obeyed(found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", trials.FAMILIES)
 def test_fields_of_heads_in_every_class(family: str, tmp_path: Path) -> None:
     assert not wrong(trials.found_of(trials.of_heads(family), tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", trials.FAMILIES)
 def test_pairs_of_fields(family: str, tmp_path: Path) -> None:
     assert not wrong(trials.found_of(trials.in_pairs(family), tmp_path))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("family", writing.WRITERS)
 def test_everything_of_generation(family: str, tmp_path: Path) -> None:
     assert not wrong(trials.of_generation(family, tmp_path / "folder"))

@@ -37,7 +37,7 @@ def placed(case: dict[str, Any], folder: Path) -> Path:
 
 def cases() -> list[Any]:
     """Every case; three of what only the older version has are ordinary, and one of every family that both have."""
-    return [pytest.param(name, marks=[] if int(number) < (3 if f"{family}-4" in CASES else 1) else [pytest.mark.slow])
+    return [pytest.param(name, marks=[pytest.mark.nightly] * (int(number) >= (3 if f"{family}-4" in CASES else 1)))
             for name in CASES for family, _, number in [name.rpartition("-")]]
 
 

@@ -32,7 +32,7 @@ MODULES: dict[str, ModuleType] = {module.name: importlib.import_module(f"{draws.
 
 def cases() -> list[Any]:
     """Every family with its seeds; the later ones are slow."""
-    return [pytest.param(name, seed, id=f"{name}-{seed}", marks=[pytest.mark.slow] if seed >= ORDINARY else [])
+    return [pytest.param(name, seed, id=f"{name}-{seed}", marks=[pytest.mark.nightly] if seed >= ORDINARY else [])
             for name in MODULES for seed in range(SLOW)]
 
 

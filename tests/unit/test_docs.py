@@ -103,7 +103,7 @@ def test_the_architecture_of_the_readme_builds(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.strip() in page
 
 
-@pytest.mark.parametrize("laws", ["named", pytest.param("held", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("laws", ["named", pytest.param("held", marks=pytest.mark.nightly)])
 def test_the_parts_of_ones_own_on_the_page_work(laws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                 capsys: pytest.CaptureFixture[str]) -> None:
     """Every program of the page runs after those before it; what it registers is chosen by its kind.

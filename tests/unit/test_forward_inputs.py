@@ -239,7 +239,7 @@ def test_generate_takes_a_model(model: Any) -> None:
         saucier.generate(model, IDS)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_compiled_model_checks_the_shape_of_its_mask(models: dict[str, Transformer]) -> None:
     model, mask = models["encoder"], ones(2, 5)
     compiled = torch.compile(model, backend="eager")

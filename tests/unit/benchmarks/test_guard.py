@@ -53,7 +53,7 @@ def test_the_rows_use_public_names_only() -> None:
     assert len(guard_rows.ROWS) == 12
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", guard_rows.ROWS)
 def test_a_row_runs(name: str, root: Path) -> None:
     """In processes of their own, against this very source."""

@@ -21,7 +21,7 @@ def finite(row: Row) -> bool:
     return bool(figures) and math.isfinite(row.ratio or 0)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", run.NAMES)
 def test_a_section_runs_with_tiny_sizes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # the long ones keep what is finished in `runs`

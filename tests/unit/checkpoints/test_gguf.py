@@ -308,7 +308,7 @@ def mutate(raw: bytearray, draw: np.random.Generator) -> bytes:
     return bytes(raw)
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(2000, marks=pytest.mark.nightly)])
 def test_mutations_are_refused_or_load(count: int, tmp_path: Path) -> None:
     from tests.unit.text.test_gguf_tokenizers import byte_bpe
 

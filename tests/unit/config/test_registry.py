@@ -128,7 +128,7 @@ def test_a_model_with_parts_from_outside_obeys_the_laws(package: Path) -> None:
             "every parameter learns", "saved and loaded, the same bits"} <= {*found.held}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_each_part_obeys_the_laws_wherever_it_may_stand(package: Path) -> None:
     assert len(check_laws(kernel()).models) == 6
     assert len(check_laws(find_extension("outside:two-maps").config()).models) == 2  # type: ignore[union-attr]
@@ -213,7 +213,7 @@ def test_a_package_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
                                    "'nothing_like_this'; install the package outside-parts again")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_process_that_measures_sees_the_package(package: Path) -> None:
     small = ["model.dim=32", "model.layers=1", "model.heads=2"]
     found = saucier.plan("gpt-nano", [KERNEL, *small])

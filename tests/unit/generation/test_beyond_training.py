@@ -77,7 +77,7 @@ def test_the_settings_of_these_tests_matter(models: tuple[Transformer, Any]) -> 
     assert not torch.equal(saucier.generate(plain.eval(), **given), saucier.generate(ours, **given))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_compiled_steps_give_the_same_ids(models: tuple[Transformer, Any], tmp_path: Path,
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path))
@@ -88,7 +88,7 @@ def test_compiled_steps_give_the_same_ids(models: tuple[Transformer, Any], tmp_p
         assert torch.equal(saucier.generate(ours, compile=True, **given), saucier.generate(ours, **given)), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_under_the_compiler_of_torch_gives_the_same_logits(models: tuple[Transformer, Any]) -> None:
     ours, _ = models
     calls = [{"input_ids": prompt(3, length), "attention_mask": mask}

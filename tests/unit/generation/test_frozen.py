@@ -160,7 +160,7 @@ def test_without_a_compiler_there_is_one_line(cache: Path, monkeypatch: pytest.M
     assert not list(cache.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.bfloat16, marks=needs_bfloat16)], ids=["float32", "bfloat16"]
 )

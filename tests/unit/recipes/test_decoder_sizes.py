@@ -39,7 +39,7 @@ def test_as_many_parameters_as_published(name: str) -> None:
     assert c.parameters(SIZES[name][0]) == KNOWN[name]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", SIZES)
 def test_as_many_parameters_as_the_reference(name: str) -> None:
     transformers = pytest.importorskip("transformers", reason="the reference library is in the test group")

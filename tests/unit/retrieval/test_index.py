@@ -135,7 +135,7 @@ def test_kills_lose_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_hundred_kills_lose_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 100)
 

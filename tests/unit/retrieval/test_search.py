@@ -208,7 +208,7 @@ def gain(places: list[int], right: set[int]) -> float:
 
 
 @pytest.mark.parametrize("system", ["words", pytest.param("vectors", marks=[
-    pytest.mark.slow, pytest.mark.skipif(MINILM is None, reason="the published MiniLM weights are not installed")])])
+    pytest.mark.nightly, pytest.mark.skipif(MINILM is None, reason="the published MiniLM weights are not installed")])])
 def test_the_plain_systems_reach_their_figures(shared: Path, system: str) -> None:
     """Recall@1, 5, 20 of the paragraphs of SQuAD, nDCG@10 of Cranfield; hotpotqa's 3,460 paragraphs."""
     expected = {"words": (0.795, 0.936, 0.976, 0.383), "vectors": (0.670, 0.886, 0.963, 0.409)}[system]

@@ -210,7 +210,7 @@ def test_many_updates_do_not_grow_the_folder(tmp_path: Path) -> None:
     check_growth(tmp_path, 120)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ten_thousand_updates_do_not_grow_the_folder(tmp_path: Path) -> None:
     check_growth(tmp_path, 10_000)
 

@@ -35,7 +35,7 @@ def test_a_few(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert sum(one.refused for one in found) > FEW[kind] // 4 and any(one.sound for one in found)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_more(kind: str, tmp_path: Path) -> None:
     """In processes of their own, as the tool runs them."""

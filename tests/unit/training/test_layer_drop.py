@@ -132,7 +132,7 @@ def test_layers_that_hang_together_are_refused(name: str) -> None:
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_compiled_model_loses_the_same_layers(tmp_path: Path) -> None:
     """Each set of layers is compiled by itself; what is learned is what is learned without compiling."""
     made = [gpt(dropout=0.0) for _ in range(2)]

@@ -50,7 +50,7 @@ def test_wandb_gets_every_figure_and_one_run_for_all_parts(tmp_path: Path, monke
     assert logged[2][0] == {"evaluation/loss": 0.5}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_wandb_itself_writes_offline(tmp_path: Path) -> None:
     """The real package, without a network."""
     wandb = pytest.importorskip("wandb")
@@ -61,7 +61,7 @@ def test_wandb_itself_writes_offline(tmp_path: Path) -> None:
     assert b"training/loss" in stored.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_mlflow_itself_goes_on_with_its_run(tmp_path: Path) -> None:
     """The real package, into a file of the run."""
     mlflow = pytest.importorskip("mlflow")

@@ -55,6 +55,9 @@ ROW_ID = "_rowid"
 """LanceDB's number of a row, in one version."""
 MOST_COMMITS = 20
 """Commits after which the store is put in order."""
+MOST_UNINDEXED = 2000
+"""Chunks outside the indexes after which it is too: every search stems the words of each again (3,000 of them doubled
+the time of a search in a million)."""
 FEWEST_FOR_INDEX = 100_000
 """Chunks from which on an approximate index of their vectors is made: below, reading all is as quick."""
 MEASURED, NEIGHBOURS = 100, 10
@@ -303,7 +306,7 @@ class LanceStore:
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
         chunks, (size, older) = self.count(), self.measure_bytes()
-        if self.count_unindexed() > chunks // 20 or len(wait_for(self.table.list_versions())) > MOST_COMMITS \
+        if self.count_unindexed() > min(chunks // 20, MOST_UNINDEXED) or len(wait_for(self.table.list_versions())) > MOST_COMMITS \
                 or older > size - older:
             self.optimize()
         index = self.vector_index

@@ -53,11 +53,8 @@ WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
 ROW_ID = "_rowid"
 """LanceDB's number of a row, in one version."""
-MOST_COMMITS = 20
-"""Commits after which the store is put in order."""
-MOST_UNINDEXED = 2000
-"""Chunks outside the indexes after which it is too: every search stems the words of each again (3,000 of them doubled
-the time of a search in a million)."""
+MOST_COMMITS, MOST_UNINDEXED = 20, 2000
+"""Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time."""
 FEWEST_FOR_INDEX = 100_000
 """Chunks from which on an approximate index of their vectors is made: below, reading all is as quick."""
 MEASURED, NEIGHBOURS = 100, 10
@@ -306,8 +303,8 @@ class LanceStore:
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
         chunks, (size, older) = self.count(), self.measure_bytes()
-        if self.count_unindexed() > min(chunks // 20, MOST_UNINDEXED) or len(wait_for(self.table.list_versions())) > MOST_COMMITS \
-                or older > size - older:
+        if self.count_unindexed() > min(chunks // 20, MOST_UNINDEXED) or older > size - older \
+                or len(wait_for(self.table.list_versions())) > MOST_COMMITS:
             self.optimize()
         index = self.vector_index
         if chunks >= FEWEST_FOR_INDEX and (index is None or chunks > 2 * index.chunks):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -18,6 +19,20 @@ hypothesis.settings.register_profile("saucier", derandomize=True, deadline=None,
 hypothesis.settings.load_profile("saucier")
 
 ROOT = Path(__file__).resolve().parent.parent
+SAMPLED = 10
+"""Of so many cases of a test that is marked `sampled` one is ordinary; the others are slow."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the ordinary run leaves out of tests with very many cases, before pytest chooses by marks."""
+    seen = Counter[str]()
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % SAMPLED:
+                item.add_marker(pytest.mark.slow)
+            seen[name] += 1
 
 
 @pytest.fixture(scope="session")

@@ -178,6 +178,7 @@ def test_an_encoder_decoder(browser: Any, tmp_path: Path) -> None:
     opened.page.context.close()
 
 
+@pytest.mark.slow
 def test_a_narrow_screen(browser: Any, tmp_path: Path) -> None:
     """Nothing is wider than the window."""
     config = FAMILIES["gpt2"](dim=16, layers=2, heads=2, vocab=60, length=32)

@@ -97,6 +97,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_sum_by_hand(case: str, tmp_path: Path) -> None:
     kind, targets, options = CASES[case]

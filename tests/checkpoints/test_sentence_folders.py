@@ -92,6 +92,7 @@ def body(tmp_path: Path, modules: list[str], pooling: dict[str, Any]) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", POOLINGS)
 @pytest.mark.parametrize("left", [False, True])
 def test_poolings_by_hand(name: str, left: bool, tmp_path: Path) -> None:

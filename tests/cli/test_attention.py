@@ -32,6 +32,7 @@ def test_a_text_too_short_for_the_pattern(saucier: Saucier, recwarn: pytest.Warn
     assert not recwarn.list
 
 
+@pytest.mark.slow
 def test_pictures(saucier: Saucier, tmp_path: Path) -> None:
     """Patterns and growing costs are drawn into files."""
     pytest.importorskip("matplotlib")
@@ -74,6 +75,7 @@ def test_what_cannot_be_drawn(saucier: Saucier, words: tuple[str, ...], said: st
 TEXT = "the cat sat on the mat"
 
 
+@pytest.mark.slow
 def test_a_text_on_a_run(saucier: Saucier, cooked: Path, tmp_path: Path) -> None:
     """Tokens with what they attend to, and heads with what they do; the same numbers from Python."""
     answer = saucier("attention", cooked, "--text", TEXT)

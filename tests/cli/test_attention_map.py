@@ -27,6 +27,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.slow
 def test_the_map_of_a_pair(saucier: Saucier, runs: dict[str, Path], tmp_path: Path) -> None:
     """One row for each token of the target, one column for each of the source; rows sum to one."""
     run = runs["lstm-luong-nano"]

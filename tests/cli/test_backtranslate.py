@@ -28,6 +28,7 @@ def reverse(tmp_path_factory: pytest.TempPathFactory, pair_file: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_texts_become_pairs(saucier: Saucier, reverse: Path, tmp_path: Path) -> None:
     """The targets are the texts as they were, in order; the sources are what the model writes for them alone."""
     mono, out = tmp_path / "mono.txt", tmp_path / "made.tsv"

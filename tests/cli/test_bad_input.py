@@ -166,6 +166,7 @@ def test_wrong_data(saucier: Saucier, tmp_path: Path, name: str, content: bytes,
     assert path.read_bytes() == content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "content", "encoding"), [
     ("latin.txt", GOOD + "Soupe à l'oignon\n".encode("latin-1"), "cp1252"),
     ("utf16.txt", rhymes(3).encode("utf-16"), "utf-16")])

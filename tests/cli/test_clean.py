@@ -140,6 +140,7 @@ def test_nothing_left_names_the_rule_that_took_most(saucier: Saucier, tmp_path: 
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "what"), [
     ([], "no raw text is named"),
     (["missing.jsonl"], "no such file"),
@@ -179,6 +180,7 @@ def test_missing_extras_are_named(saucier: Saucier, crawl: Path, tmp_path: Path,
     load_identifier.cache_clear()
 
 
+@pytest.mark.slow
 def test_standard_input_is_cleaned_and_starts_over(crawl: Path, tmp_path: Path) -> None:
     text = (crawl.parent / "a.jsonl").read_text()
     out = tmp_path / "out"
@@ -190,6 +192,7 @@ def test_standard_input_is_cleaned_and_starts_over(crawl: Path, tmp_path: Path) 
     assert len((out / "corpus-00000.jsonl").read_text().splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_two_workers_of_an_engine_give_the_same_bytes(crawl: Path, tmp_path: Path) -> None:
     """datatrove runs the same rules on the same files; who made a piece cannot be seen in it."""
     pytest.importorskip("datatrove")
@@ -201,6 +204,7 @@ def test_two_workers_of_an_engine_give_the_same_bytes(crawl: Path, tmp_path: Pat
     assert (alone / "corpus-00000.jsonl").stat().st_size > 0
 
 
+@pytest.mark.slow
 def test_a_fault_of_a_file_is_one_line_with_an_engine_too(crawl: Path, tmp_path: Path) -> None:
     pytest.importorskip("datatrove")
     (crawl.parent / "c.jsonl").write_text('{"text": "fine"}\nnot json\n')

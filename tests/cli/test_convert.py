@@ -61,6 +61,7 @@ def test_faults(saucier: Saucier, bert: Path, tmp_path: Path, arguments: tuple[s
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_showing_a_published_folder_needs_neither_weights_nor_torch(bert: Path, saucier: Saucier) -> None:
     (bert / "model.safetensors").unlink()
     shown = json.loads(saucier("show", bert, "--json").out)

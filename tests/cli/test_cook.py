@@ -96,6 +96,7 @@ def test_what_rows_cannot_hold_is_counted(saucier: Saucier, pair_file: Path, tmp
     assert f"too long: {data.truncated_rows:,} cut by {data.truncated_tokens:,} tokens" in answer.out
 
 
+@pytest.mark.slow
 def test_rows_of_whole_documents_say_what_they_pad_and_divide(saucier: Saucier, stories_file: Path,
                                                               tmp_path: Path) -> None:
     rest = ["--data", stories_file, "--no-calibrate", "tokenizer.vocab=280", "data.document=paragraph", *small()]
@@ -115,6 +116,7 @@ def test_rows_of_whole_documents_say_what_they_pad_and_divide(saucier: Saucier, 
     assert "shuffled rows" in refused.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learned", "called"), [
     ("objective.next_sentence={}", "next-sentence accuracy"),
     ("objective={kind: masked, sentence_order: {}, choice: {kind: n_grams}}", "sentence-order accuracy")])
@@ -128,6 +130,7 @@ def test_bert_learns_and_shows_its_guesses(learned: str, called: str, saucier: S
     assert "[MASK]" in (tmp_path / "run" / "samples.txt").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "vocab"), [("elmo-nano", 35), ("elmo-characters-nano", 15)])
 def test_elmo_learns_and_tells_what_comes_next(name: str, vocab: int, saucier: Saucier, stories_file: Path,
                                                tmp_path: Path) -> None:
@@ -142,6 +145,7 @@ def test_elmo_learns_and_tells_what_comes_next(name: str, vocab: int, saucier: S
     assert library.load(out).embed.tokens.num_embeddings == vocab
 
 
+@pytest.mark.slow
 def test_collocations_are_counted_once_and_found_again(saucier: Saucier, stories_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     wanted = ["cook", "bert-nano", "--data", stories_file, "--out", out, "--no-calibrate", "tokenizer.vocab=60",
@@ -161,6 +165,7 @@ def test_collocations_are_counted_once_and_found_again(saucier: Saucier, stories
     assert "no n-gram of this text occurs 100000 times" in answer.err
 
 
+@pytest.mark.slow
 def test_span_boundaries_are_scored_and_their_network_is_saved(saucier: Saucier, stories_file: Path,
                                                                tmp_path: Path) -> None:
     out = tmp_path / "run"
@@ -172,6 +177,7 @@ def test_span_boundaries_are_scored_and_their_network_is_saved(saucier: Saucier,
     assert list(out.glob("checkpoints/step-*/boundary.safetensors"))
 
 
+@pytest.mark.slow
 def test_electra_shows_what_it_takes_for_replaced(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "electra-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
                      "tokenizer.vocab=60", "model.width=16", "data.document=line",
@@ -182,6 +188,7 @@ def test_electra_shows_what_it_takes_for_replaced(saucier: Saucier, text_file: P
     assert (tmp_path / "run" / "checkpoints" / "step-4" / "generator" / "model.safetensors").is_file()
 
 
+@pytest.mark.slow
 def test_xlnet_fills_in_the_end_of_an_order(saucier: Saucier, stories_file: Path, tmp_path: Path) -> None:
     for number, rows in enumerate(("{kind: running, memory: 8}", "{kind: two_pieces, real: 0.5}")):
         folder = tmp_path / str(number)
@@ -192,6 +199,7 @@ def test_xlnet_fills_in_the_end_of_an_order(saucier: Saucier, stories_file: Path
         assert "[...]" in (folder / "samples.txt").read_text()
 
 
+@pytest.mark.slow
 def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     answer = saucier("cook", "t5-nano", "--data", text_file, "--out", tmp_path / "run", "--no-calibrate",
                      "tokenizer.vocab=60",
@@ -200,6 +208,7 @@ def test_t5_learns_to_mend(saucier: Saucier, text_file: Path, tmp_path: Path) ->
     assert "<extra_id_0>" in (tmp_path / "run" / "samples.txt").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "vocab", "own"), [
     ("bart-nano", 290, ["model.length=32", "training.length=32"]),
     ("prefix-lm-nano", 28, ["model.head_dim=16", "training.length=24"]),
@@ -218,6 +227,7 @@ def test_damaged_texts_are_written_by_both_kinds_of_bodies(saucier: Saucier, tex
     assert not json.loads(written.out)["texts"][0].startswith("the cat")
 
 
+@pytest.mark.slow
 def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
     held_out = tmp_path / "held_out.tsv"
     held_out.write_text("there\tback\nmilk spills\tspills milk\nthe cat tastes\ttastes cat the\n", encoding="utf-8")
@@ -235,6 +245,7 @@ def test_translation_is_scored_on_held_out_files(saucier: Saucier, pair_file: Pa
     assert "2 held-out pairs" in found["scores"][0]["note"]
 
 
+@pytest.mark.slow
 def test_the_loss_stands_beside_that_of_frequencies(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
     out, held_out = tmp_path / "run", tmp_path / "held_out.tsv"
     held_out.write_text("there\tback\nmilk spills\tspills milk\nthe cat tastes\ttastes cat the\n", encoding="utf-8")
@@ -265,6 +276,7 @@ def test_several_files_follow_data(saucier: Saucier, text_file: Path, tmp_path: 
     assert not (tmp_path / "run" / "evaluation.json").exists()
 
 
+@pytest.mark.slow
 def test_cook_finishes_what_train_began(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert saucier("train", "shakespeare", "--data", text_file, "--out", out, "--no-calibrate", *small()).code == 0
@@ -302,6 +314,7 @@ def test_rerun_gives_the_same_weights(saucier: Saucier, cooked: Path, tmp_path: 
     assert read_passport(tmp_path / "again").outcome == read_passport(cooked).outcome
 
 
+@pytest.mark.slow
 def test_rerun_says_when_the_data_changed(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     text = tmp_path / "own.txt"
     text.write_text(text_file.read_text(), encoding="utf-8")
@@ -327,6 +340,7 @@ def test_two_processes_cook_one_run(text_file: Path, tmp_path: Path) -> None:
     assert done.stdout.count("evaluate ") == 1
 
 
+@pytest.mark.slow
 def test_standard_input_is_kept_so_that_the_run_can_be_repeated(text_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     python = [sys.executable, "-m", "saucier"]
@@ -340,6 +354,7 @@ def test_standard_input_is_kept_so_that_the_run_can_be_repeated(text_file: Path,
     assert "the results are equal" in again.stdout
 
 
+@pytest.mark.slow
 def test_nothing_on_standard_input_leaves_no_folder(tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [sys.executable, "-m", "saucier", "cook", "shakespeare", "--data", "-", "--out", str(out)]

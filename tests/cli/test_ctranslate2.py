@@ -18,6 +18,7 @@ SMALL = ("model.dim=32", "model.layers=2", "model.heads=2", "training.steps=3", 
 NEW = 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "words"), [
     ("gpt2-nano", ("tokenizer.vocab=290", "tokenizer.special.unk=<|endoftext|>",
                    "tokenizer.special.bos=<|endoftext|>")),

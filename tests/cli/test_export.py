@@ -44,6 +44,7 @@ def bert(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["float32", "q8_0"])
 def test_gguf(form: str, saucier: Saucier, gpt2: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
@@ -62,6 +63,7 @@ def test_gguf(form: str, saucier: Saucier, gpt2: Path, tmp_path: Path) -> None:
     assert ("pip install llama-cpp-python" in str(said["unproved"])) == (find_spec("llama_cpp") is None)
 
 
+@pytest.mark.slow
 def test_a_file_in_the_place_of_a_folder(saucier: Saucier, gpt2: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     assert saucier("export", gpt2, "--to", "gguf", "--out", path).code == 0
@@ -81,6 +83,7 @@ def test_a_file_in_the_place_of_a_folder(saucier: Saucier, gpt2: Path, tmp_path:
     assert (tmp_path / "again.gguf").stat().st_size == path.stat().st_size
 
 
+@pytest.mark.slow
 def test_ctranslate2(saucier: Saucier, gpt2: Path, bert: Path, tmp_path: Path) -> None:
     for package in ("ctranslate2", "transformers"):
         pytest.importorskip(package)
@@ -108,6 +111,7 @@ def test_onnx(saucier: Saucier, gpt2: Path, bert: Path, tmp_path: Path) -> None:
         assert json.loads((out / "inputs.json").read_text())["output"] == "logits"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "message"), [
     (("--to", "gguff"), "gguf"), (("--to", "gguf", "--format", "q4_k"), "no number format 'q4_k'"),
     (("--to", "onnx", "--format", "int8"), "no number format 'int8'"),
@@ -132,6 +136,7 @@ def test_a_package_that_is_not_there(saucier: Saucier, gpt2: Path, tmp_path: Pat
         assert answer.code == 2 and "saucier[export]" in answer.error
 
 
+@pytest.mark.slow
 def test_without_a_tokenizer(saucier: Saucier, gpt2: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(gpt2, bare)

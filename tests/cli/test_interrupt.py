@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import TINY, Saucier
 
 from saucier.checkpoints.steps import list_checkpoints
 from saucier.jobs.run.passport import read_passport
 
 
+@pytest.mark.slow
 def test_interrupt_saves_and_the_run_goes_on(saucier: Saucier, text_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     arguments = ["train", "shakespeare", "--data", str(text_file), "--out", str(out), "--no-calibrate", *TINY,

@@ -60,6 +60,7 @@ CASES = {"m2m_100": ([IDS["de"], 4, 5, END], {"decoder_start_token_id": END, "fo
          "mbart": ([4, 5, END, IDS["de"]], {"decoder_start_token_id": IDS["fr"]})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", CASES)
 def test_source_and_target_are_told_as_the_family_is(saucier: Saucier, tmp_path: Path, family: str) -> None:
     """The tokens are those of the reference library with source and options written by hand."""
@@ -82,6 +83,7 @@ def test_source_and_target_are_told_as_the_family_is(saucier: Saucier, tmp_path:
     assert json.loads(plain.out)["texts"] != json.loads(answer.out)["texts"]
 
 
+@pytest.mark.slow
 def test_a_file_is_translated_line_by_line(saucier: Saucier, tmp_path: Path) -> None:
     """In batches as alone, empty lines kept; a table's column too; to a file that was not there."""
     folder = folder_of("m2m_100", tmp_path)
@@ -103,6 +105,7 @@ def test_a_file_is_translated_line_by_line(saucier: Saucier, tmp_path: Path) -> 
     assert "is there already" in saucier(*table).error
 
 
+@pytest.mark.slow
 def test_a_run_that_mends_several_languages_translates(saucier: Saucier, tmp_path: Path) -> None:
     """mBART as it is pretrained here: the language ends the source and begins the target."""
     run = tmp_path / "run"
@@ -116,6 +119,7 @@ def test_a_run_that_mends_several_languages_translates(saucier: Saucier, tmp_pat
                                              "--target-language", "german").error
 
 
+@pytest.mark.slow
 def test_what_cannot_be_is_one_line(saucier: Saucier, cooked: Path, tmp_path: Path) -> None:
     folder = folder_of("m2m_100", tmp_path)
     assert "no language 'es'" in saucier("generate", folder, "a dog", "--target-language", "es").error

@@ -53,6 +53,7 @@ def run(tables: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_each_direction_is_counted_scored_and_shown(run: Path) -> None:
     results = read_results(run)
     counts = {one.name: one for one in results.data.directions}
@@ -83,6 +84,7 @@ def test_no_pair_is_trained_one_way_and_held_out_the_other(run: Path) -> None:
     assert not texts(folder.train_store) & texts(folder.held_out_store)
 
 
+@pytest.mark.slow
 def test_the_target_language_is_forced_behind_the_end_token(saucier: Saucier, run: Path, tmp_path: Path) -> None:
     """What is written is what the reference library writes with the published layout, a direction unseen included."""
     import transformers
@@ -109,6 +111,7 @@ def test_the_target_language_is_forced_behind_the_end_token(saucier: Saucier, ru
         assert json.loads(opened.out)["texts"] == [written]
 
 
+@pytest.mark.slow
 def test_a_files_header_tells_its_directions(saucier: Saucier, run: Path, tmp_path: Path) -> None:
     """One that was never learned, too."""
     answer = saucier("evaluate", run, table(tmp_path / "deu-fra.tsv", "deu", "fra", range(4)), "--json")
@@ -134,6 +137,7 @@ def test_what_is_learned_first_is_the_target_language(run: Path) -> None:
     assert {*batch["input_ids"][:, 0].tolist(), *batch["labels"][:, 0].tolist()} <= languages
 
 
+@pytest.mark.slow
 def test_back_translation_and_the_map_are_told_both_languages(saucier: Saucier, run: Path, tmp_path: Path) -> None:
     lines = tmp_path / "lines.txt"
     lines.write_text("der Koch rührt Suppe\n" * 3, encoding="utf-8")
@@ -151,6 +155,7 @@ def test_back_translation_and_the_map_are_told_both_languages(saucier: Saucier, 
                                           "--target-language", "ita").error
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_languages_it_knows(saucier: Saucier, run: Path, tables: Path, tmp_path: Path) -> None:
     words = ("training.steps=2", "training.batch=8", "training.events=off", "--no-calibrate")
     table(tmp_path / "deu-fra.tsv", "deu", "fra", range(40))

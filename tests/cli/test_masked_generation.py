@@ -21,6 +21,7 @@ def masked(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_gibbs_fills_in_what_is_open(saucier: Saucier, masked: Path) -> None:
     """What is given stays; no special token is written; a seed draws the same again."""
     words = ("generate", masked, "the [MASK] stirs [MASK] [MASK] .", "--strategy", "gibbs steps=9", "--seed", 1)
@@ -31,6 +32,7 @@ def test_gibbs_fills_in_what_is_open(saucier: Saucier, masked: Path) -> None:
     assert saucier(*words, "--samples", 3, "--json").out == first.out
 
 
+@pytest.mark.slow
 def test_metropolis_hastings_says_how_much_was_taken(saucier: Saucier, masked: Path) -> None:
     answer = saucier("generate", masked, "--masks", 4, "--strategy", "metropolis_hastings steps=20 energy=raw")
     assert answer.code == 0, answer.err
@@ -51,6 +53,7 @@ def test_nothing_open_is_said(saucier: Saucier, masked: Path, cooked: Path) -> N
     assert "no mask token" in saucier("generate", cooked, "the cat", "--strategy", "gibbs").error
 
 
+@pytest.mark.slow
 def test_a_translation_is_written_whole(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
     """The whole job; scores after each number of iterations; and the same from the command line."""
     answer = saucier("cook", "mask-predict-nano", "--data", pair_file, "--out", tmp_path / "run", "--no-calibrate",

@@ -30,6 +30,7 @@ def remembering(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [24, 40])
 def test_the_loss_in_segments_is_that_of_one_pass(saucier: Saucier, remembering: Path, memory: int) -> None:
     """Every query sees as many keys as the memory is long, so one pass over all of the text is the same."""
@@ -55,6 +56,7 @@ def changed(model: Transformer, memory: int) -> Stack:
     return Stack.model_validate_json(text.replace('"size":24', f'"size":{memory}'))
 
 
+@pytest.mark.slow
 def test_tokens_per_second_are_told(saucier: Saucier, remembering: Path) -> None:
     assert saucier("evaluate", remembering).out.splitlines()[-1].endswith("tokens/s")
 
@@ -70,6 +72,7 @@ def test_what_cannot_be_is_refused(saucier: Saucier, remembering: Path, cooked: 
     assert json.loads(saucier("evaluate", cooked, "--stride", 8, "--json").out)["held_out"]["loss"] > 0
 
 
+@pytest.mark.slow
 def test_text_is_written_beside_the_memory(saucier: Saucier, remembering: Path) -> None:
     answer = saucier("generate", remembering, "the cook", "--tokens", 40, "--seed", 1)
     assert answer.code == 0

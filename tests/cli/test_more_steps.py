@@ -42,6 +42,7 @@ def weights(folder: Path) -> bytes:
     return (folder / "checkpoints" / "step-8" / "model.safetensors").read_bytes()
 
 
+@pytest.mark.slow
 def test_at_a_constant_rate_it_is_the_longer_run(saucier: Saucier, run: Path, text_file: Path, tmp_path: Path) -> None:
     then = (run / "evaluation.json").read_text()
     answer = saucier("cook", run, "--steps", 8, "--no-calibrate")
@@ -78,6 +79,7 @@ def test_a_schedule_that_had_fallen_rises_again_and_says_so() -> None:
     assert len(describe_extension(*steady, 1000)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", ["evaluation.json", "recipe.yaml"])
 def test_a_kill_between_its_files_loses_nothing(saucier: Saucier, run: Path, lost: str,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:

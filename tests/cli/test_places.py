@@ -45,6 +45,7 @@ def in_the_way(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", FOLDERS)
 def test_a_folder_that_cannot_be_written_is_refused_at_once(saucier: Saucier, in_the_way: Path, verb: str) -> None:
     for place in (in_the_way, in_the_way / "deeper" / "out"):
@@ -55,6 +56,7 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once(saucier: Saucier, in
     assert in_the_way.read_text(encoding="utf-8") == "years of work"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", FILES)
 def test_a_file_that_cannot_be_written_is_refused_at_once(saucier: Saucier, in_the_way: Path, verb: str) -> None:
     words = fill_in(FILES[verb], in_the_way.parent)
@@ -96,6 +98,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cuda", "cuda:7", "mps", "gpu", "cuda:-1", "", "xla", "vulkan"])
 def test_a_device_that_is_not_here_is_one_line(saucier: Saucier, small: Path, device: str) -> None:
     for verb in (("generate", small / "gpt2", "a guest"), ("doctor", small / "gpt2")):
@@ -116,6 +119,7 @@ def test_a_device_from_python_is_one_line(small: Path, device: object) -> None:
             package.load(small / "gpt2", device=given)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "name"), [(("predict", "bert", "--text", "a guest"), "bert"),
                                             (("generate", "gpt2", "a guest"), "gpt2")])
 def test_a_tokenizer_of_another_model_is_told_as_the_doctor_does(saucier: Saucier, small: Path, verb: tuple[str, ...],
@@ -145,6 +149,7 @@ def test_remedies_name_what_is_there(saucier: Saucier, tmp_path: Path) -> None:
     assert saucier("generate", tmp_path / "m", "a guest").error.endswith("; put the model's tokenizer.json into it")
 
 
+@pytest.mark.slow
 def test_a_fine_tuning_gives_rows_to_the_ids_that_have_none_and_says_so(saucier: Saucier, tmp_path: Path) -> None:
     package.build(bert(16, 1, heads=2, vocab=20, length=32)).save(tmp_path / "bert")
     lines = [f"{'rich soup' if n % 2 else 'cold bread'} {n % 7}" for n in range(40)]

@@ -35,6 +35,7 @@ def task(tmp_path: Path) -> Path:
     return tmp_path / "task.yaml"
 
 
+@pytest.mark.slow
 def test_choices_are_compared(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path) -> None:
     task.write_text(TASK + "choices: [sauce, soup, milk]\nby: {kind: likelihood, normalization: {kind: byte}}\n")
     answer = saucier("prompt", task, "--model", cooked, "--shots", "0,1", "--draws", "2", "--out", tmp_path / "out",
@@ -55,6 +56,7 @@ def test_choices_are_compared(saucier: Saucier, cooked: Path, task: Path, tmp_pa
     assert saucier("score", tmp_path / "out/results.jsonl", "--kind", "classes").code == 0
 
 
+@pytest.mark.slow
 def test_without_a_folder_every_time_has_its_own(saucier: Saucier, cooked: Path, task: Path, tmp_path: Path,
                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     task.write_text(TASK + "choices: [sauce, soup, milk]\n")

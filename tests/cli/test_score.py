@@ -13,6 +13,7 @@ from tests.cli.conftest import Saucier
 from saucier.jobs.score import render_report, score_files, short_names
 
 
+@pytest.mark.slow
 def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
     gold = shared / "data/classification/sst2/dev.tsv"
     count = len(gold.read_text(encoding="utf-8").splitlines()) - 1
@@ -30,6 +31,7 @@ def test_a_majority_class_on_real_data(saucier: Saucier, shared: Path, tmp_path:
     assert "ones − zeros" in shown and "They differ on 872 of 872 rows" in shown and "column 'label'" in shown
 
 
+@pytest.mark.slow
 def test_entities_of_real_data_are_all_found_by_their_own_golds(saucier: Saucier, shared: Path, tmp_path: Path) -> None:
     from saucier.tasks.prediction_files import read_golds
 
@@ -59,6 +61,7 @@ def test_files_are_named_by_what_tells_them_apart(files: tuple[str, str], names:
     assert short_names(files) == names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_a_comparison_of_runs_is_shown_whole(tmp_path: Path, width: int) -> None:
     """As in the README: two runs, with the files that `finetune` writes. Nothing is cut, the text is shown."""

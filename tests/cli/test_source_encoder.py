@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 from tests.cli.conftest import TINY, Saucier
 
 import saucier as library
 
 
+@pytest.mark.slow
 def test_a_new_encoder_learns_first(saucier: Saucier, text_file: Path, pair_file: Path, tmp_path: Path) -> None:
     """In the first stage BART's own blocks stay as they were, but for one map and the positions."""
     bart = tmp_path / "bart"

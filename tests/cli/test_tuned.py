@@ -43,6 +43,7 @@ def test_show_tells_what_an_adapter_is(saucier: Saucier, folder: Path) -> None:
     assert found["parameters"] == values and found["base_parameters"] == base
 
 
+@pytest.mark.slow
 def test_merge_compares_before_it_writes(saucier: Saucier, folder: Path, tmp_path: Path) -> None:
     answer = saucier("merge", folder, "--out", tmp_path / "merged", "--json")
     assert answer.code == 0
@@ -80,6 +81,7 @@ def other_base(kind: str, folder: Path) -> None:
             package.folders.save.save(gpt(dropout=0.0), folder, layout="own")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "kind", "said"), [
     ("peft", "values", "has other values"),
     ("peft", "shapes", "c_attn gives [32, 96] instead of [48, 144]"),

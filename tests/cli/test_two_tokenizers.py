@@ -46,6 +46,7 @@ def bert2gpt(tmp_path_factory: pytest.TempPathFactory, bert: Path, gpt: Path, pa
     return out
 
 
+@pytest.mark.slow
 def test_bert2gpt_has_both_tokenizers_and_both_tables(bert2gpt: Path, bert: Path, gpt: Path) -> None:
     """Each side has its model's vocabulary; what is written begins and ends with GPT-2's end token."""
     model, tokenizer = library.load(bert2gpt), library.load_tokenizer(bert2gpt)
@@ -79,6 +80,7 @@ def test_both_sides_begin_with_their_weights(saucier: Saucier, bert: Path, gpt: 
         torch.testing.assert_close(own[name], value)
 
 
+@pytest.mark.slow
 def test_every_verb_works_on_the_result(saucier: Saucier, bert2gpt: Path, pair_file: Path, tmp_path: Path) -> None:
     """Evaluate, generate, doctor, attention-map and backtranslate know which side is which."""
     for words in (("evaluate", bert2gpt), ("evaluate", bert2gpt, pair_file, "--limit", 3),
@@ -107,6 +109,7 @@ def test_every_verb_works_on_the_result(saucier: Saucier, bert2gpt: Path, pair_f
     assert answer.code == 0, answer.err
 
 
+@pytest.mark.slow
 def test_it_goes_on_and_is_fine_tuned(saucier: Saucier, bert2gpt: Path, pair_file: Path, tmp_path: Path) -> None:
     """`--from` and `finetune` keep both tokenizers; the targets that are shown are spelled by GPT-2's."""
     answer = saucier("train", "--from", bert2gpt, "--data", pair_file, "--out", tmp_path / "on", *SHORT)
@@ -123,6 +126,7 @@ def test_it_goes_on_and_is_fine_tuned(saucier: Saucier, bert2gpt: Path, pair_fil
     assert answer.code == 0, answer.err
 
 
+@pytest.mark.slow
 def test_a_recipe_learns_two_tokenizers(saucier: Saucier, pair_file: Path, tmp_path: Path) -> None:
     """One tokenizer is trained on the sources, the other on the targets; each side's table is as large as its own."""
     pairs = tmp_path / "pairs.tsv"

@@ -22,6 +22,7 @@ def test_help_names_every_verb(saucier: Saucier) -> None:
     assert all(f"\n  {verb}" in answer.out for verb in VERBS)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_explains_itself(saucier: Saucier, verb: str) -> None:
     answer = saucier(verb, "--help")
@@ -29,12 +30,14 @@ def test_every_verb_explains_itself(saucier: Saucier, verb: str) -> None:
     assert "Usage: saucier" in answer.out
 
 
+@pytest.mark.slow
 def test_recipes_lists_every_recipe(saucier: Saucier) -> None:
     answer = saucier("recipes")
     assert answer.code == 0
     assert [line.split()[0] for line in answer.out.splitlines()[1:] if line[0] != " "] == names()
 
 
+@pytest.mark.slow
 def test_recipes_as_json(saucier: Saucier) -> None:
     found = {one["name"]: one for one in json.loads(saucier("recipes", "--json").out)}
     assert found["gpt2"]["parameters"] == found["gpt2"]["claims"]["parameters"] == 124439808
@@ -59,6 +62,7 @@ def test_the_page_of_published_layouts_is_current(root: Path) -> None:
     assert page == published_page(), "run `make book`"
 
 
+@pytest.mark.slow
 def test_schema_knows_every_section(saucier: Saucier) -> None:
     found = json.loads(saucier("schema").out)
     assert {"model", "tokenizer", "data", "objective", "training", "evaluation",
@@ -79,6 +83,7 @@ def test_generate_repeats_itself_with_a_seed(saucier: Saucier, cooked: Path) -> 
     assert first != other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options",
                          [("--temperature", 0), ("--beams", 3), ("--top-k", 5, "--top-p", 0.9, "--samples", 2),
                           ("--repetition-penalty", 1.3, "--no-repeat-ngram", 2), ("--stop", "a")])
@@ -138,6 +143,7 @@ def test_evaluate_takes_files_and_words_for_any_model(saucier: Saucier, root: Pa
     assert "no such file" in saucier("evaluate", box / "models" / "gpt2", "nowhere.txt").error
 
 
+@pytest.mark.slow
 def test_evaluate_gives_a_run_intervals_over_its_batches(saucier: Saucier, cooked: Path) -> None:
     found = json.loads(saucier("evaluate", cooked, "--batch", 1, "--json").out)
     low, high = found["intervals"]["loss"]

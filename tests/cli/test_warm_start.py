@@ -25,6 +25,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory, text_file: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_bert2bert_is_cooked_and_translates(saucier: Saucier, bert: Path, pair_file: Path, tmp_path: Path) -> None:
     """The whole job in one command; a text ends, since [SEP] ends it; the run repeats and goes on by its recipe."""
     run = tmp_path / "run"
@@ -39,6 +40,7 @@ def test_bert2bert_is_cooked_and_translates(saucier: Saucier, bert: Path, pair_f
     assert recipe(run / "recipe.yaml").warm_start is not None
 
 
+@pytest.mark.slow
 def test_a_side_can_be_cold_and_sides_can_share(saucier: Saucier, bert: Path, pair_file: Path, tmp_path: Path) -> None:
     """Before any update the weights are those of BERT on the side that has them, and of nobody on the other."""
     words = ("train", "--encoder", bert, "--data", pair_file, "--no-calibrate", *SHORT,

@@ -92,6 +92,7 @@ def faults(found: dict[str, Any], tensors: dict[str, np.ndarray], *, exact: bool
         yield from [f"{name}: and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
 
 
+@pytest.mark.slow
 def test_everything_opens_and_ends_as_it_did(tmp_path: Path) -> None:
     found, tensors = opened(tmp_path)
     exact = stamp() == EXPECTED["stamp"]

@@ -67,6 +67,7 @@ def known() -> dict[str, Item]:
     return fingerprints.read()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", QUICK)
 def test_nothing_has_changed(part: str, known: dict[str, Item], tmp_path: Path) -> None:
     beginnings, make = QUICK[part]

@@ -87,6 +87,7 @@ def teacher_forced(model: Transformer, given: Batch) -> Batch:
                                                        labels)}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("folder", "name"), cases())
 def test_loss(folder: str, name: str) -> None:
     golden, tensors = json.loads((GOLDEN / folder / "golden.json").read_text()), load_file(

@@ -61,6 +61,7 @@ def test_nothing_else_is_left_out() -> None:
     assert {family(GOLDEN / name) for name in published()} <= LAYOUTS.keys()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", published())
 def test_folder(name: str) -> None:
     folder = GOLDEN / name
@@ -69,6 +70,7 @@ def test_folder(name: str) -> None:
     assert [f"{case}: {faults}" for case, good, _, faults in results if not good] == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", published())
 def test_saved_again_it_is_the_same_checkpoint(name: str, tmp_path: Path) -> None:
     """Tensor by tensor, whatever the form of the file that was read."""

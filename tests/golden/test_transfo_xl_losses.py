@@ -41,6 +41,7 @@ def by_cluster(losses: Tensor, labels: Tensor, cutoffs: tuple[int, ...]) -> Tens
     return losses.flatten()[cluster.argsort(stable=True)].view_as(losses)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_one_loss_a_token_and_their_mean(folder: str) -> None:
     """By the head alone for each token, by the objective for the mean, and both by the log probabilities of all."""

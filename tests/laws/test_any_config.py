@@ -83,6 +83,7 @@ def logits_shape(head: c.Head) -> tuple[int, ...]:
             return 2, LENGTH, VOCAB
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(transformers())
 def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
@@ -103,6 +104,7 @@ def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
     assert all(torch.equal(value, again[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(transformers())
 def test_any_legal_config_learns(config: c.Transformer) -> None:
@@ -121,6 +123,7 @@ def test_any_legal_config_learns(config: c.Transformer) -> None:
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(transformers())
 def test_any_legal_config_comes_back_from_disk(config: c.Transformer) -> None:
@@ -140,6 +143,7 @@ def test_any_legal_config_comes_back_from_disk(config: c.Transformer) -> None:
     assert torch.equal(run(model, ids).last_hidden_state, run(back, ids).last_hidden_state)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(transformers())
 def test_any_legal_causal_config_decodes_from_its_cache(config: c.Transformer) -> None:

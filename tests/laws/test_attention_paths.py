@@ -25,6 +25,7 @@ def run(model: Transformer, *, weights: bool) -> Output:
                  output_hidden_states=weights)  # type: ignore[no-any-return]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_returning_weights_changes_nothing(name: str) -> None:
     """Logits and hidden vectors are the same whether or not the weights are asked for."""
@@ -36,6 +37,7 @@ def test_returning_weights_changes_nothing(name: str) -> None:
     assert plain.decoder_attentions is None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_weights_are_weights(name: str) -> None:
     """One tensor for each attention; they are not negative, sum to one, and are zero on padding."""
@@ -66,6 +68,7 @@ def test_weights_are_weights(name: str) -> None:
                if weights.shape[-1] == length)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
     """One more hidden state than blocks; the first is the embedding, the last is the output.
@@ -88,6 +91,7 @@ def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
         assert torch.equal(output.encoder_hidden_states[-1], output.encoder_last_hidden_state)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_both_paths_have_the_same_gradients(name: str) -> None:
     """In training mode, without dropout, each path gives every parameter the same gradient."""

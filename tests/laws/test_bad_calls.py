@@ -45,6 +45,7 @@ def judge(drawn: Random, place: Path) -> None:
     assert not faults, f"{verdict.told}: {'; '.join(faults)}"
 
 
+@pytest.mark.slow
 @settings(max_examples=200, **ROOMY)
 @given(drawn=st.randoms(use_true_random=False))
 def test_bad_calls(drawn: Random, place: Path) -> None:

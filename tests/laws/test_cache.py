@@ -27,6 +27,7 @@ def pieces(sizes: list[int], length: int) -> list[tuple[int, int]]:
     return [(start, end) for start, end in zip([0, *ends], ends, strict=False) if end > start]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("sizes", PIECES.values(), ids=PIECES)
 @pytest.mark.parametrize("name", of_any_future(DECODERS))
 def test_decoder_with_cache_equals_without(name: str, sizes: list[int]) -> None:
@@ -40,6 +41,7 @@ def test_decoder_with_cache_equals_without(name: str, sizes: list[int]) -> None:
     assert cache.length == ids.shape[1]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", of_any_place(DECODERS))
 def test_left_padded_rows_decode_from_a_cache(name: str) -> None:
     """A padded batch, continued token by token, gives what each row gives alone."""
@@ -60,6 +62,7 @@ def test_left_padded_rows_decode_from_a_cache(name: str) -> None:
             assert_close(torch.cat([step[row] for step in found]), whole, what=f"row {row}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", PAIRS)
 def test_encoder_decoder_with_cache_equals_without(name: str) -> None:
     """The decoder's own keys grow; the encoder's are computed once, from padded sources."""
@@ -77,6 +80,7 @@ def test_encoder_decoder_with_cache_equals_without(name: str) -> None:
         assert_close(torch.cat(found, dim=1), whole.logits)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", of_any_future({**DECODERS, **PAIRS}))
 def test_reordered_cache_continues_the_reordered_rows(name: str) -> None:
     """Beam search: rows are repeated and dropped between steps, also to another number of rows."""
@@ -99,6 +103,7 @@ def step(model: Transformer, ids: Tensor, source: Tensor | None, cache: Cache | 
     return output.logits  # type: ignore[no-any-return]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", DECODERS)
 def test_last_only_is_the_last_of_all(name: str) -> None:
     """The head on the last position alone, and no head at all, change nothing else."""

@@ -28,6 +28,7 @@ def built_parameters(config: c.Transformer) -> int:
     return sum(parameter.numel() for parameter in build(config, device="meta").parameters())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_counted_parameters_are_the_built_ones(name: str) -> None:
     """Every recipe, published sizes included, on the meta device."""
@@ -35,6 +36,7 @@ def test_counted_parameters_are_the_built_ones(name: str) -> None:
     assert c.parameters(config) == built_parameters(config)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_the_anatomy_adds_up(name: str) -> None:
     """Every node of the tree is the sum of its children, and the leaves hold everything, for every part."""
@@ -55,6 +57,7 @@ def check_sums(node: c.Node) -> None:
         assert node.flops == pytest.approx(node.times * sum(child.flops for child in node.children))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in MODELS if not any(word in name for word in EXTRA_PRODUCTS)])
 def test_counted_flops_are_the_executed_ones(name: str) -> None:
     """PyTorch's own counter of matrix products agrees, once masked scores are counted as if none were masked."""
@@ -87,6 +90,7 @@ def test_visible_keys_are_counted_exactly(visibility: c.Visibility, length: int)
     assert visible_keys(visibility, length) == pytest.approx(float(allowed(visibility, length).sum()) / length)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name in MODELS
                                   if MODELS[name].decoder and not MODELS[name].decoder.memory])  # it has no cache
 def test_the_counted_cache_is_the_allocated_one(name: str) -> None:

@@ -34,6 +34,7 @@ def failing(model: Transformer) -> dict[str, float]:
     return {one.name: one.difference or 0.0 for one in examine_model(model, draw_rows(model)) if one.verdict == "fails"}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name if place % 8 == 0 else pytest.param(name, marks=pytest.mark.nightly)
                                   for place, name in enumerate(CHOSEN)])
 def test_every_model_of_the_zoo_is_sound(name: str) -> None:
@@ -49,6 +50,7 @@ GOLDEN = ("gpt2", "bert-masked-lm", "bart-sequence-classification", "transfo-xl"
           "big_bird-original_full-question-answering", "fnet", "m2m_100", "dpr-reader", "switch_transformers")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_checkpoints_are_sound(shared: Path, name: str) -> None:
     folder = shared / "golden" / name
@@ -61,6 +63,7 @@ def family(name: str) -> Transformer:
     return steady(FAMILIES[name](**SMALL, **FAMILY_OPTIONS[name]))
 
 
+@pytest.mark.slow
 def test_a_model_that_reads_padding_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The mask is dropped on its way in."""
     monkeypatch.setattr("saucier.parts.inputs.as_boolean_mask", lambda mask: None)
@@ -70,6 +73,7 @@ def test_a_model_that_reads_padding_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert min(found.values()) > 1e-3 and "a batch is its rows" not in found
 
 
+@pytest.mark.slow
 def test_a_model_that_sees_the_future_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every row's last token is added to its first vector."""
     model = family("gpt2")
@@ -78,6 +82,7 @@ def test_a_model_that_sees_the_future_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert "no place sees what comes after it" in found and "one token at a time beside a cache" in found
 
 
+@pytest.mark.slow
 def test_a_cache_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys of a longer piece are written in reverse."""
     extend = Cache.extend
@@ -97,6 +102,7 @@ def test_rows_that_meet_are_found() -> None:
     assert "a batch is its rows" in failing(model)
 
 
+@pytest.mark.slow
 def test_a_memory_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = steady(FAMILIES["transfo_xl"](**SMALL, **{**FAMILY_OPTIONS["transfo_xl"], "memory": 5}))
     assert "in segments beside a memory" not in failing(model)
@@ -104,6 +110,7 @@ def test_a_memory_that_is_lost_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert "in segments beside a memory" in failing(model)
 
 
+@pytest.mark.slow
 def test_a_weight_that_is_no_number_is_found() -> None:
     model = family("bert")
     with torch.no_grad():

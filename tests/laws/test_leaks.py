@@ -113,6 +113,7 @@ def assert_same_pattern(found: Tensor, expected: Tensor) -> None:
     assert not blind, f"output {blind[0][0]} does not see input {blind[0][1]}"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("name", VISIBILITIES)
@@ -136,6 +137,7 @@ def global_mask() -> Tensor:
     return torch.tensor([[int(place in GLOBAL) for place in range(LENGTH)]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("weights", [False, True], ids=["fused", "explicit"])
 def test_global_tokens_with_maps_of_their_own_see_all_and_are_seen_by_all(weights: bool, layers: int) -> None:
@@ -151,6 +153,7 @@ def test_global_tokens_with_maps_of_their_own_see_all_and_are_seen_by_all(weight
     assert not watched.influence(output)[0][real, LENGTH - 1].any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.decoders())
 def test_no_decoder_sees_the_future(name: str) -> None:
     """Every decoder of the zoo: nothing from later tokens, something from the token itself."""
@@ -160,6 +163,7 @@ def test_no_decoder_sees_the_future(name: str) -> None:
     assert found.diagonal().all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.decoders())
 def test_documents_of_a_packed_row_do_not_meet(name: str) -> None:
     """Packed rows: a document ends where the next begins, also where documents alternate."""
@@ -171,6 +175,7 @@ def test_documents_of_a_packed_row_do_not_meet(name: str) -> None:
     assert not found.triu(1).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_documents_meet_within_themselves(attention: str) -> None:
     """An encoder's packed row: each document sees all of itself and nothing else, even when it is in two pieces."""
@@ -180,6 +185,7 @@ def test_documents_meet_within_themselves(attention: str) -> None:
     assert_same_pattern(found, documents[0][:, None] == documents[0][None])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", {**zoo.decoders(), **zoo.encoders(), **zoo.pairs()})
 def test_rows_do_not_meet(name: str) -> None:
     """The first row of a batch depends on no other row, with and without padding."""
@@ -199,6 +205,7 @@ def test_rows_do_not_meet(name: str) -> None:
             assert all(not gradient[0, 4:].any() for gradient in gradients)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.pairs())
 def test_a_decoder_sees_the_whole_source_and_only_its_own_past(name: str) -> None:
     """Encoder-decoder: every target position sees every source token, and no later target token.
@@ -213,6 +220,7 @@ def test_a_decoder_sees_the_whole_source_and_only_its_own_past(name: str) -> Non
     assert by_target.diagonal().all()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.pairs())
 def test_a_decoder_does_not_see_padding_of_the_source(name: str) -> None:
     """Cross-attention: the padded end of a source moves nothing."""
@@ -224,6 +232,7 @@ def test_a_decoder_does_not_see_padding_of_the_source(name: str) -> None:
     assert by_source.shape[1] == 9 or not by_source[:, 9:].any()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.of_packed_pairs(zoo.pairs()))
 def test_packed_targets_see_their_own_sources(name: str) -> None:
     """Packed pairs: target document n sees source document n, whole, and no other."""
@@ -242,6 +251,7 @@ def whole(config: c.Transformer) -> bool:
     return isinstance(config.head, c.LengthHead)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", zoo.of_any_place({**zoo.decoders(), **zoo.encoders()}))
 def test_packed_documents_give_what_they_give_alone(name: str) -> None:
     """With positions that start again, a packed row holds the numbers of its documents one by one."""

@@ -52,6 +52,7 @@ def in_segments(model: Transformer, ids: Tensor, sizes: list[int]) -> tuple[Tens
     return torch.cat(found, dim=1), mems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", CUTS.values(), ids=CUTS)
 @pytest.mark.parametrize("name", MODELS)
 def test_segments_with_a_memory_are_one_long_pass(name: str, sizes: list[int]) -> None:
@@ -113,6 +114,7 @@ def test_a_memory_keeps_the_last_positions_or_the_first_of_each_segment() -> Non
         assert torch.equal(second.mems[layer], joined[:, -5:].transpose(0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["transformer-xl", "pre-norm"])
 def test_text_written_beside_a_memory_is_that_of_reading_anew(name: str) -> None:
     model = scrambled(MODELS[name])
@@ -125,6 +127,7 @@ def test_text_written_beside_a_memory_is_that_of_reading_anew(name: str) -> None
     assert torch.equal(found, by_hand)
 
 
+@pytest.mark.slow
 def test_the_second_stream_writes_beside_a_memory_what_it_writes_reading_anew() -> None:
     """XLNet, looking back only: the last two tokens are read again, since the first was read without the second."""
     model = scrambled(MODELS["xlnet"])
@@ -157,6 +160,7 @@ def test_what_does_not_go_with_a_memory_is_refused() -> None:
         plain(ids, mems=[torch.zeros(5, 2, 24)] * 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [False, True], ids=["fused", "explicit"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_a_permutation_leaks_nothing_to_the_one_who_asks(layers: int, weights: bool) -> None:

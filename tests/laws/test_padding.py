@@ -62,6 +62,7 @@ def right_mask(lengths: list[int]) -> Tensor:
     return torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("worth", [0.9, 0.0], ids=["packed", "masked"])
 @pytest.mark.parametrize("name", ANY_LENGTH)
 def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,6 +77,7 @@ def test_right_padding_changes_nothing(name: str, worth: float, monkeypatch: pyt
         assert_close(found[row, :length], alone(model, ids[row, :length]), what=f"row {row}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("worth", [0.9, 0.0], ids=["packed", "masked"])
 @pytest.mark.parametrize("name", MASKED)
 def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,6 +91,7 @@ def test_what_stands_in_the_padding_does_not_matter(name: str, worth: float, mon
     assert torch.equal(first[mask], second[mask])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", of_any_place(SINGLE))
 def test_left_padding_changes_nothing(name: str) -> None:
     """Rows padded at their start, with positions counted from the first real token, as generation does it."""
@@ -102,6 +105,7 @@ def test_left_padding_changes_nothing(name: str) -> None:
         assert_close(found[row, -length:], alone(model, ids[row, -length:]), what=f"row {row}")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("name", "side"), [(name, "right") for name in ANY_LENGTH] + [(name, "left") for name in LEFT])
 def test_padding_leaves_gradients_as_they_are(name: str, side: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training on padded rows moves every weight as training on the rows alone would, and nothing becomes NaN."""
@@ -126,6 +130,7 @@ def gradients(model: Transformer, states: Tensor) -> dict[str, Tensor]:
     return {key: value.grad.clone() for key, value in model.named_parameters() if value.grad is not None}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_a_batch_is_its_rows(name: str) -> None:
     """Rows of a batch do not see each other, and their order is kept."""
@@ -136,6 +141,7 @@ def test_a_batch_is_its_rows(name: str) -> None:
     assert_close(torch.cat([run(model, ids[i:i + 1]) for i in range(3)]), found)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", MODELS)
 def test_a_row_without_any_real_token_stays_finite(name: str) -> None:
     """A fully masked row gives numbers, never NaN, and leaves its neighbours alone."""

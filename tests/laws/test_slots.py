@@ -51,6 +51,7 @@ class Schedule:
                 del self.texts[row]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ABLE)
 def test_rows_that_come_and_go_equal_one_pass_over_each(name: str) -> None:
     """Short next to long, long after short, into rows that others left, until the store has gone round."""
@@ -84,6 +85,7 @@ def test_every_model_that_takes_padding_before_its_text_is_able_or_says_why() ->
             Slots(build_on_meta(DECODERS[name]), rows=2, capacity=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama", "part-alibi-mha", "t5_decoder"])
 def test_greedy_tokens_of_a_row_do_not_depend_on_its_neighbours(name: str) -> None:
     """Whoever comes and goes next to it."""

@@ -107,6 +107,7 @@ def gaps_that_count(visibility: c.Visibility) -> bool:
                                               for term in list_terms(visibility))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(100))
 def test_a_plan_gives_what_the_dense_softmax_gives(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random visibilities over random passes, with what distances add to the scores: the same values and gradients."""
@@ -150,6 +151,7 @@ def scrambled(config: c.SelfAttention, dim: int) -> SelfAttention:
     return attention
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visibility", [c.Window(9) | c.Global(), c.Causal() & c.Window(30),
                                         build_bigbird_visibility(8, 1, 4096)], ids=["global", "causal", "blocks"])
 @pytest.mark.parametrize("maps", [False, True], ids=["shared maps", "own maps"])
@@ -178,6 +180,7 @@ def test_a_whole_attention_with_padding_packed_away(visibility: c.Visibility, ma
         assert_scaled(sparse, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visibility", [build_bigbird_visibility(8, 2, 4096), BIG_BIRD_ETC],
                          ids=["internal", "extended"])
 def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +199,7 @@ def test_drawn_blocks_are_read_as_they_are_drawn(visibility: c.Visibility, monke
         assert_scaled(sparse, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 17, 20])
 @pytest.mark.parametrize("training", [False, True], ids=["reading", "training"])
 @pytest.mark.parametrize("named", [False, True], ids=["first", "named"])
@@ -223,6 +227,7 @@ def test_added_tokens_in_any_block_read_all_keys(count: int, training: bool, nam
         assert_scaled(sparse, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1], ids=["strided", "fixed"])
 def test_what_the_patterns_cost_grows_as_the_root_of_the_length(number: int) -> None:
     """Pairs that are computed, at a stride of the root of the length: four times the text costs eight times as much."""
@@ -265,6 +270,7 @@ SPARSE_TRANSFORMER = {
         otherwise=c.AtMostFirst(kind="first_token"))}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SPARSE_TRANSFORMER)
 @pytest.mark.parametrize("length", [255, 256, 270])
 def test_the_published_forms_of_gaps(name: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +284,7 @@ def test_the_published_forms_of_gaps(name: str, length: int, monkeypatch: pytest
         torch.testing.assert_close(found, expected, rtol=PART, atol=PART)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visibility", [c.Window(33) | c.Global(otherwise=c.AtMostFirst(kind="first_token")),
                                         c.Causal() & c.Window(64),
                                         build_bigbird_visibility(32, 1, 4096)], ids=["global", "causal", "blocks"])
@@ -295,6 +302,7 @@ def test_memory_grows_with_the_length_alone(visibility: c.Visibility) -> None:
     assert largest[1] < 8192 * 8192 / 4, "a mask of single bytes would be larger"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reversible", [False, True], ids=["plain", "reversible"])
 def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: bool,
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,6 +328,7 @@ def test_a_stack_with_the_bias_of_t5_makes_no_table_of_all_pairs(reversible: boo
     assert seen.bytes < 2048 * 2048, "the bias of all pairs would be eight times larger"
 
 
+@pytest.mark.slow
 def test_dropped_weights_keep_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout the mean over many draws is the attention without, and the gradient belongs to the same draw."""
     monkeypatch.setattr(context_module, "LEAST_LENGTH", ALWAYS)

@@ -72,6 +72,7 @@ def writers(model: Transformer, tokens: int, **more: Any) -> list[Callable[[], T
         for number, way in enumerate(WAYS.values())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
 def test_threads_write_what_each_writes_alone(family: str, dtype: torch.dtype) -> None:
@@ -115,6 +116,7 @@ def test_a_failed_call_leaves_the_model_in_training_mode() -> None:
     assert all(modes(model))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", READERS)
 def test_the_view_is_the_model_in_evaluation_mode(name: str) -> None:
     """Nothing of a view draws, remembers or hides as a model in training does, and it shares every parameter."""

@@ -106,6 +106,7 @@ def learned(family: str, learning: TrainingData, training: t.Training, folder: P
     return before, scores(model)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", CASES)
 def test_the_loss_falls(name: str, tmp_path: Path) -> None:
     family, objective, batches, steps = CASES[name]
@@ -118,6 +119,7 @@ OPTIMIZERS = [t.AdamW(learning_rate=3e-3), t.Muon(learning_rate=1e-2, others=t.A
               t.Adafactor(learning_rate=0.2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.kind)
 def test_every_optimizer_learns(optimizer: t.OptimizerConfig, tmp_path: Path) -> None:
     before, after = learned("gpt2", study(), recipe(60, save_every=60, optimizer=optimizer), tmp_path)
@@ -125,6 +127,7 @@ def test_every_optimizer_learns(optimizer: t.OptimizerConfig, tmp_path: Path) ->
     assert after["accuracy"] > 2 * before["accuracy"] + 0.3
 
 
+@pytest.mark.slow
 def test_bfloat16_ends_within_one_percent_of_float32(tmp_path: Path) -> None:
     losses = []
     for dtype in ("float32", "bfloat16"):

@@ -66,6 +66,7 @@ SAID: list[tuple[str, str, dict[str, Any]]] = [
 """What our tree can say beside what most published configs say."""
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("family", "published", "changes", "kind"), FOUND)
 def test_what_was_at_fault(family: str, published: str, changes: dict[str, Any], kind: str, tmp_path: Path) -> None:
     start = experiment.base(family, published, 0)
@@ -85,6 +86,7 @@ def test_the_pair_of_these_tests_has_sides_of_unequal_widths() -> None:
     assert config.encoder.hidden_size != config.decoder.hidden_size
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", trials.FAMILIES)
 def test_one_field_in_another_value(family: str, tmp_path: Path) -> None:
     """A value drawn for each family; all of them are below."""
@@ -94,6 +96,7 @@ def test_one_field_in_another_value(family: str, tmp_path: Path) -> None:
         assert not wrong(trials.found_of([random.Random(family).choice(every)], tmp_path))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("family", [family for family in trials.FAMILIES if family != "encoder_decoder"])
 def test_a_missing_field_stands_for_the_references_default(family: str) -> None:
     """As trees, so that large sizes are compared too; a field that must be said is refused by its name."""
@@ -130,6 +133,7 @@ def in_full(tree: Any) -> Any:
     return walked(tree.model_dump())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", [
     {"renormalize_logits": True, "suppress_tokens": [5, 6, 7], "num_beams": 3},
     {"num_beams": 2, "length_penalty": -1.5}, {"encoder_no_repeat_ngram_size": 2},

@@ -49,6 +49,7 @@ def theirs(reference: Any, said: dict[str, Any], prompt: torch.Tensor) -> Any:
                                            device="cpu", model_kwargs=mask)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(150))
 def test_scores_are_changed_as_the_reference_changes_them(reference: Any, seed: int) -> None:
     rng, generator = random.Random(seed), torch.Generator().manual_seed(seed)

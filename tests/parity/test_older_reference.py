@@ -41,6 +41,7 @@ def cases() -> list[Any]:
             for name in CASES for family, _, number in [name.rpartition("-")]]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", cases())
 def test_the_numbers_of_the_older_version(name: str, outputs: dict[str, torch.Tensor], tmp_path: Path) -> None:
     """Forward passes, greedy texts and beams."""

@@ -82,6 +82,7 @@ def placed(model: Any) -> Any:
     return model
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("family", "seed"), cases())
 def test_same_numbers_both_ways(family: str, seed: int, tmp_path: Path) -> None:
     """Reference -> Saucier -> reference; the way back gives the same bits."""

@@ -29,6 +29,7 @@ SIZES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_the_published_size_is_counted(name: str) -> None:
     published, settings, fields = SIZES[name]

@@ -37,11 +37,13 @@ def pages(call: str, **environment: str) -> tuple[str, int]:
     return said, int(count)
 
 
+@pytest.mark.slow
 def test_left_alone_the_library_gives_the_pages_back() -> None:
     """Otherwise the tests below show nothing."""
     assert pages("None")[1] > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["devices.keep_small_blocks()", "devices.keep_freed_memory()"])
 def test_freed_memory_is_used_again(call: str) -> None:
     said, count = pages(call)
@@ -49,11 +51,13 @@ def test_freed_memory_is_used_again(call: str) -> None:
     assert count < 100
 
 
+@pytest.mark.slow
 def test_limits_that_the_environment_sets_are_obeyed() -> None:
     assert pages("devices.keep_small_blocks()", MALLOC_MMAP_THRESHOLD_="1048576")[0] == "False"
     assert pages("devices.keep_small_blocks()", GLIBC_TUNABLES="glibc.malloc.mmap_threshold=1048576")[0] == "False"
 
 
+@pytest.mark.slow
 def test_a_process_that_keeps_all_is_not_told_to_keep_less() -> None:
     said, count = pages("[devices.keep_freed_memory(), devices.keep_small_blocks()][1]")
     assert said == "False"

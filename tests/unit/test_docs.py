@@ -42,6 +42,7 @@ def test_named_files_exist(page: Path) -> None:
     assert [name for name in named if name not in known and not list(ROOT.glob(name.rstrip("/")))] == []
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_verbs_exist(page: Path) -> None:
     """Every `saucier VERB` is a verb."""
@@ -103,6 +104,7 @@ def test_the_architecture_of_the_readme_builds(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.strip() in page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("laws", ["named", pytest.param("held", marks=pytest.mark.nightly)])
 def test_the_parts_of_ones_own_on_the_page_work(laws: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                 capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,6 +211,7 @@ def test_the_tasks_of_the_prompting_page_are_tasks(shared: Path, tmp_path: Path)
     assert prompts[1].right == 0 and prompts[1].answers[0] == " bank"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("slot", "owner", "field"), [
     ("embed.positions", "Embedding", "positions"), ("attention.positions", "SelfAttention", "positions"),
     ("kernel", "SelfAttention", "kernel"), ("visibility", "Beyond", "inner"), ("layers", "Stack", "layers"),

@@ -151,6 +151,7 @@ def killed_while_writing(target: Path, *, at: int) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_replaced_is_never_missing(tmp_path: Path) -> None:
     """A reader that looks all the time finds the old or the new one, whole."""
     target, seen, over = tmp_path / "folder", Counter[str](), threading.Event()

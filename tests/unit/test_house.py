@@ -32,6 +32,7 @@ def house(root: Path) -> House:
     return House(root / "src")
 
 
+@pytest.mark.slow
 def test_imports_flow_one_way(house: House) -> None:
     """Every folder has its place, and imports what lies below it only: lazily and for type checking, too."""
     assert house.arrows_up(read_budget().layers) == []
@@ -55,6 +56,7 @@ RESTRICTED = ("checkpoints/weight_files.py", "torch.load(path, map_location='cpu
 """The one call that reads a pytorch_model.bin: PyTorch's reader that builds tensors and refuses all other objects."""
 
 
+@pytest.mark.slow
 def test_pickle_is_never_used(root: Path) -> None:
     """Weights are safetensors, states are JSON; pickle and eval do not occur, and `torch.load` once, restricted."""
     banned = {"torch.load", "pickle.load", "pickle.loads", "eval", "exec", "torch.save", "yaml.load",
@@ -97,11 +99,13 @@ def test_public_names_are_found_when_asked_for() -> None:
         saucier.nonsense  # noqa: B018  (looking it up is the test)
 
 
+@pytest.mark.slow
 def test_the_config_tree_needs_no_torch() -> None:
     """Recipes can be read, counted and checked where torch is not even installed."""
     assert "torch" not in loaded_by("import saucier.config, saucier.families, saucier.recipes")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "t5"])
 def test_building_a_model_loads_no_compiler(family: str) -> None:
     """Allocating weights by `Module.to_empty`, or drawing them on the meta device, costs seconds of imports."""
@@ -137,6 +141,7 @@ def test_every_extra_that_is_named_is_there(root: Path) -> None:
     assert named - {*extras} == set() and "all" in extras
 
 
+@pytest.mark.slow
 def test_reference_libraries_are_not_needed_at_run_time(root: Path) -> None:
     """`transformers` is a peer in tests and benchmarks; the source never imports it."""
     for _, path in sources(root):

@@ -91,6 +91,7 @@ def test_the_objective_follows_from_the_body() -> None:
         choose_objective(bert(), train_tokenizer(Unigram(vocab=25), text))
 
 
+@pytest.mark.slow
 def test_an_adapter_on_the_encoder_of_an_encoder_decoder_is_opened_again(tmp_path: Path) -> None:
     """A task that tells something of a text leaves the decoder out; the base that the adapter names still has it."""
     build(FAMILIES["t5"](**SMALL, head_dim=8, vocab=50, hidden=16), seed=1).save(tmp_path / "base")

@@ -110,6 +110,7 @@ def test_the_least_ranks_of_all_maps_go_first() -> None:
         prune(before, RankPruning(share=0.5, where=("wheel",)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_fewer_ranks_are_the_model_whose_other_ranks_give_zero(name: str) -> None:
     """Some maps keep half of their ranks, some so many that they are one matrix again, some one."""
@@ -145,6 +146,7 @@ def test_heads_and_neurons_go_from_products_too() -> None:
                           atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "bart", "llama", "deberta"])
 def test_what_is_saved_in_our_layout_is_loaded_again(name: str, tmp_path: Path) -> None:
     before = scrambled(family(name)).eval()

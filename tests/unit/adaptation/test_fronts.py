@@ -49,6 +49,7 @@ def extra(model: Transformer, rows: int = 2) -> dict[str, Tensor]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("body", "kind"), BOTH)
 def test_padding_changes_nothing(body: str, kind: str) -> None:
     """Alone, in a batch, padded at the right or at the left (where places follow the text)."""
@@ -82,6 +83,7 @@ def test_only_they_learn(body: str, kind: str) -> None:
     assert touched == set(list_trainable(model)) and all(name.startswith("front.") for name in touched)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("body", "kind"), [one for one in BOTH if one[0] in ("gpt2", "llama", "opt", "t5", "bart")])
 def test_generation_reads_them_once(body: str, kind: str) -> None:
     """With a cache as without, one row alone as beside a longer one, and with beams."""

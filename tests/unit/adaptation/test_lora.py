@@ -41,6 +41,7 @@ def learned(model: Transformer) -> None:
             pair.down.weight.normal_(0.0, 0.05, generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", BODIES)
 def test_starts_as_no_change_and_comes_back(body: str) -> None:
     """The first outputs are the bits of the model without pairs; so are the last ones, when all is taken back."""

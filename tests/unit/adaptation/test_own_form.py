@@ -36,6 +36,7 @@ def changed(folder: Path, name: str, value: Any) -> None:
     path.write_text(json.dumps(document))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", TUNINGS)
 @pytest.mark.parametrize("value", [10**400, 10**12, 2**20 + 1, 10**6, -1])
 def test_numbers_that_nothing_was_learned_for(name: str, value: int, tmp_path: Path) -> None:
@@ -53,6 +54,7 @@ def test_weights_that_are_missing_are_named_first(tmp_path: Path) -> None:
         open_adapter(folder, dtype="float32", device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("note", ["[" * 50_000, "1" * 5000, "[]", "{", '{"a": '])
 def test_notes_that_are_no_object(note: str, tmp_path: Path) -> None:
     save(saucier.build(FAMILIES["gpt2"](layers=1, dim=16, heads=2, vocab=60, length=24), seed=1), tmp_path / "base")

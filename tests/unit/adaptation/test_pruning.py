@@ -65,6 +65,7 @@ def places(model: Transformer, *, heads: bool = True) -> dict[str, Place]:
     return {path: one for path, one in list_places(model.config).items() if isinstance(one.inner, kinds)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "bart", "t5", "llama"])
 @pytest.mark.parametrize("heads", [True, False], ids=["heads", "neurons"])
 def test_importance_is_the_finite_difference_by_the_mask(name: str, heads: bool) -> None:
@@ -212,6 +213,7 @@ def test_half_of_the_heads_are_gone(name: str, unit: int) -> None:
     assert model.config == family(name)
 
 
+@pytest.mark.slow
 def test_equal_numbers_in_a_stack_are_in_the_layout_of_t5(tmp_path: Path) -> None:
     model = exact("t5").float()
     by = p.HeadPruning(share=0.5, scope=p.Scope(kind="stack"))

@@ -66,6 +66,7 @@ HEADED = ["bert", "roberta", "gpt2", "bart", "t5", "t5_decoder", "bloom", "xlnet
           "electra", "gptj", "sparse_transformer", "etc", "led", "transfo_xl", "switch_transformers"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", HEADED)
 def test_a_model_without_heads_is_the_one_whose_heads_give_zero(name: str) -> None:
     before = exact(family(name))
@@ -145,6 +146,7 @@ def test_a_table_that_all_layers_read_alike_loses_its_columns() -> None:
     assert {one.positions.kept for one in after.config.encoder.attentions()} == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "t5", "bloom", "bart"])
 def test_what_is_saved_in_our_layout_is_loaded_again(name: str, tmp_path: Path) -> None:
     before = exact(family(name)).float()
@@ -159,6 +161,7 @@ def test_what_is_saved_in_our_layout_is_loaded_again(name: str, tmp_path: Path) 
     assert torch.equal(run(again), run(after))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "reference"), [("t5", "T5ForConditionalGeneration"), ("llama", "LlamaForCausalLM")])
 def test_equal_heads_of_their_own_width_are_in_the_published_layout(name: str, reference: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -175,6 +178,7 @@ def test_equal_heads_of_their_own_width_are_in_the_published_layout(name: str, r
         assert torch.allclose(theirs(**given).logits, after(**given).logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_bert_with_fewer_neurons_is_published_and_with_fewer_heads_it_is_not(tmp_path: Path) -> None:
     before = exact(family("bert")).float()
     narrow, _ = operate(before, by=[Neurons(kept={f"encoder.blocks.{one}.feed_forward": (0, 5, 9) for one in (0, 1)})])

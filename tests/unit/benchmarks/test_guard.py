@@ -39,6 +39,7 @@ def test_an_unknown_commit_is_one_line(tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.startswith("nonsense: git has no such commit")
 
 
+@pytest.mark.slow
 def test_the_rows_use_public_names_only() -> None:
     """Twelve rows; nothing of the package is imported by the name of a module, which may change."""
     import saucier

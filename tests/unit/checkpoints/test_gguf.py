@@ -51,6 +51,7 @@ def outputs(model: Transformer) -> torch.Tensor:
     return (found.last_hidden_state if found.logits is None else found.logits).float()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", list(SIZES))
 def test_there_and_back(family: str, tmp_path: Path) -> None:
     model, path = build(family), tmp_path / "model.gguf"

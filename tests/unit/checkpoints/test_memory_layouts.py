@@ -34,6 +34,7 @@ def drawn(rng: random.Random) -> dict[str, Any]:
             "layer_norm_epsilon": rng.choice([1e-5, 1e-6])}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("name", ["TransfoXLLMHeadModel", "TransfoXLModel", "TransfoXLForSequenceClassification"])
 def test_settings_and_weights_survive_both_ways(name: str, seed: int, tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ def model(attention: c.SelfAttention) -> c.Transformer:
                          decoder=c.Stack(layers=c.Repeat(block=block, times=1)))
 
 
+@pytest.mark.slow
 def test_the_schema_knows_what_is_installed(package: Path) -> None:
     forget()
     found = schema()
@@ -153,6 +154,7 @@ def test_a_part_that_breaks_a_law_is_told_which(package: Path) -> None:
         check_laws(c.Projection(heads=2))
 
 
+@pytest.mark.slow
 def test_a_recipe_with_parts_from_outside_cooks(package: Path, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(f"Line {n} of a text that says little, {n * n} times." for n in range(200)))

@@ -36,6 +36,7 @@ def small(*more: str) -> Recipe:
     return recipe("gpt-nano", [*SMALL, *more])
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_every_recipe_can_be_planned_without_measuring(name: str) -> None:
     found = recipe(name)
@@ -49,6 +50,7 @@ def test_every_recipe_can_be_planned_without_measuring(name: str) -> None:
     assert any("nothing was measured" in note for note in plan.notes)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_the_work_is_near_six_flops_for_each_parameter_and_token(name: str) -> None:
     """Weights that several layers share count as often as they are used, a table that is only looked up not at all."""
@@ -88,6 +90,7 @@ def test_micro_batches_and_evaluations_are_added_up() -> None:
     assert add_times(plan, found, work, measured=MEASURED, held_out=0, program=7000).peak_memory == 8000
 
 
+@pytest.mark.slow
 def test_the_probe_measures_real_updates() -> None:
     plan = make_plan(small(), seconds=0.1, held_out_tokens=100)
     assert plan.seconds is not None
@@ -172,6 +175,7 @@ def test_two_layers_tell_how_long_many_take() -> None:
     assert whole.growth == 1200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("free", "note"), [(200_000_000, "scaled up"), (1000, "too large to try")])
 def test_what_is_too_large_is_measured_in_parts(free: int, note: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from saucier.cost import planning, probe
@@ -218,6 +222,7 @@ def test_batches_survive_being_written(tmp_path: Path) -> None:
         assert np.array_equal(one.positions, two.positions)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_made_up_batches_fit_the_model(name: str) -> None:
     found = recipe(name)

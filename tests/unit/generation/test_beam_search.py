@@ -38,6 +38,7 @@ def log_probability(model: Transformer, prompt: Tensor, text: tuple[int, ...]) -
     return float(steps.gather(1, torch.tensor(text)[:, None]).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [-1.0, 0.0, 0.7, 1.0, 2.0, 4.0])
 def test_the_best_texts_are_found(model: Transformer, penalty: float) -> None:
     """The score of a text is its log probability over its length to the power of the penalty (end token counted)."""

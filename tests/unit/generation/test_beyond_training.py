@@ -60,6 +60,7 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return saucier.load(folder, dtype="float32", device="cpu"), other
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_the_ids_are_the_references(models: tuple[Transformer, Any], call: dict[str, Any]) -> None:
     ours, other = models
@@ -68,6 +69,7 @@ def test_the_ids_are_the_references(models: tuple[Transformer, Any], call: dict[
     assert saucier.generate(ours, **given).tolist() == want.tolist()
 
 
+@pytest.mark.slow
 def test_the_settings_of_these_tests_matter(models: tuple[Transformer, Any]) -> None:
     """Otherwise the test above would pass without them."""
     ours, _ = models

@@ -54,6 +54,7 @@ def seen(ids: Tensor) -> np.ndarray[Any, Any]:
     return np.bincount(numbers.numpy(), minlength=WORDS**PLACES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["raw", "normalized"])
 def test_metropolis_hastings_draws_from_the_distribution_of_its_energy(kind: str) -> None:
     """Chains of their own, so that the counts are independent: chi-square over all 64 texts."""
@@ -117,6 +118,7 @@ def test_top_k_is_for_steps_behind_the_burn_in() -> None:
     assert different(PLACES) > 10
 
 
+@pytest.mark.slow
 def test_padding_and_seed() -> None:
     """A padded text is written as it is alone, and a seed draws the same text again."""
     model = masked_model()

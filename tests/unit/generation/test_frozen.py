@@ -106,6 +106,7 @@ def refuse(*_: object) -> None:
     raise AssertionError("compiled although the code is on disk")
 
 
+@pytest.mark.slow
 def test_compiled_ids_are_the_models_and_the_code_stays_on_disk(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = small("gpt2", layers=1)
     want = saucier.generate(model, prompt(), max_new_tokens=9)
@@ -120,6 +121,7 @@ def test_compiled_ids_are_the_models_and_the_code_stays_on_disk(cache: Path, mon
     )
 
 
+@pytest.mark.slow
 def test_a_model_under_the_compiler_of_torch_decodes_without_it() -> None:
     """Every step is one token longer: it would be compiled over and over."""
     model = small("gpt2", layers=1)

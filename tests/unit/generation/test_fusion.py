@@ -73,6 +73,7 @@ def test_targets_are_scored_from_all_sources_at_once(model: Transformer) -> None
         model.float()
 
 
+@pytest.mark.slow
 def test_beams_find_the_likeliest_text_of_all(model: Transformer) -> None:
     """With as many beams as there are texts, the search is exhaustive."""
     with torch.no_grad():

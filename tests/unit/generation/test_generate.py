@@ -60,6 +60,7 @@ def test_greedy_is_the_likeliest_token_each_time(family: str) -> None:
     assert torch.equal(saucier.generate(model, source, max_new_tokens=8, decoder_start_token_id=0), text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "transformer"])
 def test_padding_changes_nothing(family: str, beams: int) -> None:

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 import saucier
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5", "t5-v1_1", "openai-gpt", "gpt2-fp16-checkpoint"])
 def test_stored_ids(shared: Path, family: str) -> None:
     folder = shared / "golden" / family

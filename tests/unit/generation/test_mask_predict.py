@@ -48,6 +48,7 @@ def by_definition(model: Transformer, source: Tensor, iterations: int, candidate
     return max(found)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("iterations", [1, 2, 4, 10])
 @pytest.mark.parametrize("candidates", [1, 3])
 def test_tokens_are_those_of_the_definition(iterations: int, candidates: int) -> None:
@@ -106,6 +107,7 @@ def test_what_does_not_fit_is_refused() -> None:
         c.check(alone)
 
 
+@pytest.mark.slow
 def test_it_comes_back_from_disk(tmp_path: Any) -> None:
     model = small()
     model.save(tmp_path / "model")

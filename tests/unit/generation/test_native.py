@@ -50,6 +50,7 @@ def read_scores(model: saucier.Transformer, ids: torch.Tensor, form: Format, *, 
     return torch.from_numpy(np.concatenate(found))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOWERED)
 def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
     model, ids = golden(name), draw(3, 9)

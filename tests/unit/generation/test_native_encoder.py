@@ -56,6 +56,7 @@ def hidden_vectors(model: saucier.Transformer, mask: torch.Tensor, **inputs: tor
     return found[mask.bool()]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [*ENCODERS, *DECODERS])
 def test_vectors_are_those_of_the_model(name: str) -> None:
     model = golden(name).eval()
@@ -116,6 +117,7 @@ def test_packed_documents_see_themselves_alone(name: str) -> None:
     assert_close(hidden_vectors(use_native(model, Native()), mask, **inputs), hidden_vectors(model, mask, **inputs))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", list_paths())
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None:

@@ -60,6 +60,7 @@ def read_targets(model: saucier.Transformer, sources: torch.Tensor, mask: torch.
     return np.concatenate(found, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
     model, (ids, mask) = golden(name), draw_sources()
@@ -74,6 +75,7 @@ def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
             assert_close(found, expected, PART, f"{path}, {at_once} tokens at once")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*PAIRS, "mixtral", "bert-causal-lm"])
 def test_ids_are_those_of_transformers(name: str) -> None:
     hf = pytest.importorskip("transformers", reason="the reference library is in the test group")
@@ -87,6 +89,7 @@ def test_ids_are_those_of_transformers(name: str) -> None:
         assert torch.equal(saucier.generate(model, ids, mask, engine=Native(), **OPTIONS, **options), expected), options
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["t5-v1_1", "switch_transformers", "marian"])
 def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None:
@@ -171,6 +174,7 @@ def test_positions_and_patterns(attention: dict[str, Any]) -> None:
     check_scores(build_decoder(attention))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("router", [c.TopOfSoftmax(top=1), c.TopOfSoftmax(top=3), c.SoftmaxOfTop(top=2)], ids=str)
 @pytest.mark.parametrize("residual", [c.PreNorm, c.PostNorm, c.SandwichNorm])
 def test_experts(residual: Any, router: Router) -> None:

@@ -86,6 +86,7 @@ def test_a_prefix_for_a_model_without_one_is_refused() -> None:
         saucier.generate(writer("gpt2"), PROMPT, prefix_length=torch.tensor([1]), **NEW)
 
 
+@pytest.mark.slow
 def test_a_prefix_decoder_comes_back_from_disk(model: Transformer, tmp_path: Path) -> None:
     assert model.save(tmp_path / "model") == "saucier"
     again = saucier.load(tmp_path / "model", dtype="float32")

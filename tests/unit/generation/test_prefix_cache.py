@@ -18,6 +18,7 @@ def draw(length: int, seed: int = 0) -> torch.Tensor:
     return torch.randint(8, 40, (1, length), generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_chat_reads_its_history_once(engine: str, way: str) -> None:

@@ -30,6 +30,7 @@ def forbidden(before: Tensor, after: Tensor) -> set[int]:
     return gone
 
 
+@pytest.mark.slow
 @given(IDS, st.sampled_from([0.5, 1.3, 2.0]))
 def test_repetition_penalty(ids: list[int], penalty: float) -> None:
     before = scores(1)

@@ -83,18 +83,21 @@ def check(models: tuple[Transformer, Any], *, padded: bool, options: dict[str, A
     assert got.tolist() == want.tolist()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
 @pytest.mark.parametrize("options", GREEDY.values(), ids=GREEDY)
 def test_greedy(models: tuple[Transformer, Any], options: dict[str, Any], padded: bool) -> None:
     check(models, padded=padded, options=options)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("padded", [False, True], ids=["", "padded"])
 @pytest.mark.parametrize("options", BEAMS.values(), ids=BEAMS)
 def test_beams(models: tuple[Transformer, Any], options: dict[str, Any], padded: bool) -> None:
     check(models, padded=padded, options=options)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("options", SCORING.values(), ids=SCORING)
 def test_scores_and_ends_of_beams(models: tuple[Transformer, Any], options: dict[str, Any]) -> None:
     check(models, padded=False, options={"num_beams": 4, "num_return_sequences": 2} | options)
@@ -120,6 +123,7 @@ def test_the_end_tokens_of_these_tests_appear(models: tuple[Transformer, Any]) -
     assert bool((beams == 39).any())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"top_k": 5}, {"top_p": 0.7, "top_k": 0}, {"temperature": 0.6, "top_k": 12, "top_p": 0.9}],

@@ -41,6 +41,7 @@ def near(model: saucier.Transformer, seed: int = 1) -> saucier.Transformer:
     return other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("family", ["llama", "bloom"])
@@ -97,6 +98,7 @@ def test_encoder_decoders(family: str) -> None:
         assert speculation.acceptance.accepted > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PromptLookup, Draft])
 @torch.no_grad()
 def test_draws_follow_the_distribution(kind: type[Speculation]) -> None:

@@ -81,6 +81,7 @@ def test_masks_are_filled_with_the_likeliest_tokens() -> None:
         app("the cook")
 
 
+@pytest.mark.slow
 def test_what_is_streamed_is_what_is_written() -> None:
     app = saucier.open("models/gpt2")
     whole = app("the cook", tokens=20, seed=1)

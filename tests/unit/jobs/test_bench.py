@@ -65,6 +65,7 @@ def test_an_encoder_without_data_keeps_its_numbers(tmp_path: Path) -> None:
     assert all(one.kl is None and one.floor is None for one in found.formats)
 
 
+@pytest.mark.slow
 def test_an_encoder_decoder(tmp_path: Path) -> None:
     found = saucier.bench(build(tmp_path / "model", "t5", "tokenizer-unigram-t5"), tokens=2)
     assert found.unit == "tokens/s" and not any(one.fault for one in found.formats)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -34,6 +35,7 @@ def families(left: str, right: str) -> dict[str, tuple[Any, Any]]:
     return paths(*paired_trees(Subject(left, FAMILIES[left]()), Subject(right, FAMILIES[right]())))
 
 
+@pytest.mark.slow
 @given(values)
 def test_nothing_differs_from_itself(value: Any) -> None:
     assert list(differences(value, value)) == []

@@ -41,6 +41,7 @@ def torch_bits(value: float, form: Format) -> int:
     return int(torch.tensor(value, dtype=torch.float64).to(kind).view(integer).item()) % (1 << width)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(value=st.floats(allow_nan=False) | st.floats(width=32, allow_nan=False) | st.floats(width=16, allow_nan=False)
        | st.floats(-70000, 70000) | st.floats(-1e-4, 1e-4))

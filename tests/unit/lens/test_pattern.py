@@ -123,6 +123,7 @@ def test_clusters_of_a_vocabulary_that_is_left_out() -> None:
     assert [one.layers for one in found] == [tuple(range(16))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "mistral", "longformer-nano", "xlnet-nano", "t5-small"])
 def test_a_narrow_stream_changes_no_pattern(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a model sees is read off attentions of the same widths; only what goes between them is narrower."""

@@ -77,6 +77,7 @@ def test_no_figure_is_cut_on_a_narrow_screen() -> None:
     assert "222,903,552" in printed("t5", width=80)
 
 
+@pytest.mark.slow
 def test_show_needs_no_torch() -> None:
     code = ("import sys; from saucier.lens.subject import find_subject; from saucier.lens.anatomy import *; "
             "s = find_subject('gpt-nano'); render_description(describe_model(s.name, s.model, length=8)); "

@@ -21,6 +21,7 @@ print("loaded")
 """
 
 
+@pytest.mark.slow
 def test_two_processes_compile_at_once(tmp_path: Path) -> None:
     environment = os.environ | {"SAUCIER_CACHE": str(tmp_path)}
     both = [subprocess.Popen([sys.executable, "-c", MULTIPLY], env=environment, stdout=subprocess.PIPE, text=True)

@@ -89,6 +89,7 @@ def test_the_folder_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sorted(path.stem for path in folder.glob(f"*{packed.SUFFIX}")) == ["0", "2", "3"]
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     model, out = tmp_path / "model", tmp_path / "cache"
     saucier.build(FAMILIES["gpt2"](dim=64, layers=2, heads=4, vocab=500), seed=0).save(model)

@@ -64,6 +64,7 @@ def gradients(model: Transformer) -> dict[str, Tensor]:
     return found
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("similarity", ["cosine", "inner_product"])
 @pytest.mark.parametrize("micro", [1, 5, 8, 100])
 @pytest.mark.parametrize("answers", [False, True])

@@ -159,6 +159,7 @@ def test_many_tokens_are_compared_in_pieces_with_the_same_gradients(monkeypatch:
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", [c.Auxiliary(), c.Joint(), c.Progressive()])
 def test_mobilebert_learns_feature_maps_and_attentions_in_all_three_ways(schedule: c.Auxiliary) -> None:
     """C eq 46–48: the feature maps between blocks are as wide as the teacher's, whose blocks are wider inside."""

@@ -141,6 +141,7 @@ def test_what_is_added_to_the_loss() -> None:
     assert torch.allclose(target.state.multipliers.grad, -target.by.faster * torch.tensor([apart, apart**2]), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_target_is_reached(tmp_path: Path) -> None:
     """Counted after the gates are settled: within 1 % of the parameters behind them."""
     model, share, steps = gpt(dropout=0.0), 0.6, 300
@@ -153,6 +154,7 @@ def test_a_target_is_reached(tmp_path: Path) -> None:
     assert (before - parameters(made.config)) / behind == pytest.approx(share, abs=0.01)
 
 
+@pytest.mark.slow
 def test_a_target_of_ranks_is_reached(tmp_path: Path) -> None:
     """FLOP: of the parameters that the maps have as one matrix each, within 1 %; the result is saved and loaded."""
     model, share, steps = gpt(dropout=0.0), 0.6, 300
@@ -170,6 +172,7 @@ def test_a_target_of_ranks_is_reached(tmp_path: Path) -> None:
     assert torch.equal(load(tmp_path / "m")(ids).logits, made(ids).logits)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", [BOTH, ("ranks",)])
 def test_resumed_it_is_bit_equal(units: Any, tmp_path: Path) -> None:
     by = UnitGates(aim=TargetSize(share=0.5), units=units, faster=30.0)

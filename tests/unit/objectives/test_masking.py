@@ -71,6 +71,7 @@ def test_words_are_hidden_whole_and_the_budget_is_kept(choice: c.Choice) -> None
     assert not chosen[torch.tensor(made) == 2].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", [c.WholeWordMasking(), SPANS, c.NGramMasking()])
 def test_of_the_hidden_80_percent_are_masks_and_10_random(choice: c.Choice) -> None:
     made = texts(800, 200)

@@ -80,6 +80,7 @@ def learned(folder: Path, steps: int, stop: int) -> tuple[float, list[torch.Tens
     return objective.own["scalar"].weight.item(), [p.detach() for p in model.parameters()]
 
 
+@pytest.mark.slow
 def test_an_objectives_own_module_is_trained_saved_and_resumed(tmp_path: Path) -> None:
     whole, weights = learned(tmp_path / "a", 30, 30)
     resumed, others = learned(tmp_path / "b", 30, 12)

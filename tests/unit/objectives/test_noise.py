@@ -52,6 +52,7 @@ def runs(places: list[int]) -> list[int]:
     return [last - first for first, last in pairwise(breaks)]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("config", DENOISERS, ids=lambda config: config.kind)
 @pytest.mark.parametrize("length", [1, 2, 3, 10, LENGTH - 2])
 def test_no_source_and_no_target_is_longer_than_said(config: c.Noisy, length: int) -> None:

@@ -49,6 +49,7 @@ def learned(model: Transformer, rows: PairRows,
                                             if one.grad is not None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", [14, 40, 400])
 @pytest.mark.parametrize("family", ["transformer", "bart", "t5", "marian"])
 def test_losses_and_gradients_are_those_of_pairs_alone(family: str, room: int) -> None:

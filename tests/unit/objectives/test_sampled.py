@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
 from tests.laws.zoo import family, scrambled
@@ -16,6 +17,7 @@ from saucier.objectives.build import build_objective
 from saucier.objectives.cross_entropy import compute_inclusion, compute_sampled_cross_entropy, draw_token_sample
 
 
+@pytest.mark.slow
 def test_drawn_tokens_differ_and_come_as_often_as_expected() -> None:
     """Inclusion of every token over 4000 drawings, within five standard errors of what the correction assumes."""
     torch.manual_seed(0)

@@ -71,6 +71,7 @@ CASES: dict[str, tuple[Objective, architecture.Head | None, tuple[Any, ...], Bat
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_stored_values_give_the_losses_of_the_teacher_itself(name: str, tmp_path: Path) -> None:
     inner, head, losses, batch, options = CASES[name]

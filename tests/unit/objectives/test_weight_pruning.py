@@ -50,6 +50,7 @@ def test_zeros_stay_zero_while_the_others_learn(tmp_path: Path) -> None:
     assert share_of_zeros(model) == pytest.approx(0.4, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [KeptZeros(), GradualMagnitude(share=0.5, first=0.1, every=2),
                                 MovementPruning(share=0.5, first=0.1, every=2)], ids=lambda by: by.kind)
 def test_resumed_it_is_bit_equal(by: Any, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ EVERYWHERE = torch.ones(BATCH, LENGTH, LENGTH, dtype=torch.bool)
 PAST = EVERYWHERE.tril()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("want_weights", [False, True])
 @pytest.mark.parametrize("kv_heads", [None, 2, 1])
 @pytest.mark.parametrize(("visibility", "visible"), [(c.Full(), EVERYWHERE), (c.Causal(), PAST)])
@@ -99,6 +100,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("want_weights", [False, True])
 @pytest.mark.parametrize("case", CASES)
 def test_visibility_and_batch_masks(case: str, want_weights: bool) -> None:

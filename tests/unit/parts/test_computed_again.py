@@ -197,6 +197,7 @@ ZOO = ("decoder-experts", "decoder-abreast", "decoder-shared", "decoder-part-t5-
 """Parts that count, share, draw or hand something on in a pass, in stacks of blocks."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ZOO)
 def test_recomputed_blocks_give_the_same_bits(name: str) -> None:
     """With packed rows, tables that layers share, experts with limited room, recurrent layers."""

@@ -75,6 +75,7 @@ def by_definition(module: SelfAttention, table: Tensor, x: Tensor) -> Tensor:
     return scores.softmax(-1)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("terms", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("maps", [c.OwnMaps(), c.OwnMaps(key_bias=False), c.SharedMaps()])
 @pytest.mark.parametrize("distances", [c.ExactDistances(reach=3), c.LogDistances(buckets=4, reach=7)])

@@ -121,6 +121,7 @@ def attention_error(count: int, seeds: int = 40) -> float:
     return float(np.mean(found))
 
 
+@pytest.mark.slow
 def test_the_error_falls_as_the_root_of_the_features() -> None:
     """Choromanski et al. 2021, §2.4: the slope of log error over log features is −1/2."""
     counts = [32, 128, 512, 2048]
@@ -128,6 +129,7 @@ def test_the_error_falls_as_the_root_of_the_features() -> None:
     assert slope == pytest.approx(-0.5, abs=0.05)
 
 
+@pytest.mark.slow
 def test_products_of_features_have_the_mean_of_the_softmax_kernel() -> None:
     """Choromanski et al. 2021, lemma 1: within three standard errors, over 4,000 draws."""
     random = torch.Generator().manual_seed(3)
@@ -150,6 +152,7 @@ def test_directions_are_orthogonal_and_as_long_as_gaussian_ones() -> None:
     assert np.abs(many.mean(0)).max() < 4 / len(many)**0.5
 
 
+@pytest.mark.slow
 def test_features_of_orthogonal_directions_err_less() -> None:
     """Choromanski et al. 2021, theorem 2: less variance than independent directions have."""
     random = np.random.default_rng(0)

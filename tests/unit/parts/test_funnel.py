@@ -39,6 +39,7 @@ def ids(length: int) -> torch.Tensor:
     return torch.randint(3, 30, (2, length), generator=torch.Generator().manual_seed(length))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("changes", [{}, {"truncate": False}, {"separate_first": False}, {"query_only": False},
                                      {"pooling": "max"}, {"repeats": (2, 1, 2)}])

@@ -218,6 +218,7 @@ def test_local_attention_counts_words_and_not_padding() -> None:
 LOOKS = {"thought": None, "bahdanau": c.Bahdanau(), "luong": c.Luong(), "local": c.Luong(reach=c.LocalPredictive())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOOKS)
 def test_greedy_decoding_is_an_argmax_loop(name: str) -> None:
     """With a cache of states, the ids are those of whole passes over all that was written; beams find no less likely

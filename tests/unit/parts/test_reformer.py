@@ -132,6 +132,7 @@ def distance_to_full(rounds: int, seeds: int = 6, *, repeats: c.Repeats) -> floa
     return sum(far) / len(far)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_more_hashes_come_closer_to_full_attention() -> None:
     """Kitaev et al. 2020, §2 and figure 4: with rounds the chance falls that a pair is in no common bucket.
@@ -159,6 +160,7 @@ def newest_from_a_cache(repeats: c.Repeats) -> float:
     return float((found[0] - found[1]).norm() / found[1].norm())
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_keys_count_once_beside_a_cache_too() -> None:
     assert newest_from_a_cache(c.Repeats(kind="divide")) < 0.02 < newest_from_a_cache(c.Repeats(kind="count"))

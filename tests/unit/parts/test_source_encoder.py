@@ -62,6 +62,7 @@ def test_padding_moves_nothing() -> None:
     assert_close(padded[1:], model(source[1:, :4], decoder_input_ids=target[1:]).logits)
 
 
+@pytest.mark.slow
 def test_counts_and_disk(tmp_path: Path) -> None:
     """Counted as built; saved in our own layout, since no published one holds it; and written with a cache."""
     model = fed_model()

@@ -106,6 +106,7 @@ def test_ranges_stay_float32_and_rounding_leaves_autocast() -> None:
     assert all(one.state.dtype == torch.float32 for one in model.modules() if isinstance(one, InputRange))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(FAMILY_OPTIONS) - {"transfo_xl"}))
 def test_the_int8_model_gives_the_numbers_of_the_one_that_learned(name: str, tmp_path: Path) -> None:
     """To the last bit, in every family; and so does its folder."""

@@ -59,6 +59,7 @@ def test_codes_follow_each_other_without_gaps(bits: int, count: int) -> None:
     assert torch.equal(unpack(packed, count, bits).long(), codes)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", GRIDS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_weight_is_off_by_half_a_step_at_most(form: Integers, shape: tuple[int, int]) -> None:
@@ -91,6 +92,7 @@ def test_the_definition_in_float64(form: NumberFormat) -> None:
         assert float(found[row, place]) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", [*GRIDS, *OTHERS], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_layouts_rows_and_sizes(form: NumberFormat, shape: tuple[int, int]) -> None:

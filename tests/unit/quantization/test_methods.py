@@ -121,6 +121,7 @@ def test_scales_and_narrow_ranges_are_never_worse_on_what_they_were_found_on() -
                for name, one in round_narrowed(weight, rows, Awq(clip=0), form).items())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(FAMILY_OPTIONS))
 def test_folded_scales_change_no_output(name: str) -> None:
     """In every family, for every map that has something to fold them into."""
@@ -150,6 +151,7 @@ def drift(model: Transformer, exact: torch.Tensor, batch: dict[str, torch.Tensor
     return float((model(**batch).last_hidden_state - exact).square().mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bert", "llama", "albert"])
 def test_both_methods_keep_a_model_closer_than_rounding(name: str) -> None:
     """On other text than that of the calibration; a layer that is called twice (ALBERT) counts all of its inputs."""

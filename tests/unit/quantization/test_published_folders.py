@@ -53,6 +53,7 @@ from saucier.model import build
 IDS = torch.tensor([[5, 6, 7, 8, 9], [9, 3, 2, 4, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [2, 3, 4, 8])
 @pytest.mark.parametrize("shift", [0, 1])
 def test_gptq_symmetric(bits: int, shift: int, tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_gptq_greedy_ids_of_the_float_model(tmp_path: Path) -> None:
                for name, one in held.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("write", [gptq, compressed])
 def test_groups_out_of_order_are_read_exactly(write: Callable[..., Any], symmetric: bool, tmp_path: Path) -> None:
@@ -159,6 +161,7 @@ def test_awq(tmp_path: Path) -> None:
     assert ranges == [ZeroPoint()] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_compressed_tensors(bits: int, symmetric: bool, tmp_path: Path) -> None:
@@ -166,6 +169,7 @@ def test_compressed_tensors(bits: int, symmetric: bool, tmp_path: Path) -> None:
     assert_holds(saucier.load(tmp_path / "m", dtype="float32"), held)
 
 
+@pytest.mark.slow
 def test_compressed_tensors_int8(tmp_path: Path) -> None:
     """Weights as they are, and a word on inputs that the config would round."""
     said = {"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups": {"group_0": {
@@ -190,6 +194,7 @@ LAYOUTS: list[Integers] = [
     Integers(bits=8, range=ZeroPoint(), scales="bfloat16")]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", LAYOUTS, ids=str)
 @pytest.mark.parametrize("name", ["llama", "bert", "gpt_neox", "opt"])
 def test_written_and_read_bit_for_bit(name: str, form: Integers, tmp_path: Path) -> None:
@@ -275,6 +280,7 @@ def test_turned_maps_are_not_written(tmp_path: Path) -> None:
         model.save(tmp_path / "m", layout="gpt2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("said", "what"), [
     ({"quant_method": "bitsandbytes"}, "quant_method 'bitsandbytes' cannot be read"),
     ({"quant_method": ["gptq"]}, "cannot be read"), ({"quant_method": None}, "quant_method 'None' cannot be read"),
@@ -290,6 +296,7 @@ def test_configs_that_cannot_be_read(said: dict[str, Any], what: str, tmp_path: 
         saucier.load(tmp_path / "m")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("write", "said", "what"), [
     (awq, {"version": "gemv"}, "version 'gemv' cannot be read"), (awq, {"bits": 3}, "bits 3 cannot be read"),
     (compressed, {"format": "float-quantized"}, "format 'float-quantized' cannot be read"),
@@ -320,6 +327,7 @@ DAMAGE: dict[str, Callable[[Tensors], Any]] = {
     "sym is true, and qzeros has values": lambda some: some[f"{DOWN}.qzeros"].fill_(0)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DAMAGE)
 def test_damaged_tensors(what: str, tmp_path: Path) -> None:
     gptq(tmp_path / "m")

@@ -60,6 +60,7 @@ def numbers(model: Transformer) -> dict[str, torch.Tensor]:
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", SCHEMES, ids=str)
 def test_saved_and_loaded_bit_for_bit(by: Quantization, tmp_path: Path) -> None:
     model = made(by=by)
@@ -77,6 +78,7 @@ def test_saved_and_loaded_bit_for_bit(by: Quantization, tmp_path: Path) -> None:
         (tmp_path / "model/config.json").read_text())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(FAMILY_OPTIONS) - {"transfo_xl"}))
 def test_every_family(name: str, tmp_path: Path) -> None:
     """Close to the float model, the same when loaded, and the same numbers in ordinary weights."""
@@ -300,6 +302,7 @@ def test_generation_writes_the_same_with_and_without_a_cache() -> None:
         saucier.generate(model, IDS, max_new_tokens=2, compile=True)
 
 
+@pytest.mark.slow
 def test_show_says_what_is_stored(tmp_path: Path) -> None:
     """Every byte of the file but for its header, in the format that each matrix has; nothing for a float model."""
     by = Quantization(format=Integers(bits=4, group=8), activations=StaticInt8())

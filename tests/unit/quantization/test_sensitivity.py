@@ -29,6 +29,7 @@ def word_loss(model: Transformer, batch: Batch) -> torch.Tensor:
     return F.cross_entropy(model(**batch).logits.flatten(0, 1), batch["input_ids"].flatten())
 
 
+@pytest.mark.slow
 def test_the_top_eigenvalue_is_that_of_the_dense_hessian() -> None:
     """A block of a small BERT in float64, whose Hessian with regard to one map is written out whole."""
     model = build(family("bert"), seed=3, dtype=torch.float64).eval()

@@ -27,6 +27,7 @@ def begun(base: Path, by: a.Tuning) -> Transformer:
     return rewrite(saucier.load(base, dtype="float32", device="cpu"), by=by, seed=4)
 
 
+@pytest.mark.slow
 def test_gone_on_with_is_uninterrupted(tmp_path: Path) -> None:
     """Weights and ranges, to the last bit; what is loaded from the run is the int8 model."""
     whole, first, second = (begun(tmp_path / "base", BY) for _ in range(3))

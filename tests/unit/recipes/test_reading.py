@@ -38,6 +38,7 @@ def test_words_and_numbers_are_those_of_yaml_1_2(text: str, value: object) -> No
     assert type(found) is type(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text",
                          ["a: &x [1]\nb: *x", "a: !!python/object/apply:os.system [ls]", "a: 1\na: 2", "? [a]\n: 1",
                           "a: {",

@@ -37,6 +37,7 @@ ENCODERS = {"bert": 109_482_240, "bert-large": 335_141_888, "spanbert": 108_310_
             "elmo": 93_600_848}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_every_recipe_is_whole(name: str) -> None:
     found = recipe(name)
@@ -48,6 +49,7 @@ def test_every_recipe_is_whole(name: str) -> None:
     assert all(re.fullmatch(r"[A-Z]\d+", row) for row in found.book)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_a_resolved_recipe_is_the_same_recipe(name: str, tmp_path: Path) -> None:
     found = recipe(name)
@@ -58,6 +60,7 @@ def test_a_resolved_recipe_is_the_same_recipe(name: str, tmp_path: Path) -> None
     assert again.model == found.model
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_claimed_parameters_are_counted(name: str) -> None:
     found = recipe(name)
@@ -78,6 +81,7 @@ def test_the_base_transformer_is_as_large_as_in_the_paper() -> None:
     assert parameters(recipe("transformer").model) == pytest.approx(65e6, rel=0.03)  # table 3 gives two digits
 
 
+@pytest.mark.slow
 def test_every_family_has_a_published_and_a_small_size() -> None:
     found = [recipe(name) for name in names()]
     sizes = {family: [parameters(one.model) for one in found if one.family == family] for family in FAMILIES}
@@ -186,6 +190,7 @@ def test_models_without_learned_positions_take_any_length() -> None:
     assert recipe("llama-nano", ["training.length=4096"]).training.length == 4096
 
 
+@pytest.mark.slow
 def test_the_schema_describes_what_is_read() -> None:
     found = schema()
     assert found["properties"].keys() == {field.alias or name for name, field in Recipe.model_fields.items()}

@@ -40,6 +40,7 @@ def some_rows(length: int) -> object:
                                languages=np.zeros_like(tokens))
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", [name for name, found in CASES.items() if found.reason is None])
 def test_what_fits_trains(name: str) -> None:
     found = CASES[name]

@@ -29,6 +29,7 @@ def test_the_book_is_complete(shared: Path) -> None:
     assert owed == NUMBERS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("row", list_rows(), ids=lambda row: row.number)
 def test_what_shows_a_row_is_there(row: BookRow, root: Path) -> None:
     for test in row.tests:
@@ -44,6 +45,7 @@ def test_a_state_has_its_grounds(row: BookRow) -> None:
     assert bool(row.missing) == (row.state == "partly")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", names())
 def test_recipes_serve_rows_that_are_begun(name: str) -> None:
     states = {row.number: row.state for row in list_rows()}

@@ -39,6 +39,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> OpenIndex:
     return open_index(folder / "idx", encoder=HashingEncoder())
 
 
+@pytest.mark.slow
 def test_the_answer_is_a_sentence_with_its_place(opened: OpenIndex) -> None:
     found = ask_index(opened, open_reader(opened, None), "Who invented the telephone?", 5)
     assert found.answer == "Alexander Bell invented the telephone in 1876."  # the heading asks, and is no answer

@@ -127,6 +127,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
         list(read_document(pictures))
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     path = tmp_path / "bomb.docx"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
@@ -204,6 +205,7 @@ def test_blocks_change_no_chunk() -> None:
             (one.start, one.stop) for one in whole]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["word ", "x", "\n\n", "Yes. "])
 def test_one_line_of_many_megabytes_is_cut_in_bounded_memory(tmp_path: Path, unit: str) -> None:
     size = 1 << 20

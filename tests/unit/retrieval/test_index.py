@@ -131,6 +131,7 @@ def rows_of_new_index(docs: Path, out: Path) -> dict[str, str]:
     return rows_of(out)
 
 
+@pytest.mark.slow
 def test_kills_lose_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, 3)
 

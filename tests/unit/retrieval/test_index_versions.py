@@ -58,6 +58,7 @@ def no_build() -> PassageIndex:
     raise AssertionError("the trainer makes none")
 
 
+@pytest.mark.slow
 def test_a_second_process_makes_the_version_of_the_encoder_that_it_was_given(world: dict[str, Path],
                                                                              tmp_path: Path) -> None:
     refresher = make_refresher(world, tmp_path)
@@ -78,6 +79,7 @@ def test_a_second_process_makes_the_version_of_the_encoder_that_it_was_given(wor
     assert process.poll() is not None, "it ends with the run"
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_noticed_and_started_again(world: dict[str, Path], tmp_path: Path) -> None:
     refresher = make_refresher(world, tmp_path)
     try:
@@ -95,6 +97,7 @@ def test_a_killed_process_is_noticed_and_started_again(world: dict[str, Path], t
         refresher.close()
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_again_and_again_ends_the_training(world: dict[str, Path], tmp_path: Path) -> None:
     refresher = make_refresher(world, tmp_path)
     refresher.corpus = tmp_path / "nowhere"

@@ -153,6 +153,7 @@ def run(*words: object) -> int:
     return main([str(word) for word in words])
 
 
+@pytest.mark.slow
 def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A retriever, negatives that it finds, a reranker of these, filtered negatives, a student; all measured."""
     folder, model = farm
@@ -201,6 +202,7 @@ def write_dpr(model: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_encoders_are_written_as_dpr_publishes_them(farm: tuple[Path, Path], tmp_path: Path,
                                                         capsys: pytest.CaptureFixture[str]) -> None:
     """Both learn, both are read by transformers, and their inner products are what is searched by."""
@@ -230,6 +232,7 @@ def test_two_encoders_are_written_as_dpr_publishes_them(farm: tuple[Path, Path],
                "pruning.kind=movement", "--model", start, "--out", tmp_path / "never") == 2
 
 
+@pytest.mark.slow
 def test_a_stopped_training_of_two_encoders_goes_on_to_the_bit(farm: tuple[Path, Path], tmp_path: Path,
                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout, cached gradients and both encoders included; the rows are mined again, and are the same."""

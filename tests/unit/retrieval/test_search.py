@@ -29,6 +29,7 @@ def brute_force(queries: torch.Tensor, passages: torch.Tensor, count: int) -> li
     return [sorted(range(len(row)), key=lambda place: (-row[place], place))[:count] for row in scores]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("block", "held"), [(1 << 16, 1 << 24), (7, 1 << 24), (3, 4), (1, 1)])
 @pytest.mark.parametrize("count", [1, 4, 50, 80])
 def test_nearest_is_brute_force_whatever_the_blocks(monkeypatch: pytest.MonkeyPatch, block: int, held: int,
@@ -207,6 +208,7 @@ def gain(places: list[int], right: set[int]) -> float:
     return found / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(right))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["words", pytest.param("vectors", marks=[
     pytest.mark.nightly, pytest.mark.skipif(MINILM is None, reason="the published MiniLM weights are not installed")])])
 def test_the_plain_systems_reach_their_figures(shared: Path, system: str) -> None:

@@ -65,6 +65,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path):
     return LanceStore.create(tmp_path / "index", WIDTH, "english")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_search_is_that_of_brute_force(store, condition: str) -> None:
     rows = make_some(300)
@@ -206,6 +207,7 @@ def test_values_are_quoted_by_the_store(tmp_path: Path) -> None:
     assert write_sql(parse_filter('path = "it\'s"')) == "path = 'it''s'"
 
 
+@pytest.mark.slow
 def test_many_updates_do_not_grow_the_folder(tmp_path: Path) -> None:
     check_growth(tmp_path, 120)
 
@@ -249,6 +251,7 @@ def test_a_second_writer_is_refused_until_the_first_is_killed(tmp_path: Path) ->
         assert (tmp_path / "lock").read_text() == str(os.getpid())
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_store_as_it_was(tmp_path: Path) -> None:
     """A limit on the size of a file stands for a full disk; it is set in a process of its own."""
     LanceStore.create(tmp_path, WIDTH, "english").replace(make_some(30))
@@ -275,6 +278,7 @@ def fill_disk(folder: str) -> None:
     os._exit(9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["dot", "l2"])
 def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                         distance: str) -> None:
@@ -309,6 +313,7 @@ def test_the_recall_of_an_approximate_index_is_measured(tmp_path: Path, monkeypa
     assert store.find_vectors(read_vectors(make_some(1, seed=5))[0], 1)["id"].to_pylist() == ["chunk9000"]
 
 
+@pytest.mark.slow
 def test_an_index_of_vectors_keeps_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Putting the store in order joins none of them, and what meets a rare condition is found in any of them."""
     monkeypatch.setattr("saucier.retrieval.lance_store.FEWEST_FOR_INDEX", 3000)

@@ -137,6 +137,7 @@ def test_entities_are_golden(labelling: dict[str, Any], number: int) -> None:
 tag_rows = st.lists(st.sampled_from(["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in "XY")]), max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(tags=tag_rows)
 def test_entities_are_seqevals(tags: list[str]) -> None:
@@ -235,6 +236,7 @@ def test_perplexity_is_of_all_targets_together() -> None:
         math.exp((10 * math.log(3) + 30 * math.log(5)) / 40))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_nineteen_times_in_twenty() -> None:
     """Of accuracy 0.9 on 100 rows, F1 and correlations, each known by construction."""
     random, rounds = np.random.default_rng(0), 300

@@ -26,6 +26,7 @@ def scores(seeds: int, units: int, *, gap: float = 0.0, seed_spread: float, unit
             + 0.1 * random.standard_normal((seeds, units)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed_spread", "unit_spread"), [(0.2, 0.3), (0.2, 0.0), (0.0, 1.0)])
 def test_equal_methods_are_told_apart_one_time_in_twenty(seed_spread: float, unit_spread: float) -> None:
     """Three seeds are enough for an honest 5 %: never much above, whichever level spreads more."""

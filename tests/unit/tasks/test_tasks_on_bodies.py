@@ -92,6 +92,7 @@ def learn_and_answer(kind: str, body: str, path: Path, tokenizer: Tokenizer) -> 
     assert len(answers) == len(examples)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_task_learns_or_is_refused(kind: str, body: str, tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -22,6 +22,7 @@ from saucier.text.rows.store import PairStore, Piece, write_stores
 LENGTHS = st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
 
+@pytest.mark.slow
 @given(
     lengths=LENGTHS,
     length=st.integers(1, 12),
@@ -67,6 +68,7 @@ def test_epochs_have_other_borders_unless_the_shift_is_off(make: Make) -> None:
     assert all((batch.tokens[:, 0] == batch.item * 10).all() for batch in (fixed[0], fixed[1]))
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, length=st.integers(2, 12), stride=st.integers(1, 12), batch=st.integers(1, 5))
 def test_evaluation_predicts_every_token_once(
     make: Make, lengths: list[int], length: int, stride: int, batch: int

@@ -16,6 +16,7 @@ from saucier.text.rows.running import ConsecutiveBatches, ConsecutiveEvaluation
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=8).filter(lambda lengths: sum(lengths) > 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(lengths=LENGTHS, length=st.integers(1, 12), batch=st.integers(1, 5), seed=st.integers(0, 3))
 def test_an_epoch_shows_every_token_and_each_row_goes_on(

@@ -140,6 +140,7 @@ def test_pairs_are_cut_like_documents(write: Write) -> None:
     assert ([p.source for p in own.held_out], len(list(own.train))) == (["x"], 101)
 
 
+@pytest.mark.slow
 def test_pairs_without_files_are_pythons_own_functions() -> None:
     corpus = PairCorpus(PairData())
     train, held = ([(pair.source, pair.target) for pair in part] for part in (corpus.train, corpus.held_out))

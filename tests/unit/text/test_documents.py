@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.text.places import Make, document_of
@@ -21,6 +22,7 @@ def targets(block: Rows) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, length=st.integers(1, 12), batch=st.integers(1, 5))
 def test_every_token_but_a_documents_first_is_a_target_once(
     make: Make, lengths: list[int], length: int, batch: int
@@ -32,6 +34,7 @@ def test_every_token_but_a_documents_first_is_a_target_once(
     assert sorted(found) == [token for token in range(len(store.tokens)) if token not in starts]
 
 
+@pytest.mark.slow
 @given(lengths=LENGTHS, length=st.integers(1, 12), overlap=st.integers(0, 1), seed=st.integers(0, 3))
 def test_documents_that_fit_are_whole_and_alone(
     make: Make, lengths: list[int], length: int, overlap: int, seed: int

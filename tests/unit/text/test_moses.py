@@ -41,6 +41,7 @@ def reference() -> Callable[..., list[int]]:
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plain", [True, False])
 @pytest.mark.parametrize("language", ["en", "fr", "de", "ru", "ro", "ar"])
 def test_ids_are_the_reference_s(language: str, plain: bool, shared: Path, tmp_path: Path,

@@ -124,6 +124,7 @@ def agree(ours: Tokenizer, theirs: Any) -> None:
     assert ours.handling.padding_side == theirs.padding_side
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", sorted(set(CLASSES) - SAME_FILES))
 def test_files_alone(name: str, tmp_path: Path, short: list[str], charsmap: bytes,
                      reference: Callable[[str, Path], Any]) -> None:
@@ -137,6 +138,7 @@ def test_files_alone(name: str, tmp_path: Path, short: list[str], charsmap: byte
     assert (again.handling, again.names, again.has_segments) == (ours.handling, ours.names, ours.has_segments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options"), [
     ("BertTokenizer", {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False}),
     ("BertTokenizer", {"do_lower_case": True, "strip_accents": False}),

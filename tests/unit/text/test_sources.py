@@ -185,6 +185,7 @@ def test_standard_input_is_read_twice() -> None:
     assert done.stdout.decode().strip() == "[['a', 'b'], ['a', 'b']]"
 
 
+@pytest.mark.slow
 def test_a_large_file_streams(tmp_path: Path) -> None:
     """Reading 64 MB takes less than 40 MB more memory than reading nothing."""
     path = tmp_path / "large.txt"

@@ -38,6 +38,7 @@ def byte_bpe(texts: list[str]) -> Tokenizer:
     return train_tokenizer(ByteBPE(vocab=400, special=GPT2_TOKENS), texts)
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(
         st.lists(st.lists(st.integers(0, 69_999), max_size=5), min_size=1, max_size=3), min_size=1, max_size=6

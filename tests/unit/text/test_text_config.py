@@ -37,6 +37,7 @@ def test_bytes_have_no_vocabulary_to_choose() -> None:
         TypeAdapter(TokenizerConfig).validate_python({"kind": "bytes", "vocab": 300})
 
 
+@pytest.mark.slow
 def test_text_needs_no_torch() -> None:
     modules = ["rows.batch", "rows.store", "reading.corpus", "tokenizer", "tokenizer.training"]
     script = "import sys, " + ", ".join(f"saucier.text.{name}" for name in modules) + "; print('torch' in sys.modules)"

@@ -77,6 +77,7 @@ def test_clean_up_joins_punctuation_but_never_for_byte_pairs(texts: list[str]) -
     assert pairs.decode(pairs.encode("why , ?")) == "why , ?"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
     [

@@ -53,6 +53,7 @@ def test_bytes_are_bytes(byte_level: list[Tokenizer]) -> None:
     assert (tokenizer.pad_id, tokenizer.eos_id) == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", SIZED, ids=KINDS)
 def test_vocabulary_is_exactly_as_asked(config: Any, texts: list[str]) -> None:
     special = config.special.model_copy(update={"sentinels": 7, "extra": ("<more>",)})
@@ -93,6 +94,7 @@ def test_no_text_is_one_clear_error(config: Any) -> None:
         train_tokenizer(config, [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [*SIZED, Bytes(), Characters()])
 def test_training_is_repeatable(config: TokenizerConfig, texts: list[str]) -> None:
     """Also from a one-way iterator."""
@@ -148,6 +150,7 @@ def test_wordpiece_takes_the_longest_known_piece(texts: list[str]) -> None:
         assert [tokenizer.id_to_token(number) for number in tokenizer.encode(word, add_special_tokens=False)] == pieces
 
 
+@pytest.mark.slow
 def test_unigram_takes_the_likeliest_pieces(texts: list[str]) -> None:
     tokenizer = train_tokenizer(Unigram(vocab=700), texts)
     score = dict(model(tokenizer)["vocab"])
@@ -170,6 +173,7 @@ def test_characters(texts: list[str]) -> None:
     assert tokenizer.decode(tokenizer.encode("hello  world\n\nété")) == "hello  world\n\nété"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [BPE(vocab=500), Unigram(vocab=500)])
 def test_round_trip_up_to_white_space(config: TokenizerConfig, texts: list[str]) -> None:
     tokenizer = train_tokenizer(config, [*texts, SPEAKING])

@@ -39,6 +39,7 @@ def test_wordpiece_words_are_those_of_the_tokenizer(texts: list[str]) -> None:
 TEXT = "The returned object, foo.bar(x), isn't callable."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "mark"), [(ByteBPE(vocab=500), "Ġ"), (Unigram(vocab=500), "▁")])
 def test_words_begin_behind_white_space_and_punctuation_stands_alone(config: TokenizerConfig, mark: str,
                                                                      texts: list[str]) -> None:
@@ -63,6 +64,7 @@ def test_bytes_and_characters_show_no_words(config: TokenizerConfig, texts: list
     assert train_tokenizer(config, texts).word_marks == ""
 
 
+@pytest.mark.slow
 def test_there_is_a_digit_for_every_id(texts: list[str]) -> None:
     for config in (WordPiece(vocab=700), ByteBPE(vocab=500), Unigram(vocab=500), BPE(vocab=500)):
         tokenizer = train_tokenizer(config, texts)

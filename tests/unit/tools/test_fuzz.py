@@ -27,6 +27,7 @@ def told(kind: str, found: list[cases.Verdict]) -> list[str]:
     return [f"{kind} seed 0 case {one.number}: {one.told}: {fault}" for one in found for fault in one.faults]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -104,6 +105,7 @@ def test_a_process_that_dies_is_told_with_its_case(tmp_path: Path) -> None:
     assert [len(one.faults) for one in found] == [0, 0, 1, 0, 0] and "signal 9" in found[2].faults[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kept", "faults"), [(True, 0), (False, 1)])
 def test_memory_that_a_process_takes_once_is_no_fault(kept: bool, faults: int, tmp_path: Path) -> None:
     """So do libraries that are loaded late; what a damaged file makes us take, it makes us take each time."""

@@ -80,6 +80,7 @@ def test_the_ledger_raises_targets(tmp_path: Path) -> None:
     assert read_budget(path).limits == {"statements": 20}
 
 
+@pytest.mark.slow
 def test_reporting_only_always_ends_well(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`--report` prints every measure with its limit and exits 0."""
     assert main(["--report", "--source", str(root / "src")]) == 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
 from tools.taxonomy import group_systems, read_system, taxonomy_figure, taxonomy_page
 
 from saucier.recipes import names, recipe
 
 
+@pytest.mark.slow
 def test_the_page_is_current(root: Path) -> None:
     """`make book` writes it."""
     assert (root / "docs" / "taxonomy.md").read_text(encoding="utf-8") == taxonomy_page(), "run `make book`"

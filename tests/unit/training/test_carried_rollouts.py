@@ -97,6 +97,7 @@ def test_stopped_between_writing_and_learning_it_is_bit_equal(tmp_path: Path) ->
     assert equal(whole, again)
 
 
+@pytest.mark.slow
 def test_it_learns_to_write_what_is_rewarded(tmp_path: Path) -> None:
     """In sixty updates nearly all tokens that it writes become even."""
     model, data = gpt(dropout=0.0), writing()
@@ -111,6 +112,7 @@ def test_it_learns_to_write_what_is_rewarded(tmp_path: Path) -> None:
     assert before < 0.7 < 0.9 < share()
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_does(tmp_path: Path, root: Path) -> None:
     """Whole numbers stay whole numbers when the rows of both are put together."""
     program = tmp_path / "program.py"

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from safetensors.torch import load_file
 
 TOY = Path(__file__).with_name("toy.py")
@@ -35,6 +36,7 @@ def kill_after(process: subprocess.Popen[str], step: int, pause: float) -> None:
     process.stderr.close()
 
 
+@pytest.mark.slow
 def test_killed_five_times_it_ends_with_the_same_weights(tmp_path: Path, root: Path) -> None:
     alone, dice = begin(tmp_path / "alone", root), random.Random()
     moments = [(step + dice.randrange(15), dice.random() * 0.02) for step in range(5, STEPS - 15, 20)][:5]

@@ -54,6 +54,7 @@ def evaluator() -> Evaluator:
     return Evaluator([Counting(seed=99)[step] for step in range(2)], plain.corruption, plain.objective)
 
 
+@pytest.mark.slow
 def test_micro_batches_give_the_gradient_of_the_whole_batch(tmp_path: Path) -> None:
     losses = []
     for size in (None, 1, 3):

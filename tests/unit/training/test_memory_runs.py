@@ -41,6 +41,7 @@ with join_processes() as us:
 """
 
 
+@pytest.mark.slow
 def test_stopped_and_set_back_it_is_bit_equal(tmp_path: Path) -> None:
     """Stopped in the middle of an epoch, its last checkpoint lost: the memory is that of the one before."""
     whole, parts, again = (build(small("transfo_xl"), seed=seed) for seed in (0, 0, 3))
@@ -60,6 +61,7 @@ def test_stopped_and_set_back_it_is_bit_equal(tmp_path: Path) -> None:
     assert "carried.safetensors has 0 of" in listener.notes[0]  # a checkpoint without its memory is no whole one
 
 
+@pytest.mark.slow
 def test_micro_batches_give_the_losses_of_the_whole_batch(tmp_path: Path) -> None:
     losses = []
     for size in (None, 3):
@@ -70,6 +72,7 @@ def test_micro_batches_give_the_losses_of_the_whole_batch(tmp_path: Path) -> Non
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_killed_it_ends_with_the_same_weights(tmp_path: Path, root: Path) -> None:
     def begin(folder: Path) -> subprocess.Popen[str]:
         paths = os.pathsep.join([str(root / "src"), str(root)])
@@ -86,6 +89,7 @@ def test_killed_it_ends_with_the_same_weights(tmp_path: Path, root: Path) -> Non
     assert one == two
 
 
+@pytest.mark.slow
 def test_two_processes_remember_what_one_does(tmp_path: Path, root: Path) -> None:
     """And what two have saved, one can go on with."""
     program = tmp_path / "program.py"

@@ -57,6 +57,7 @@ def run(folder: Path, root: Path, world: int) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_loss_of_one(tmp_path: Path, root: Path) -> None:
     one, two = run(tmp_path / "one", root, 1), run(tmp_path / "two", root, 2)
     assert len(one) == len(two) == 6 + 3

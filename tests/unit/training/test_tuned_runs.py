@@ -30,6 +30,7 @@ def begun(base: Path, by: a.Tuning) -> Transformer:
     return rewrite(saucier.load(base, dtype="float32", device="cpu"), by=by, seed=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_gone_on_with_is_uninterrupted(kind: str, tmp_path: Path) -> None:
     whole, first, second = (begun(tmp_path / "base", KINDS[kind]) for _ in range(3))

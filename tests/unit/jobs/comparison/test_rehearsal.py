@@ -52,6 +52,7 @@ def test_a_finished_run_is_counted_alike(pairs: Path, tmp_path: Path) -> None:
     assert tokens_per_step(one, before) == tokens_per_step(one, after)
 
 
+@pytest.mark.slow
 def test_running_text_fills_its_rows(pairs: Path) -> None:
     one = recipe("gpt-nano", ["training.batch=4", "training.length=32", "model.length=32"])
     assert count_step_tokens(one, rehearse_batches(one, short(pairs)[1])) == 4 * 32

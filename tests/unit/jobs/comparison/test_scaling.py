@@ -40,6 +40,7 @@ def grid(noise: float = 0.0, seed: int = 0) -> list[Point]:
             for size in (10_000, 40_000, 160_000, 640_000) for tokens in (200_000, 800_000, 3_200_000)]
 
 
+@pytest.mark.slow
 def test_a_law_of_size_and_data_is_found_again() -> None:
     """Exactly, from losses without noise; and it predicts a run sixteen times as large as any."""
     large = run(10_000_000, 50_000_000, law_of_both(1e7, 5e7))
@@ -51,6 +52,7 @@ def test_a_law_of_size_and_data_is_found_again() -> None:
     assert found.error < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", [BySize(), ByData(), ByWork()], ids=lambda law: law.kind)
 def test_a_law_of_one_quantity_is_found_again(law: Law) -> None:
     name = law.quantities[0]
@@ -61,6 +63,7 @@ def test_a_law_of_one_quantity_is_found_again(law: Law) -> None:
     assert found.predictions[0].predicted == pytest.approx(made[-1].loss, rel=0.001)
 
 
+@pytest.mark.slow
 def test_the_intervals_hold_the_truth_nearly_always() -> None:
     """Runs with half a per cent of noise: the larger run's true loss lies in the interval nearly always."""
     truth, inside = law_of_both(2.5e6, 1e7), 0
@@ -70,6 +73,7 @@ def test_the_intervals_hold_the_truth_nearly_always() -> None:
     assert inside >= 5
 
 
+@pytest.mark.slow
 def test_one_bad_run_does_not_bend_the_law() -> None:
     """A run that lost 30 % more than it should moves the prediction by less than 2 %."""
     runs = grid()
@@ -79,6 +83,7 @@ def test_one_bad_run_does_not_bend_the_law() -> None:
                                                                                                      rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_fit_is_shown_as_a_formula_and_drawn(tmp_path: Path) -> None:
     """Every number of the table is a number of the fit; the page needs nothing else."""
     pytest.importorskip("matplotlib")

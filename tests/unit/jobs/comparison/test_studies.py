@@ -26,6 +26,7 @@ def study(path: Path) -> Experiment:
     return read_experiment([str(path)], {"judge": HeldOutLoss()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_every_arm_of_a_study_is_a_recipe(path: Path) -> None:
     """As `saucier compare` would prepare it, up to the text."""

@@ -43,6 +43,7 @@ STEPS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_step_that_the_model_cannot_take(step: str, teacher: Path, chain: Write, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=STEPS[step]) as caught:

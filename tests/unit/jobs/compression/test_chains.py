@@ -29,6 +29,7 @@ def test_the_ready_chains_are_listed_with_what_they_are_for(capsys: pytest.Captu
     assert [one["name"] for one in json.loads(capsys.readouterr().out)["chains"]] == chain_names()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", chain_names())
 def test_a_ready_chain_suits_an_ordinary_model(name: str, teacher: Path) -> None:
     settings, folder, said = read_chain_words(name, ["layout=auto"], str(teacher), {})
@@ -46,6 +47,7 @@ def test_a_grid_is_a_tree_of_models(teacher: Path) -> None:
     assert "half+used-tokens+int4" in names
 
 
+@pytest.mark.slow
 def test_a_search_gives_the_front_with_intervals(teacher: Path, tmp_path: Path) -> None:
     path = tmp_path / "grid.yaml"
     path.write_text("name: grid\nkeep: 0.5\ngrid:\n  - - {name: all}\n    - {name: half, step: " + distil(2) + "}\n"
@@ -67,6 +69,7 @@ def test_a_search_gives_the_front_with_intervals(teacher: Path, tmp_path: Path) 
         assert "Neighbours on the front" in (out / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_the_time_of_a_search_is_limited(teacher: Path, tmp_path: Path) -> None:
     found = saucier.compress("laptop", QUICK, model=teacher, budget=1e-9, out=tmp_path / "out", quiet=True)
     assert isinstance(found, Compressed) and found.steps == () and found.failed

@@ -62,6 +62,7 @@ KINDS: dict[str, tuple[str, Rows, int, tuple[str, ...]]] = {
 """Kind of task -> the model, what writes its rows, epochs of the teacher, and steps."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_step_leaves_a_model_that_answers(kind: str, chain: Write, tmp_path: Path,
                                                request: pytest.FixtureRequest) -> None:

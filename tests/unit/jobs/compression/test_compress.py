@@ -38,6 +38,7 @@ def done(teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Compressed:
     return found
 
 
+@pytest.mark.slow
 def test_each_step_leaves_a_model_that_opens_and_predicts(done: Compressed, teacher: Path) -> None:
     for number, layers in enumerate((2, 1), start=1):
         folder = done.folder / "steps" / f"{number}-distil" / "model"
@@ -109,6 +110,7 @@ def test_times_are_measured_in_turn_and_flops_fall_with_the_layers(done: Compres
             assert speed.native_ratio is not None and speed.native_ratio > 0
 
 
+@pytest.mark.slow
 def test_times_are_taken_where_it_is_asked_for(teacher: Path, chain: Write, tmp_path: Path,
                                                monkeypatch: pytest.MonkeyPatch) -> None:
     moved: list[torch.device] = []
@@ -145,6 +147,7 @@ def test_other_settings_are_refused_in_its_folder(done: Compressed, teacher: Pat
         saucier.compress(done.folder / "compression.yaml", out=teacher, quiet=True)
 
 
+@pytest.mark.slow
 def test_the_chain_stops_where_less_is_kept(teacher: Path, chain: Write, tmp_path: Path) -> None:
     still = distil(4, epochs=1).replace("2e-3", "1e-9")
     path = chain(still, still.replace("layers: 4", f"model: {teacher.parent / 'bert'}"), distil("[0]"), keep=0.9)
@@ -166,6 +169,7 @@ PRUNED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", PRUNED)
 def test_a_pruned_step_is_smaller_and_answers_as_the_folder_does(step: str, teacher: Path, chain: Write,
                                                                  tmp_path: Path) -> None:
@@ -194,6 +198,7 @@ QUANTIZED = ("{kind: quantize}", "{kind: quantize, rows: 16, by: {format: {kind:
              "method: {kind: gptq}, embeddings: null}}", "{kind: quantize, by: {format: {kind: nf4}}}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", QUANTIZED)
 def test_a_quantized_step_is_smaller_and_answers_as_the_folder_does(step: str, teacher: Path, chain: Write,
                                                                     tmp_path: Path) -> None:
@@ -209,6 +214,7 @@ def test_a_quantized_step_is_smaller_and_answers_as_the_folder_does(step: str, t
     assert not saucier.diagnose(found.model).failed
 
 
+@pytest.mark.slow
 def test_a_killed_step_goes_on_inside(teacher: Path, chain: Write, tmp_path: Path,
                                       monkeypatch: pytest.MonkeyPatch) -> None:
     path = chain(distil(1), distil("[0]", epochs=1))
@@ -250,6 +256,7 @@ def test_a_share_of_the_layers_is_rounded_and_one_stays() -> None:
         assert found.order == wanted
 
 
+@pytest.mark.slow
 def test_steps_share_what_the_teacher_gives(teacher: Path, chain: Write, tmp_path: Path,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     rows, run = list[int](), Distilled.run_teacher

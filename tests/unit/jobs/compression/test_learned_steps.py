@@ -46,6 +46,7 @@ GATED = {"heads": (0.5, 3, "{}"), "neurons": (0.5, 8, "null"), "ranks": (0.6, 10
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("units", GATED)
 def test_gates_end_at_their_target_and_the_model_is_smaller(units: str, teacher: Path, chain: Write,
                                                             tmp_path: Path) -> None:
@@ -67,6 +68,7 @@ LOST = {"{kind: gradual_magnitude, share: 0.5, every: 2}": 0.5, "{kind: movement
         "{kind: magnitude, share: 0.3}": 0.3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", LOST)
 def test_single_weights_are_zero_after_the_model_has_learned(by: str, teacher: Path, chain: Write,
                                                              tmp_path: Path) -> None:
@@ -78,6 +80,7 @@ def test_single_weights_are_zero_after_the_model_has_learned(by: str, teacher: P
     assert f"{zeros:,} of " in found.steps[0].notes[-1] and "no faster" in found.steps[0].notes[-1]
 
 
+@pytest.mark.slow
 def test_zeros_of_a_step_are_kept_by_the_next_one(teacher: Path, chain: Write, tmp_path: Path) -> None:
     path = chain("{kind: prune, by: {kind: magnitude, share: 0.3}}",
                  f"{{kind: prune, by: {{kind: kept_zeros}}, distillation: null, {learn(1)}}}")
@@ -90,6 +93,7 @@ def test_zeros_of_a_step_are_kept_by_the_next_one(teacher: Path, chain: Write, t
     assert settings.pruning == KeptZeros() and settings.distillation is None
 
 
+@pytest.mark.slow
 def test_rounded_training_ends_in_few_bits(teacher: Path, chain: Write, tmp_path: Path) -> None:
     step = f"{{kind: quantize, by: {{kind: quantization_aware, bits: 4}}, {learn(1)}}}"
     found = compress(chain(step), teacher, tmp_path / "out")
@@ -129,6 +133,7 @@ def test_what_cannot_be_learned_is_refused_before_training(step: str, teacher: P
     assert str(caught.value).count("\n") == 0 and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_layout_that_cannot_hold_what_gates_leave(teacher: Path, chain: Write, tmp_path: Path) -> None:
     path = chain(f"{{kind: prune, by: {GATES}, training: {{epochs: 1}}}}")
     with pytest.raises(InputError, match=r"steps\.0 \(prune\): layout: "):

@@ -54,6 +54,7 @@ def test_accuracy_is_that_of_the_reference(golden: Folder, box: Path, tmp_path: 
         evaluate(str(folder), [file], EvaluationOptions(["task.label=level", "task.labels=[low, high]"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["classification", "tagging", "regression", "ranking", "many_labels", "embedding",
                                   "question_answering", "multiple_choice", "translation", "summarization"])
 def test_a_fine_tuning_gives_its_own_figures_again(in_box: Path, task: str) -> None:

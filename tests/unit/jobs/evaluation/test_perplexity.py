@@ -40,6 +40,7 @@ def stride_recipe(folder: Path, ids: list[int], *, length: int, stride: int) -> 
     raise AssertionError("the last window ends with the text")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "stride"), [(None, None), (20, 3), (20, 19)])
 def test_perplexity_of_gpt2_is_that_of_the_reference(golden: Folder, box: Path, length: int | None,
                                                      stride: int | None) -> None:
@@ -115,6 +116,7 @@ def test_pseudo_perplexity_is_that_of_the_reference(golden: Folder, box: Path, t
     assert found.amount == len(ids) - 2
 
 
+@pytest.mark.slow
 def test_every_token_is_hidden_once_however_many_are_hidden_together(box: Path) -> None:
     text = [str(box / "kitchen.txt")]
     found = [evaluate(str(box / "models" / "bert"), text, EvaluationOptions(stride=every)) for every in (2, 7, 62)]
@@ -122,6 +124,7 @@ def test_every_token_is_hidden_once_however_many_are_hidden_together(box: Path) 
     assert "bits per byte" not in {one.name for one in found[0].scores}
 
 
+@pytest.mark.slow
 def test_a_memory_goes_on_from_piece_to_piece(golden: Folder, box: Path) -> None:
     folder = golden("transfo-xl", "bpe")
     found = {memory: evaluate(str(folder), [str(box / "stories.txt")], EvaluationOptions(

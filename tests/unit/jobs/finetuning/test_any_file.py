@@ -71,6 +71,7 @@ def test_all_columns_are_kept(tuned: TaskFolder, write: Write) -> None:
     assert json.loads(json.dumps(found.to_dict()))["rows"] == lines
 
 
+@pytest.mark.slow
 def test_text_files_and_standard_input_are_answered_line_by_line(tuned: TaskFolder, write: Write) -> None:
     name = write("new.txt", "fine soup\n\n  cold bread \n")
     found = predict(tuned.path, [name], ["lovely"])
@@ -194,6 +195,7 @@ def test_read_options_are_checked(write: Write) -> None:
     assert ReadOptions("tab").delimiter == "\t"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", ["text,label\nx\n", "text,label\nx,a\ny,a\n", "text;label\n;a\n",
                                    "other,label\nx,a\n"])
 def test_errors_of_files_need_no_torch(wrong: str, write: Write) -> None:
@@ -219,6 +221,7 @@ print(codes, "torch" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_input_errors_of_predict_need_no_torch(tuned: TaskFolder, write: Write) -> None:
     model, good = str(tuned.path), write("good.csv", "Satz\nfine\n")
     cases = [["predict", model, good + "x"], ["predict", model], ["predict", "no/such/thing", good],
@@ -263,6 +266,7 @@ def test_a_model_is_evaluated_on_any_file(tuned: TaskFolder, write: Write) -> No
     assert again.scores == found.scores
 
 
+@pytest.mark.slow
 def test_ten_megabytes_of_rows_are_read_fast(write: Write) -> None:
     row = "some words of a text that is not long at all, but has a comma;"
     table = write("a.csv", "text;label\n" + "".join(f"{row}{'ab'[number % 2]}\n" for number in range(150_000)) + ";a\n")

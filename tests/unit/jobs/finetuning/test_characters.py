@@ -6,6 +6,8 @@ import json
 import random
 from pathlib import Path
 
+import pytest
+
 from saucier import config as c
 from saucier.families.unpublished import elmo
 from saucier.jobs.finetuning.finetune import finetune
@@ -31,6 +33,7 @@ def column_file(path: Path, words: list[tuple[str, str]]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_words_of_no_vocabulary_are_tagged_by_their_characters(tmp_path: Path) -> None:
     """All are the same unknown token by their ids, so that a table of tokens could tell nothing."""
     train, dev = strange_words(480, 1), strange_words(120, 2)

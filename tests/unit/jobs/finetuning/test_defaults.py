@@ -94,6 +94,7 @@ def test_what_an_older_version_began_keeps_its_meaning(sentence_bert: Callable[[
     assert json.loads((done.model / "config.json").read_text())["architectures"] == ["BertForSequenceClassification"]
 
 
+@pytest.mark.slow
 def test_a_published_mean_is_written_where_the_family_has_one(tmp_path: Path, tiny_bert: Path, table: Table) -> None:
     model = build(modernbert(dim=32, layers=2, heads=2, hidden=48, vocab=110), seed=0)
     model.save(tmp_path / "modern")
@@ -163,6 +164,7 @@ def test_weights_are_those_of_torch() -> None:
     assert objective.count({"labels": labels})["labels"] == pytest.approx(part.weight) == pytest.approx(8.0)
 
 
+@pytest.mark.slow
 def test_training_stops_by_a_metric_and_keeps_its_best(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     train = table("train.tsv", "label,text", labelled_rows(96, 1))
     wanted = settings(tiny_bert, train, "training.epochs=30", "training.optimizer.learning_rate=0.003",
@@ -176,6 +178,7 @@ def test_training_stops_by_a_metric_and_keeps_its_best(tiny_bert: Path, table: T
     assert next(one["value"] for one in kept if one["name"] == "macro F1") == pytest.approx(max(measured))
 
 
+@pytest.mark.slow
 def test_the_mean_is_saved_as_modules_that_others_open(sentence_bert: Callable[[str], Path], table: Table,
                                                        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The logits are what pooling and Dense make of the vectors of the body, which `transformers` opens."""

@@ -82,6 +82,7 @@ def evaluations(folder: Path) -> list[dict[str, float]]:
     return [line["evaluation"] for line in lines if "evaluation" in line]
 
 
+@pytest.mark.slow
 def test_a_student_of_half_the_width_learns_from_its_teacher(
         teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
         capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,6 +113,7 @@ def weights(folder: TaskFolder) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in saucier.load(folder.path, dtype="float32").state_dict().items()}
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_to_the_bit_and_never_with_another_teacher(
         teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,6 +148,7 @@ def test_a_stopped_run_goes_on_to_the_bit_and_never_with_another_teacher(
     assert all(torch.equal(value, whole[name]) for name, value in found.items())
 
 
+@pytest.mark.slow
 def test_soft_targets_alone_teach_without_the_labels(teacher: Path, student: Path, files: tuple[Path, Path],
                                                      tmp_path: Path) -> None:
     wanted = settings(student, files, teacher, "distillation.losses=[{kind: soft_targets, factor: {kind: none}}]",
@@ -161,6 +164,7 @@ def reader(tiny_gpt2: Path, files: tuple[Path, Path], tmp_path: Path) -> Path:
     return finetune(wanted, tmp_path / "gpt", quiet=True).path
 
 
+@pytest.mark.slow
 def test_a_teacher_of_another_family_reads_its_own_tokens(reader: Path, student: Path, files: tuple[Path, Path],
                                                           tmp_path: Path) -> None:
     folder = finetune(settings(student, files, reader, "training.epochs=1"), tmp_path / "run", quiet=True)
@@ -180,6 +184,7 @@ def test_a_teacher_of_another_family_reads_its_own_tokens(reader: Path, student:
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_teachers_that_do_not_fit_are_refused_before_anything_is_written(
         teacher: Path, student: Path, tiny_bert: Path, files: tuple[Path, Path], table: Table, tmp_path: Path) -> None:
     def refused(words: str, *more: str, of: Path = teacher, on: tuple[Path, Path] = files,
@@ -219,6 +224,7 @@ def losses_of(folder: Path) -> list[float]:
     return losses
 
 
+@pytest.mark.slow
 def test_a_teacher_that_is_stored_reads_every_row_once(
         teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,6 +266,7 @@ def test_a_teacher_that_is_stored_reads_every_row_once(
     assert sum(passes) == 16 + 96 + 40 and len(list(place.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_a_stored_teachers_run_goes_on_to_the_bit_and_leaves_nothing(
         teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +296,7 @@ def test_a_stored_teachers_run_goes_on_to_the_bit_and_leaves_nothing(
     assert not (out / "teacher-outputs").exists()
 
 
+@pytest.mark.slow
 def test_more_bytes_than_the_limit_are_refused_with_their_number(
         teacher: Path, student: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     words = ["distillation.stored.limit=1000", "distillation.losses=[{kind: soft_targets}]"]
@@ -314,6 +322,7 @@ def taught(task: str, files: tuple[Path, ...], models: tuple[Path, Path], out: P
     return found
 
 
+@pytest.mark.slow
 def test_every_kind_of_task_has_a_teacher(student: Path, tiny_bert: Path, tiny_t5: Path, table: Table,
                                           tmp_path: Path) -> None:
     berts = student, tiny_bert
@@ -345,6 +354,7 @@ def test_every_kind_of_task_has_a_teacher(student: Path, tiny_bert: Path, tiny_t
     assert {"soft_targets", "hidden_states_encoder", "hidden_states_decoder"} < set(found)
 
 
+@pytest.mark.slow
 def test_a_student_learns_what_the_beams_of_its_teacher_write(tiny_t5: Path, table: Table, tmp_path: Path) -> None:
     """Sequence-level distillation as `docs/distillation.md` has it: two commands, and no teacher while it trains."""
     train = table("train.tsv", "input,target", written_rows(64, 1))

@@ -90,6 +90,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learns", "metric", "least"), [("cosine", "Pearson", 0.8), ("contrastive", "accuracy", 0.9)])
 def test_what_belongs_together_is_learned(learns: str, metric: str, least: float, tiny_bert: Path, table: Table,
                                           tmp_path: Path) -> None:
@@ -116,6 +117,7 @@ def test_labels_that_a_loss_does_not_read_are_counted(table: Table) -> None:
     assert not quiet
 
 
+@pytest.mark.slow
 def test_triplets_and_pairs_are_ranked(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     header, columns = CASES["triplet"]
     train, dev = table("train.tsv", header, rows(64, 1, columns)), table("dev.tsv", header, rows(20, 2, columns))

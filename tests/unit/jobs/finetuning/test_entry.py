@@ -31,6 +31,7 @@ print(json.dumps([found, "torch" in sys.modules]))
 """
 
 
+@pytest.mark.slow
 def test_input_errors_need_no_torch(tiny_bert: Path, table: Table) -> None:
     """One process for all of them: it is the imports that take the time."""
     good = str(table("train.tsv", "label,text", labelled_rows(60, 1)))
@@ -62,6 +63,7 @@ def test_input_errors_need_no_torch(tiny_bert: Path, table: Table) -> None:
     assert not torch
 
 
+@pytest.mark.slow
 def test_a_result_has_its_figures(tiny_bert: Path, table: Table, tmp_path: Path,
                                   capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")

@@ -41,6 +41,7 @@ def files(table: Table) -> tuple[Path, Path]:
             table("dev.tsv", "label,text", labelled_rows(80, 2)))
 
 
+@pytest.mark.slow
 def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path, files: tuple[Path, Path],
                                                                 tmp_path: Path) -> None:
     folder = finetune(settings(tiny_bert, *files), tmp_path / "run", quiet=True)
@@ -67,6 +68,7 @@ def test_a_task_is_learned_and_the_result_is_a_published_folder(tiny_bert: Path,
     assert "http" not in report.replace("http-equiv", "").replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tuple[Path, Path],
                                                       tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -82,6 +84,7 @@ def test_the_reference_library_gives_the_same_answers(tiny_bert: Path, files: tu
                                                        for place, chance in enumerate(chances)}, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["own", "published"])
 def test_a_body_in_our_own_layout_keeps_the_names_of_its_labels(layout: str, tiny_bert: Path, table: Table,
                                                                 files: tuple[Path, Path], tmp_path: Path) -> None:
@@ -102,6 +105,7 @@ def test_a_body_in_our_own_layout_keeps_the_names_of_its_labels(layout: str, tin
         finetune(settings(start, other, other), tmp_path / "other", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path, files: tuple[Path, Path],
                                                                 tmp_path: Path) -> None:
     wanted = settings(tiny_bert, *files, "training.epochs=1")
@@ -115,6 +119,7 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_left_alone(tiny_bert: Path,
         finetune(settings(tiny_bert, *files, task="regression"), tmp_path / "whole", quiet=True)
 
 
+@pytest.mark.slow
 def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     def rated(count: int, seed: int) -> list[tuple[str, str]]:
         return [("4.5" if label == "good" else "1.5", text) for label, text in labelled_rows(count, seed)]
@@ -124,6 +129,7 @@ def test_numbers_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> N
     assert scores(folder)["Pearson"] > 0.9
 
 
+@pytest.mark.slow
 def test_many_labels_are_learned(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     def tagged(count: int, seed: int) -> list[tuple[str, str]]:
         return [(",".join([label, *(["cat"] if "cat" in text else [])]), text)
@@ -152,6 +158,7 @@ def test_wrong_files_are_named(header: str, rows: list[tuple[str, str]], says: s
     assert says in errors[0]
 
 
+@pytest.mark.slow
 def test_a_label_that_only_the_held_out_file_has_is_an_error_of_the_model(
         tiny_bert: Path, table: Table, files: tuple[Path, Path], tmp_path: Path,
         capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,6 +173,7 @@ def test_a_label_that_only_the_held_out_file_has_is_an_error_of_the_model(
         finetune(settings(tiny_bert, files[0], alone), tmp_path / "other", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_head_with_other_labels_is_kept_only_on_request(tiny_bert: Path, table: Table, files: tuple[Path, Path],
                                                           tmp_path: Path) -> None:
     first = finetune(settings(tiny_bert, *files, "training.epochs=1"), tmp_path / "first", quiet=True)
@@ -199,6 +207,7 @@ def test_refused_rows_leave_no_folder_behind(tiny_bert: Path, table: Table, tmp_
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [("good", "bad"), ("0", "one"), ("", "1"), ("-1", "0"), ("0.0", "1")])
 def test_labels_that_are_not_numbered_are_one_line(tiny_bert: Path, tmp_path: Path, table: Table,
                                                    keys: tuple[str, str]) -> None:

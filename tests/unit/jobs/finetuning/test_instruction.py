@@ -187,6 +187,7 @@ def test_rows_without_an_answer_are_left_out_and_counted(tmp_path: Path) -> None
     assert dict(tally) == {"rows left out that have no answer": 2}
 
 
+@pytest.mark.slow
 def test_it_learns_to_answer(tiny_gpt2: Path, tmp_path: Path, table: Callable[..., Path]) -> None:
     from saucier.jobs.finetuning.finetune import finetune
     from saucier.jobs.finetuning.predict import predict_answers

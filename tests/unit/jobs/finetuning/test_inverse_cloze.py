@@ -106,6 +106,7 @@ def test_every_passage_comes_once_an_epoch_with_another_sentence(world: Path) ->
     assert np.concatenate([one.units for one in shares]).tolist() == batches[1].units.tolist()
 
 
+@pytest.mark.slow
 def test_a_retriever_learns_from_texts_alone(world: Path, tmp_path: Path) -> None:
     """The rank of the right passage among 60 that training never had, before and after; the folder embeds texts."""
     words = ["training.epochs=60", "training.batch=50", "training.optimizer.learning_rate=0.005", "task.width=16",

@@ -42,6 +42,7 @@ def tagged(start: Path, folder: Path, *words: str) -> TaskFolder:
     return finetune(wanted, folder / "run", quiet=True)
 
 
+@pytest.mark.slow
 def test_a_frozen_language_model_gives_features(tiny_elmo: Path, tmp_path: Path) -> None:
     """Only the mix and the head learn; the model that is left answers as it was scored."""
     folder = tagged(tiny_elmo, tmp_path / "frozen", "mix={}", *FROZEN)
@@ -57,6 +58,7 @@ def test_a_frozen_language_model_gives_features(tiny_elmo: Path, tmp_path: Path)
     assert sum(one.prediction == other for one, other in zip(again.answers, told, strict=True)) >= len(told) - 1
 
 
+@pytest.mark.slow
 def test_a_published_body_is_mixed_in_our_layout(tiny_bert: Path, tmp_path: Path) -> None:
     """No family publishes a mix, so that what is saved is ours."""
     folder = tagged(tiny_bert, tmp_path / "bert", "mix.norm.kind=plain_layer_norm")

@@ -37,6 +37,7 @@ def measured(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "predictions" / "held-out.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_retrieval_fills_in_what_no_sentence_told(world: dict[str, Path], tmp_path: Path) -> None:
     """Held-out things were never named in training; the same model that trains as long without passages cannot know."""
     words = ["training.epochs=10"]
@@ -85,6 +86,7 @@ def answer_questions(world: dict[str, Path], model: Path, folder: Path) -> None:
     assert predict_answers(done.path, [], ["the colour of salt pot was"]).answers[0].more["evidence"]
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(world: dict[str, Path], tmp_path: Path,
                                                          monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is made again in the trainer; the stop is between two such, and after one that is then forgotten."""
@@ -110,6 +112,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(world: dict[str, Path],
     assert torch.equal(*(PassageIndex.read(one.model / "passages").matrix for one in (whole, done)))
 
 
+@pytest.mark.slow
 def test_a_second_process_keeps_the_index_fresh_and_ends_with_the_run(world: dict[str, Path], tmp_path: Path) -> None:
     done = finetune(make_settings(world, "training.epochs=2", "task.retrieval.refresh.kind=process"), tmp_path / "run",
                     quiet=True)

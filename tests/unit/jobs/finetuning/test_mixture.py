@@ -130,6 +130,7 @@ def settings(tmp_path: Path, tiny_t5: Path, table: Table, **task: object) -> dic
                          "optimizer": {"kind": "adamw", "learning_rate": 0.004}}}
 
 
+@pytest.mark.slow
 def test_tasks_are_learned_together_and_scored_apart(tiny_t5: Path, table: Table, tmp_path: Path,
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     done = finetune(make_finetuning(settings(tmp_path, tiny_t5, table)), tmp_path / "run")
@@ -167,6 +168,7 @@ def column_rows(count: int, seed: int) -> list[tuple[str, str, str]]:
             ("rare", "the cook", "burnt")]
 
 
+@pytest.mark.slow
 def test_a_column_tells_tasks_apart_and_a_new_one_is_answered_too(tiny_t5: Path, table: Table, tmp_path: Path,
                                                                   capsys: pytest.CaptureFixture[str]) -> None:
     train = table("train.tsv", "name,prompt,completion", column_rows(40, 1))

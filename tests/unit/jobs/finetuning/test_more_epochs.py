@@ -37,6 +37,7 @@ def names(folder: Path) -> list[str]:
     return [json.loads(line)["id"] for line in TaskFolder(folder).predictions("held-out").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_more_epochs_begin_with_the_finished_model(folder: Path) -> None:
     then, rows, share = (folder / "scores.json").read_text(), names(folder), accuracy(folder)
     found = saucier.finetune(folder, epochs=8, quiet=True)
@@ -62,6 +63,7 @@ def accuracy(folder: Path) -> float:
     return float(json.loads((folder / "scores.json").read_text())["held-out"]["scores"][0]["value"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["train", "adopt"])
 def test_a_kill_leaves_the_finished_result_whole(folder: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     then, weights = (folder / "scores.json").read_bytes(), (folder / "model" / "model.safetensors").read_bytes()

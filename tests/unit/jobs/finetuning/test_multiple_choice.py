@@ -54,6 +54,7 @@ def chooser(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskFo
     return finetune(wanted[0], folder / "run", quiet=True)
 
 
+@pytest.mark.slow
 def test_choices_are_learned_and_named_as_in_the_file(chooser: TaskFolder) -> None:
     found = json.loads(chooser.scores.read_text())["held-out"]
     assert found["scores"][0]["value"] > 0.95

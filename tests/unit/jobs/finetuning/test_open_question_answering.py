@@ -77,6 +77,7 @@ def settings(world: dict[str, Path], *words: str) -> Finetuning:
                                  {"train": [str(world["train"])], "held_out": [str(world["dev"])]})[0]
 
 
+@pytest.mark.slow
 def test_answers_and_their_passages_are_learned_from_answers_alone(world: dict[str, Path], tmp_path: Path,
                                                                    capsys: pytest.CaptureFixture[str]) -> None:
     """Every colour stands in many passages: that of the thing is found, and the colour in it that is right."""
@@ -108,6 +109,7 @@ def test_answers_and_their_passages_are_learned_from_answers_alone(world: dict[s
         index.passages, open_encoder(world["retriever"])).matrix)  # the passages' vectors stay
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_to_the_bit(world: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between two checkpoints and started again, it ends with the weights of one that was not."""
     wanted = settings(world, "training.epochs=2")

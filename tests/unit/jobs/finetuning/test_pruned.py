@@ -19,6 +19,7 @@ from saucier.text.tokenizer.folder import copy_tokenizer
 LITTLE = "training.epochs=1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("units", "share"), [("neurons", 0.5), ("ranks", 0.9)])
 def test_closed_gates_are_taken_out_of_a_classifier(units: str, share: float, tiny_bert: Path,
                                                     files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
@@ -31,6 +32,7 @@ def test_closed_gates_are_taken_out_of_a_classifier(units: str, share: float, ti
     assert {one.prediction for one in again.answers} <= {"bad", "good"}
 
 
+@pytest.mark.slow
 def test_zeros_stay_through_a_fine_tuning(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
     sparse = prune_model(saucier.load(tiny_bert), MagnitudePruning(share=0.3))
     sparse.save(tmp_path / "sparse")

@@ -64,6 +64,7 @@ def answerer(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskF
     return finetune(wanted[0], folder / "run", quiet=True)
 
 
+@pytest.mark.slow
 def test_answers_are_learned_also_that_there_is_none(answerer: TaskFolder) -> None:
     found = json.loads(answerer.scores.read_text())["held-out"]
     scores = {one["name"]: one["value"] for one in found["scores"]}

@@ -37,6 +37,7 @@ def average_precision(relevant: list[float], scores: list[float]) -> float:
     return float(np.mean([sum(hits[:rank + 1]) / (rank + 1) for rank, hit in enumerate(hits) if hit]))
 
 
+@pytest.mark.slow
 def test_rankings_are_learned_and_scored_by_query(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     header = "label,question,sentence"
     train, dev = table("train.tsv", header, ranked_rows(80, 1)), table("dev.tsv", header, ranked_rows(25, 2))

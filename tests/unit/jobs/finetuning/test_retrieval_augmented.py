@@ -73,6 +73,7 @@ def settings(world: dict[str, Path], *words: str) -> Finetuning:
                                  {"train": [str(world["train"])], "held_out": [str(world["dev"])]})[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("marginal", ["sequence", "token"])
 def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path], tmp_path: Path,
                                                           marginal: str) -> None:
@@ -103,6 +104,7 @@ def test_answers_that_stand_in_passages_alone_are_learned(world: dict[str, Path]
     assert not (done.path / "index").exists(), "the run's own copy is gone"
 
 
+@pytest.mark.slow
 def test_answers_are_learned_from_all_passages_at_once(world: dict[str, Path], tmp_path: Path) -> None:
     """Fusion-in-decoder: what was asked is answered (so few things are learned by heart, so that others are not); the
     retriever stays as it was to the bit, and evidence is what it has first.
@@ -128,6 +130,7 @@ def short(world: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> P
     return finetune(settings(world, "training.epochs=0.1"), tmp_path_factory.mktemp("short") / "run", quiet=True).path
 
 
+@pytest.mark.slow
 def test_an_index_by_another_encoder_is_refused(world: dict[str, Path], short: Path, tmp_path: Path) -> None:
     shutil.copytree(short / "model", tmp_path / "model")
     other = PassageIndex.build(read_passages(world["corpus"]), open_encoder(world["other"]))

@@ -17,6 +17,7 @@ from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 
 
+@pytest.mark.slow
 def test_a_fine_tuning_ends_in_an_int8_folder(tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
                                               tmp_path: Path) -> None:
     """It scores, answers and is saved as the int8 model: a quarter of the bytes but for scales, norms and biases."""

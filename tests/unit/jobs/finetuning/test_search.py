@@ -56,6 +56,7 @@ def test_a_round_is_ranked_by_its_own_scores() -> None:
     assert state.model_copy(update={"higher": False}).ranked([0, 1, 3], 1) == [0, 3, 1]
 
 
+@pytest.mark.slow
 def test_a_search_ends_as_a_fine_tuning_and_repeats_nothing(tiny_bert: Path, table: Table, tmp_path: Path,
                                                             monkeypatch: pytest.MonkeyPatch,
                                                             capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +94,7 @@ def test_a_search_ends_as_a_fine_tuning_and_repeats_nothing(tiny_bert: Path, tab
     assert len(calls) == 6
 
 
+@pytest.mark.slow
 def test_the_chosen_weights_are_those_of_its_settings_alone(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     wanted = settings(tiny_bert, table, "search.trials=2")
     finetune(wanted, tmp_path / "searched", quiet=True)
@@ -110,6 +112,7 @@ def test_a_damaged_state_is_one_line(tiny_bert: Path, table: Table, tmp_path: Pa
         search.read_state(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_range_test_chooses_the_rate_and_is_drawn(tiny_bert: Path, table: Table, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     wanted = settings(tiny_bert, table, "range_test.steps=40", "range_test.low=1e-5", "range_test.high=1")

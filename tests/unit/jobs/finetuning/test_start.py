@@ -48,6 +48,7 @@ def settings(folder: Path, model: str, *words: str) -> Finetuning:
     return make_finetuning({"name": "made", "model": model, "task": {"kind": "classification"}, "data": files}, words)
 
 
+@pytest.mark.slow
 def test_a_recipe_learns_from_nothing(tmp_path: Path) -> None:
     """Its tokenizer knows the training rows alone, its rate is the recipe's, and the result loads as any other."""
     wanted = settings(tmp_path, "bert-nano", *SMALL)
@@ -144,6 +145,7 @@ WINDOWED = ("recipe.model.dim=16", "recipe.model.heads=2", "recipe.model.layers=
             "recipe.model.length=34", "recipe.tokenizer.vocab=300", "training.length=32", "training.epochs=0.2")
 
 
+@pytest.mark.slow
 def test_the_first_token_of_a_longformer_sees_the_whole_text(tmp_path: Path) -> None:
     """A class follows from every token, though a window of one layer reaches one neighbour; 33 positions are enough."""
     finetune(settings(tmp_path, "longformer-nano", *WINDOWED), tmp_path / "run", quiet=True)
@@ -173,6 +175,7 @@ def named_globals(config: c.Transformer) -> list[Any]:
             for term in c.global_terms(part.visibility)]
 
 
+@pytest.mark.slow
 def test_a_body_without_global_tokens_learns_classes_by_its_published_class(tmp_path: Path) -> None:
     """`LongformerModel` leaves global tokens to the batch, its class for texts does not: the weights are the same."""
     tokenizer = train_tokenizer(ByteBPE(vocab=270), ["number one is cheap today"] * 9)

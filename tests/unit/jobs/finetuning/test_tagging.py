@@ -57,6 +57,7 @@ def tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> TaskFol
     return finetune(wanted, folder / "run", quiet=True)
 
 
+@pytest.mark.slow
 def test_entities_are_learned_and_long_sentences_read_to_the_end(tagger: TaskFolder) -> None:
     found = json.loads(tagger.scores.read_text())["held-out"]
     scores = {one["name"]: one["value"] for one in found["scores"]}

@@ -64,6 +64,7 @@ def predictions(folder: TaskFolder) -> list[dict]:
     return [json.loads(line) for line in folder.predictions("held-out").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_a_text_is_classified_at_its_extract_token(weight: float, tiny_gpt: Path, table: Table, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
@@ -101,6 +102,7 @@ def test_a_premise_and_a_hypothesis_stand_around_a_delimiter(tiny_gpt: Path) -> 
         encode_transformed([("the soup",)], Encoding(tokenizer, 40, bert()))
 
 
+@pytest.mark.slow
 def test_similarity_reads_both_orders_and_adds_their_vectors(tiny_gpt: Path, table: Table, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
 
@@ -131,6 +133,7 @@ def test_similarity_reads_both_orders_and_adds_their_vectors(tiny_gpt: Path, tab
         assert row["prediction"] == pytest.approx(both, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.0, 0.5])
 def test_choices_are_scored_by_the_double_head(weight: float, tiny_gpt: Path, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")

@@ -25,6 +25,7 @@ KINDS = {"lora": ["tuning.where=[linear]"], "qlora": [], "bias": [LITTLE], "adap
 FORMS = {"lora": "LORA", "qlora": "LORA", "prompt": "PROMPT_TUNING"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_learns_and_answers_again(kind: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
                                             tmp_path: Path) -> None:
@@ -44,6 +45,7 @@ def test_each_kind_learns_and_answers_again(kind: str, tiny_bert: Path, files: t
     assert same >= (70 if LITTLE in KINDS[kind] else 79)  # asked in bfloat16 where that is faster: near ties may turn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lora", "adapter"])
 def test_a_base_that_was_moved_is_named(kind: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
                                         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +68,7 @@ def test_a_base_that_was_moved_is_named(kind: str, tiny_bert: Path, files: tuple
     assert "holds a whole model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["merge", "convert"])
 def test_a_merged_adapter_answers_as_before(verb: str, tiny_bert: Path, files: tuple[Path, Path],  # noqa: F811
                                             tmp_path: Path) -> None:
@@ -80,6 +83,7 @@ def test_a_merged_adapter_answers_as_before(verb: str, tiny_bert: Path, files: t
     assert set(after) <= {"good", "bad"} and after == before
 
 
+@pytest.mark.slow
 def test_peft_reads_a_tuned_classifier(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
     transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
     words = ["tuning.kind=lora", "tuning.rank=4", "training.epochs=1"]
@@ -106,6 +110,7 @@ def test_rates_that_suit_what_is_added() -> None:
     assert wanted.training.training(10, 8).layer_rates.factor == 0.8
 
 
+@pytest.mark.slow
 def test_a_stopped_tuning_goes_on(tiny_bert: Path, files: tuple[Path, Path], tmp_path: Path) -> None:  # noqa: F811
     """What was saved in the middle is refilled, and the rows of the data do not change."""
     assert labelled_rows(3, 1) == labelled_rows(3, 1)

@@ -99,6 +99,7 @@ def test_pairs_in_one_row_have_the_losses_of_pairs_alone(tiny_t5: Path, tiny_gpt
         shared.encode(rows, encoding_of(tiny_gpt2))
 
 
+@pytest.mark.slow
 def test_packed_pairs_are_fine_tuned(tiny_t5: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     wanted = settings(tiny_t5, *files, "task.packing=true", "training.length=64")
     folder = finetune(wanted, tmp_path / "run", quiet=True)
@@ -152,6 +153,7 @@ def test_several_references_are_all_learned_and_all_right(tiny_t5: Path) -> None
     assert task.gold(example("cat")) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("folder", "name"), [("tiny_t5", "T5ForConditionalGeneration"),
                                               ("tiny_gpt2", "GPT2LMHeadModel")])
 def test_it_is_learned_and_the_reference_library_writes_the_same(
@@ -179,6 +181,7 @@ def test_it_is_learned_and_the_reference_library_writes_the_same(
         assert tokenizer.decode(made[0, before:].tolist()).strip() == line["prediction"]
 
 
+@pytest.mark.slow
 def test_beams_and_sampling_are_settings(tiny_t5: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
     words = ["task.writing.search.kind=beams", "task.writing.search.beams=3"]
     done = finetune(settings(tiny_t5, *files, *words), tmp_path / "beams", quiet=True)
@@ -189,6 +192,7 @@ def test_beams_and_sampling_are_settings(tiny_t5: Path, files: tuple[Path, Path]
     assert [one.prediction for one in predict_answers(done.path, [str(files[1])]).answers] == lines
 
 
+@pytest.mark.slow
 def test_translation_takes_two_columns_in_order_and_summaries_are_scored_by_rouge(
         tiny_t5: Path, table: Table, tmp_path: Path) -> None:
     rows = written_rows(30, 5)
@@ -207,6 +211,7 @@ def test_an_encoder_alone_is_refused(tiny_bert: Path, files: tuple[Path, Path], 
         finetune(settings(tiny_bert, *files), tmp_path / "run", quiet=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["m2m_100", "mbart"])
 def test_a_multilingual_model_is_told_both_languages(family: str, table: Table, tmp_path: Path) -> None:
     from tests.cli.test_languages import END, IDS, folder_of

@@ -40,6 +40,7 @@ def teacher(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_student_learns_masked_words_from_its_teacher(teacher: Path, text: Path, tmp_path: Path,
                                                         monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = small("distilbert-nano", text, "model.dim=16", f"distillation.teacher={teacher}")
@@ -82,6 +83,7 @@ def test_a_recipe_whose_teacher_is_not_named_or_not_there_is_refused(teacher: Pa
         cook(wanted, tmp_path / "deep", FAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "of", "measured"), [
     ("tinybert-nano", "bert-nano", {"embeddings", "hidden_states", "attentions"}),
     ("minilm-nano", "bert-nano", {"attentions", "value_relations"}),

@@ -171,6 +171,7 @@ def test_byte_level_tokens_are_words_where_a_space_is_before_them(tmp_path: Path
     assert [len(word.places) for word in text.words][1:] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_rows_that_were_made_are_learned_from(folder: Path, tmp_path: Path) -> None:
     train, dev, out = tmp_path / "train.tsv", tmp_path / "dev.tsv", tmp_path / "made.jsonl"
     for path, count in ((train, 24), (dev, 12)):

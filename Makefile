@@ -14,7 +14,7 @@ export PYTHONUNBUFFERED = 1
 help:
 	@echo "make demo       install, then cook a small language model on Python's own documentation"
 	@echo "make test       install, then run the tests (offline; under 7 minutes on 2 cores)"
-	@echo "make test-slow  the other tests (half an hour)"
+	@echo "make test-slow  the other tests (half an hour or more)"
 	@echo "make test-nightly  the tests that take minutes each"
 	@echo "make wheel      build the wheel and the source distribution into dist, and try them in an empty environment"
 	@echo "make notebooks  run the notebooks of docs/notebooks; WHAT=write stores what they show, NAMES=... runs some"

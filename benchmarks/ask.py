@@ -26,7 +26,7 @@ READ = 5
 QUICK_QUESTIONS = 10
 WORDS = ("training.seed=0", "training.batch=16", "training.length=256", "task.stride=128", "data.share=0.05")
 EPOCHS = 2
-FOLDS, NO_ANSWER = 5, -1e9
+FOLDS = 5
 MEASURES = ("exact match", "F1")
 Answers = dict[str, Any]
 """What was read for a question: for each chunk that was found the scores of reader and search, whether it is of the
@@ -126,6 +126,7 @@ def open_both(runs: Path, collection: Any, epochs: float) -> tuple[Any, Any]:
 
 def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
     """Return what is read in the chunks that are found for one question, and in its own paragraph."""
+    from saucier.jobs.knowledge.ask import NOTHING
     from saucier.retrieval.hybrid import SearchOptions
 
     question = collection.questions[number]
@@ -133,7 +134,7 @@ def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
     hits = index.search(question.text, SearchOptions(count=READ)).hits
     *spans, (given, _) = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
     scores = [score_answer(text, question.answers) for text, _ in spans]
-    return {"reader": [score if text else NO_ANSWER for text, score in spans], "search": [hit.score for hit in hits],
+    return {"reader": [score if text else NOTHING for text, score in spans], "search": [hit.score for hit in hits],
             "right": [hit.text in own for hit in hits], "given": score_answer(given, question.answers),
             **{name: [one[name] for one in scores] for name in MEASURES}}
 

@@ -166,4 +166,4 @@ def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MOST_TOKENS", 10)
     starts = np.cumsum([0, 4, 5, 3, 25, 0, 10, 1]).astype(np.int32)
     assert list(cut_passes(starts)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
-    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 6
+    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 12

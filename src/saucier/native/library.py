@@ -30,9 +30,10 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+AVX512_FLAGS = (*AVX2_FLAGS, *(f"-mavx512{part}" for part in ("f", "dq", "bw", "vl", "vnni")), "-mprefer-vector-width=512")
 PATHS: dict[str, tuple[str, ...]] = {
-    "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"),
-    "avx512": (*AVX2_FLAGS, *(f"-mavx512{part}" for part in ("f", "dq", "bw", "vl", "vnni")), "-mprefer-vector-width=512")}
+    "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"), "avx512": AVX512_FLAGS,
+    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16")}
 """Instruction set -> the flags that it is compiled with; all but the first are those of x86."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 8, 16, 12, 32, 48
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""

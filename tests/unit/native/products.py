@@ -10,7 +10,7 @@ import torch
 
 from saucier.native import library
 from saucier.native.library import PANEL_ROOM, SUMMED_INPUTS, TILE_TOKENS, CProduct, CWideProduct
-from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, store_matrix
+from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, narrow, store_matrix, widen
 
 
 def address(array: np.ndarray) -> int:
@@ -23,8 +23,11 @@ def find_block(matrix: Matrix) -> int:
     return 128 if group >= matrix.inputs else next(size for size in (128, 64, 32) if group % size == 0)
 
 
-def round_activations(x: np.ndarray, matrix: Matrix) -> np.ndarray:
-    """What an integer matrix is multiplied with: codes of -127..127 times the largest value of their block."""
+def round_activations(x: np.ndarray, matrix: Matrix, path: str = "") -> np.ndarray:
+    """What a matrix is multiplied with: codes of -127..127 times the largest value of their block where it is of whole
+    numbers; by a path that multiplies bfloat16 as it is, panels of these with activations in bfloat16."""
+    if matrix.format == "bfloat16" and path == "avx512bf16":
+        return widen(narrow(x)).astype(np.float64)
     if matrix.scales is None:
         return x.astype(np.float64)
     block = find_block(matrix)

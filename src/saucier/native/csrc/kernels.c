@@ -222,7 +222,7 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #define TOGETHER (WIDTH == 16 ? 6 : 3) /* tokens whose sums with 4 rows the registers hold */
 
 /* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
-#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 3 * (bytes), _MM_HINT_T0)
+#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 2 * (bytes), _MM_HINT_T0)
 
 /* Products of R rows with B tokens, a register of inputs at a time. */
 INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count,
@@ -232,7 +232,7 @@ INLINE void add_products(const char *codes, int64_t apart, const float *x, int64
         Vector read[TOGETHER];
         for (int b = 0; b < B; b++) read[b] = load(x + b * stride + k);
         for (int r = 0; r < R; r++) {
-            if (fetches) FETCH_NEXT(codes + r * apart + k * size, R * apart);
+            if (fetches) FETCH_NEXT(codes + (k * R + r * WIDTH) * size, R * apart);
             Vector weight = load_numbers(codes + r * apart, k, format);
             for (int b = 0; b < B; b++) sum[r][b] = add_product(weight, read[b], sum[r][b]);
         }

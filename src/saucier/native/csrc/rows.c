@@ -46,6 +46,9 @@ INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
     switch (m->format) {
         case INT8: return CODES_OF(inputs, rounded_inputs(m));
         case INT4: return (inputs + UNIT - 1) / UNIT * UNIT_BYTES;
+#ifdef __AVX512BF16__
+        case BFLOAT16: return (inputs + 1) / 2 * 4;
+#endif
         default: return inputs * 4;
     }
 }
@@ -62,6 +65,12 @@ static void lay_out(const WideProduct *p, int64_t tile) {
     int64_t R = left < tile_tokens(p) ? left : tile_tokens(p);
     const float *from = p->values + first * p->from_stride;
     char *to = tile_of(p, first);
+#ifdef __AVX512BF16__
+    if (m->format == BFLOAT16) {
+        for (int64_t r = 0; r < R; r++) lay_out_pairs(from + r * p->from_stride, inputs, to, r, R);
+        return;
+    }
+#endif
     if (m->format != INT8 && m->format != INT4) {
         for (int64_t k = 0; k < inputs; k++)
             for (int64_t r = 0; r < R; r++) ((float *)to)[k * R + r] = from[r * p->from_stride + k];
@@ -91,10 +100,14 @@ INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
 /* Inputs k..k + count of a panel as they are multiplied: numbers of bfloat16 as floats, in `room`. */
 INLINE const void *read_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
     const void *from = panel_of(m, panel, k);
-    if (m->format != BFLOAT16) return from;
+#ifndef __AVX512BF16__ /* which multiplies them as they are */
+    if (m->format == BFLOAT16) {
 #pragma omp simd
-    for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(((const uint16_t *)from)[i]);
-    return room;
+        for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(((const uint16_t *)from)[i]);
+        return room;
+    }
+#endif
+    return (void)count, (void)room, from;
 }
 
 /* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
@@ -121,6 +134,10 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, const void *weigh
 #define ADD_FLOATS(R) add_floats((const float *)x, R, 1, weights, count, found, PANEL, R)
     if (m->format == INT8) EACH_SIZE(size, ADD_CODES)
     else if (m->format == INT4) EACH_SIZE(size, ADD_SHORT)
+#ifdef __AVX512BF16__
+#define ADD_PAIRS(R) add_pairs(x, weights, count, found, R)
+    else if (m->format == BFLOAT16) EACH_SIZE(size, ADD_PAIRS)
+#endif
     else EACH_SIZE(size, ADD_FLOATS)
     int64_t rows = m->rows - panel * PANEL < PANEL ? m->rows - panel * PANEL : PANEL; /* the last panel may not be full */
     for (int64_t r = 0; r < size; r++) {

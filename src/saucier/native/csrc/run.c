@@ -7,11 +7,11 @@
 #include <cpuid.h>
 #endif
 
-extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512;
+extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16;
 
 #ifdef HAS_AVX2
 /* Sets that this processor has, each a bit, where the system keeps the registers. */
-enum { AVX2 = 1, AVX_VNNI = 2, AVX512 = 4 };
+enum { AVX2 = 1, AVX_VNNI = 2, AVX512 = 4, AVX512_BF16 = 8 };
 
 static int find_sets(void) {
     const unsigned of_512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
@@ -20,8 +20,9 @@ static int find_sets(void) {
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     if ((low & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) return 0;
     if (a >= 1) __get_cpuid_count(7, 1, &more, &none, &none, &none);
-    return AVX2 | (more & 1 << 4 ? AVX_VNNI : 0)
-           | ((low & 0xe0) == 0xe0 && (b & of_512) == of_512 && c & 1 << 11 ? AVX512 : 0);
+    int sets = AVX2 | (more & 1 << 4 ? AVX_VNNI : 0);
+    if ((low & 0xe0) == 0xe0 && (b & of_512) == of_512 && c & 1 << 11) sets |= AVX512 | (more & 1 << 5 ? AVX512_BF16 : 0);
+    return sets;
 }
 
 /* Asked once: a virtual machine takes some ten microseconds to answer. */
@@ -44,12 +45,15 @@ const Kernels *saucier_kernels(const char *path) {
 #ifdef HAS_AVX512
     if (!strcmp(path, "avx512") && has_set(AVX512)) return &kernels_avx512;
 #endif
+#ifdef HAS_AVX512BF16
+    if (!strcmp(path, "avx512bf16") && has_set(AVX512_BF16)) return &kernels_avx512bf16;
+#endif
     return NULL;
 }
 
 const char *saucier_best_path(void) {
-    static const char *const paths[] = {"avx512", "avxvnni", "avx2"};
-    for (int i = 0; i < 3; i++)
+    static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2"};
+    for (int i = 0; i < 4; i++)
         if (saucier_kernels(paths[i])) return paths[i];
     return "portable";
 }

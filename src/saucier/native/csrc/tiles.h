@@ -72,6 +72,41 @@ INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_
 #endif
 }
 
+#ifdef __AVX512F__
+/* Sixteen numbers of 16 bits of the first input and of the second, [2, 16], to pairs of a row side by side, [16, 2]. */
+INLINE __m512i join_pairs(__m512i x) {
+    static const int16_t order[32] = {0,  16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                      8,  24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), x);
+}
+#endif
+
+#ifdef __AVX512BF16__
+/* Round the numbers of a token to bfloat16, as token r of R: [pairs, R, 2]. */
+INLINE void lay_out_pairs(const float *from, int64_t count, char *to, int64_t r, int64_t R) {
+    for (int64_t k = 0; k < count; k += WIDTH) {
+        int64_t left = count - k < WIDTH ? count - k : WIDTH;
+        uint32_t pairs[WIDTH / 2];
+        __m512 x = _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k);
+        __m256bh rounded = _mm512_cvtneps_pbh(x);
+        memcpy(pairs, &rounded, sizeof pairs);
+        for (int64_t i = 0; 2 * i < left; i++) memcpy(to + ((k / 2 + i) * R + r) * 4, pairs + i, 4);
+    }
+}
+
+/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. */
+INLINE void add_pairs(const char *a, const uint16_t *b, int64_t count, float *c, const int R) {
+    Vector sum[TILE];
+    for (int r = 0; r < R; r++) sum[r] = no_numbers();
+    for (int64_t k = 0; k < count; k += 2, a += 4 * R, b += 2 * PANEL) {
+        __m512i pairs = k + 1 < count ? _mm512_loadu_si512(b) : _mm512_maskz_loadu_epi16(0xffff, b);
+        pairs = join_pairs(pairs);
+        for (int r = 0; r < R; r++) sum[r] = _mm512_dpbf16_ps(sum[r], (__m512bh)pairs, (__m512bh)load_one((const float *)a + r));
+    }
+    for (int r = 0; r < R; r++) store(c + r * PANEL, add(load(c + r * PANEL), sum[r]));
+}
+#endif
+
 /* ---- whole numbers ---- */
 
 /* What turns whole numbers of a tile and a panel into floats, from input `begin` on. */
@@ -129,7 +164,7 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
         for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
             __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
             __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + 1024, _MM_HINT_T0);
+            _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
             for (int r = 0; r < R; r++) {
                 __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + 2 * r)));
                 __m256i pairs_of_low; /* in assembly: compilers spill a sum or copy registers, and there are just enough */

@@ -18,11 +18,8 @@ INLINE Vector as_floats(Codes x) { return _mm512_cvtepi32_ps(x); }
 
 /* Four inputs of all rows from two pairs [2, 16, 2] (or one): the pairs of a row side by side. */
 INLINE void load_quads(const int8_t *b, const int one, Codes to[PARTS]) {
-    static const int16_t order[32] = {0,  16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8,  24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
     Codes pairs = one ? _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)b)) : _mm512_loadu_si512(b);
-    pairs = _mm512_permutexvar_epi16(_mm512_loadu_si512(order), pairs);
-    to[0] = _mm512_xor_si512(pairs, _mm512_set1_epi8(-128));
+    to[0] = _mm512_xor_si512(join_pairs(pairs), _mm512_set1_epi8(-128));
 }
 INLINE void order_rows(Codes sum[PARTS]) { (void)sum; }
 #else
@@ -78,7 +75,7 @@ INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scale
         for (; k + chains <= whole; k += chains)
             for (int i = 0; i < chains; i++, a += 4 * R, b += 4 * PANEL) {
                 load_quads(b, 0, quads);
-                _mm_prefetch((const char *)b + 1024, _MM_HINT_T0);
+                _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
                 for (int r = 0; r < R; r++)
                     for (int h = 0; h < PARTS; h++) sum[i][r][h] = add_quads(sum[i][r][h], quads[h], load_quad(a + 4 * r));
             }
@@ -130,7 +127,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
                 Codes both = load_codes(b + quad * 4 * PANEL + h * 4 * WIDTH);
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
-            _mm_prefetch((const char *)b + quad * 4 * PANEL + 1024, _MM_HINT_T0);
+            _mm_prefetch((const char *)b + quad * 4 * PANEL + 8192, _MM_HINT_T0);
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {
                     sum[r][h] = add_quads(sum[r][h], low[h], load_quad(a + (quad * R + r) * 4));

@@ -1,8 +1,9 @@
-"""The C library: compiled once into the user's cache folder, and loaded with plain pointers.
+"""The C library: that of the wheel, or compiled once into the user's cache folder; loaded with plain pointers.
 
-Its name there is a digest of the sources, the compiler, the flags and the processor's family, so that nothing there is
-ever out of date; two processes that compile at once each write a file of their own and rename it. `csrc/README.md`
-walks through the sources; the structs below are those of `csrc/saucier.h`.
+Its name is a digest of the sources, the flags and the processor's family, in the cache of the compiler too, so that it is
+never out of date; two processes that compile at once each write a file of their own and rename it. `csrc/README.md` walks
+through the sources; the structs below are those of `csrc/saucier.h`. `setup.py` imports this module before anything is
+installed, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int32, c_int64, c_void_p
 from functools import cache, partial
@@ -29,13 +31,16 @@ from saucier.machine import count_cores
 SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
+LIBRARIES = ("-lpthread", "-lm")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
 AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512vnni",
                 "-mprefer-vector-width=512")
 PATHS: dict[str, tuple[str, ...]] = {
     "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"), "avx512": AVX512_FLAGS,
-    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16")}
-"""Instruction set -> the flags that it is compiled with; all but the first are those of x86."""
+    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16"), "neon": ("-mcpu=generic+dotprod",)}
+"""Instruction set -> the flags that it is compiled with; a compiler for another family of processors refuses them."""
+COMPILERS = ("cc", "gcc", "clang", "ziglang")
+"""Where a compiler is looked for; the last is a package of PyPI."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 8, 16, 12, 32, 48
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 PANEL_ROOM = 512 * PANEL_ROWS
@@ -151,12 +156,13 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def load_library() -> ctypes.CDLL:
-    """Return the library, compiled first where the cache has it not. Raises `WorkError` without a compiler."""
-    command = find_compiler()
-    folder = cache_folder("native")
-    target = folder / f"{name_library(command)}.so"
+    """Return the library: that of the wheel, that of the cache, or compiled. Raises `WorkError` without a compiler."""
+    target = SOURCES.with_name(f"{name_library()}.so")
     if not target.is_file():
-        compile_library(command, target)
+        command = find_compiler()
+        target = cache_folder("native") / f"{name_library(command)}.so"
+        if not target.is_file():
+            compile_library(command, target)
     library = ctypes.CDLL(str(target))
     for name, (result, arguments) in FUNCTIONS.items():
         function = getattr(library, name)
@@ -164,13 +170,17 @@ def load_library() -> ctypes.CDLL:
     return library
 
 
-def find_compiler() -> tuple[str, ...]:
-    """Return the command of a C compiler: `$CC`, one of the system, or that of the package `ziglang`."""
-    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
-        if (found := shutil.which(name)) is not None:
-            return (found,)
-    if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "cc")
+def find_compiler(names: Sequence[str] = COMPILERS) -> tuple[str, ...]:
+    """Return the command of a C compiler: that of `$CC`, or the first of some names. Raises `WorkError`."""
+    for name in filter(None, (os.environ.get("CC"), *names)):
+        if name == "ziglang" and importlib.util.find_spec(name) is not None:
+            # without a word it compiles for the very processor that it runs on; this glibc is that of manylinux2014
+            old = ("-target", f"{platform.machine()}-linux-gnu.2.17")
+            return (sys.executable, "-P", "-m", name, "cc",
+                    *(old if platform.libc_ver()[0] == "glibc" else ("-mcpu=baseline",)))
+        program, *words = name.split() or (name,)
+        if (found := shutil.which(program)) is not None:
+            return (found, *words)
     raise WorkError("the native kernels need a C compiler, and there is none", where="engine",
                     remedy="install gcc, clang, or `pip install ziglang`; or use engine=None")
 
@@ -181,9 +191,9 @@ def processor_family() -> str:
     return "x86" if machine in ("x86_64", "amd64") else machine
 
 
-def name_library(command: tuple[str, ...]) -> str:
-    """Return a name for all that the compiled code depends on."""
-    version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
+def name_library(command: tuple[str, ...] = ()) -> str:
+    """Return a name for all that the compiled code depends on; of the wheel's, whoever compiled it."""
+    version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout if command else b""
     found = hashlib.sha256(repr((FLAGS, PATHS, command, version, platform.system(), processor_family())).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         found.update(source.name.encode() + source.read_bytes())
@@ -192,24 +202,30 @@ def name_library(command: tuple[str, ...]) -> str:
 
 def compile_library(command: tuple[str, ...], target: Path) -> None:
     """Compile the sources, and put the library at `target` when it is whole. Raises `WorkError`."""
-    paths = {path: flags for path, flags in PATHS.items() if path == "portable" or compiles(command, flags)}
-    known = tuple(f"-DHAS_{path.upper()}" for path in paths)
-    sources = [(name, f"-DPATH={path}", *flags) for path, flags in paths.items() for name in ("kernels.c", "rows.c")]
-    sources += [(name, *known) for name in ("run.c", "encode.c", "pool.c")]
-    with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder, ThreadPoolExecutor() as pool:
-        objects = [f"{folder}/{number}.o" for number in range(len(sources))]
-        list(pool.map(partial(run_compiler, command), (
-            (*FLAGS, *flags, "-c", str(SOURCES / name), "-o", made)
-            for (name, *flags), made in zip(sources, objects, strict=True))))
+    with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder:
         whole = Path(folder) / "whole.so"
-        run_compiler(command, ("-shared", *objects, "-o", str(whole), "-lpthread", "-lm"))
+        run_compiler(command, ("-shared", *compile_sources(command, Path(folder)), "-o", str(whole), *LIBRARIES))
         whole.replace(target)
 
 
+def compile_sources(command: tuple[str, ...], folder: Path) -> list[str]:
+    """Compile every source, for every instruction set that the compiler knows; return the object files."""
+    paths = {path: flags for path, flags in PATHS.items() if compiles(command, flags)}
+    known = tuple(f"-DHAS_{path.upper()}" for path in paths)
+    sources = [(name, f"-DPATH={path}", *flags) for path, flags in paths.items() for name in ("kernels.c", "rows.c")]
+    sources += [(name, *known) for name in ("run.c", "encode.c", "pool.c")]
+    objects = [str(folder / f"{number}.o") for number in range(len(sources))]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(partial(run_compiler, command), (
+            (*FLAGS, *flags, "-c", str(SOURCES / name), "-o", made)
+            for (name, *flags), made in zip(sources, objects, strict=True))))
+    return objects
+
+
 def compiles(command: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Say whether a compiler knows an instruction set: older ones do not know all."""
+    """Say whether a compiler knows an instruction set: older ones do not know all, and none those of other families."""
     nothing = (*flags, "-x", "c", "-E", os.devnull, "-o", os.devnull)
-    return processor_family() == "x86" and not subprocess.run([*command, *nothing], capture_output=True).returncode
+    return not flags or not subprocess.run([*command, *nothing], capture_output=True).returncode
 
 
 def run_compiler(command: tuple[str, ...], arguments: tuple[str, ...]) -> None:

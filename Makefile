@@ -50,10 +50,10 @@ notebooks: .venv/.notebooks
 	.venv/bin/python -m tools.notebooks $(filter write,$(WHAT)) $(NAMES)
 
 check: .venv/.check
-	.venv/bin/ruff check --quiet src tests tools benchmarks
+	.venv/bin/ruff check --quiet setup.py src tests tools benchmarks
 	.venv/bin/mypy
-	.venv/bin/python tools/check_docstrings.py src tools
-	.venv/bin/python tools/check_size.py src tools tests benchmarks
+	.venv/bin/python tools/check_docstrings.py setup.py src tools
+	.venv/bin/python tools/check_size.py setup.py src tools tests benchmarks
 	.venv/bin/python tools/house.py
 
 house:

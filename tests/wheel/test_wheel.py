@@ -20,12 +20,26 @@ import pytest
 from packaging.requirements import Requirement
 
 import saucier
+from saucier.errors import WorkError
+from saucier.native import library
 
 pytestmark = pytest.mark.wheel
 TINY = ("model.dim=32", "model.heads=2", "model.layers=1", "model.length=32", "training.length=32", "training.steps=3",
         "training.batch=4", "tokenizer.vocab=300", "sampling.tokens=12", "sampling.samples=1", "sampling.prompts=[]")
 TEXT = "".join(f"the cook stirs the {what}, and tastes it {how}.\n\n" for what in ("sauce", "soup", "milk", "stock")
                for how in ("slowly", "twice", "again", "with care", "at noon"))
+DECODE = """
+import torch, saucier
+from saucier.families import FAMILIES
+from saucier.generation.decoding import Native
+from saucier.native.library import list_paths, load_library
+model = saucier.build(FAMILIES["gpt2"](dim=32, layers=1, heads=2, vocab=50, length=16)).eval()
+ids = torch.arange(6)[None]
+print(torch.equal(saucier.generate(model, ids, max_new_tokens=6, engine=Native()),
+                  saucier.generate(model, ids, max_new_tokens=6)))
+print(load_library()._name)
+print(*list_paths())
+"""
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -68,12 +82,22 @@ def run(wheel: Path, metadata: Distribution, tmp_path_factory: pytest.TempPathFa
     subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index",
                     "--disable-pip-version-check", wheel], check=True, env=environment)
 
-    def start(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([place / "venv/bin" / words[0], *words[1:]], cwd=place, env=environment, text=True,
-                              capture_output=True, check=False)
+    def start(*words: str, **changed: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([place / "venv/bin" / words[0], *words[1:]], cwd=place, env=environment | changed,
+                              text=True, capture_output=True, check=False)
 
     (place / "kitchen.txt").write_text(TEXT, encoding="utf-8")
     return start
+
+
+@pytest.fixture(scope="session")
+def built() -> str:
+    """Return the file of the C library in the wheel."""
+    try:
+        library.find_compiler()
+    except WorkError:
+        pytest.skip("no C compiler here, so the wheel is a pure one")
+    return f"saucier/native/{library.name_library()}.so"
 
 
 def link_libraries(metadata: Distribution, target: Path) -> None:
@@ -100,13 +124,13 @@ def package_files(root: Path) -> set[str]:
             if path.is_file() and "__pycache__" not in path.parts}
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(root: Path, wheel: Path) -> None:
-    """Modules, recipes, templates and the mark of a typed package; no tests, no docs."""
+def test_the_wheel_holds_the_package_and_nothing_else(root: Path, wheel: Path, built: str) -> None:
+    """Modules, recipes, templates, the mark of a typed package and the C library; no tests, no docs."""
     with zipfile.ZipFile(wheel) as files:
         names = {name for name in files.namelist() if ".dist-info/" not in name}
-    assert names == package_files(root)
+    assert names == package_files(root) | {built}
     assert {"saucier/py.typed", "saucier/recipes/gpt-nano.yaml", "saucier/report/templates/base.html"} <= names
-    assert wheel.name == f"saucier-{saucier.__version__}-py3-none-any.whl"
+    assert wheel.name.startswith(f"saucier-{saucier.__version__}-py3-none-") and not wheel.name.endswith("-any.whl")
 
 
 def test_the_source_distribution_holds_what_builds_it(root: Path, wheel: Path) -> None:
@@ -115,7 +139,7 @@ def test_the_source_distribution_holds_what_builds_it(root: Path, wheel: Path) -
         names = {name.partition("/")[2] for name in files.getnames() if files.getmember(name).isfile()}
     told = {name for name in names if not name.startswith("src/")}
     assert {name.removeprefix("src/") for name in names - told if ".egg-info/" not in name} == package_files(root)
-    assert told == {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert told == {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 
 
 def test_what_the_wheel_says(metadata: Distribution) -> None:
@@ -166,6 +190,15 @@ def test_it_needs_no_more_than_it_asks_for(run: Run) -> None:
     assert page.stdout == "True\n"
     written = run("saucier", "generate", "first", "the cook", "--tokens", "4", "--seed", "1")
     assert written.returncode == 0 and written.stdout.startswith("the cook"), written.stderr
+
+
+def test_it_decodes_without_a_compiler(run: Run, built: str, tmp_path: Path) -> None:
+    """By the library that it brings, with every instruction set that this machine has; nothing is compiled."""
+    done = run("python", "-c", DECODE, PATH=str(tmp_path), CC="", SAUCIER_CACHE=str(tmp_path))
+    equal, used, paths = done.stdout.splitlines() or [done.stderr] * 3
+    assert equal == "True", done.stderr
+    assert used.endswith(f"/site-packages/{built}") and paths.split() == library.list_paths()
+    assert not list(tmp_path.iterdir())
 
 
 def test_it_runs_as_a_module(run: Run) -> None:

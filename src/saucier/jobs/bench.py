@@ -15,7 +15,7 @@ import torch
 from rich.console import Group
 from torch import Tensor
 
-from saucier.errors import InputError
+from saucier.errors import InputError, WorkError
 from saucier.generation.decoding import Native
 from saucier.generation.formats import OWN_PARTS, prepare, write_choice, writes_tokens
 from saucier.generation.generate import generate
@@ -28,6 +28,7 @@ from saucier.jobs.evaluation.measurement import EvaluationOptions
 from saucier.jobs.run.console import show_progress
 from saucier.jobs.writing.writer import Writer
 from saucier.model import Transformer
+from saucier.native.library import load_library
 from saucier.native.matrices import Format
 from saucier.opened import OpenModel, open_model, room
 from saucier.plain import format_bytes
@@ -95,8 +96,9 @@ class Bench(Result):
     page: Path | None = None
 
     def remarks(self) -> list[str]:
-        """Say what does not run, and why."""
-        return [f"{one.format}: {one.fault}" for one in self.formats if one.fault]
+        """Say what does not run, and why: a line for each reason."""
+        faults = dict.fromkeys(one.fault for one in self.formats if one.fault)
+        return [f"{', '.join(one.format for one in self.formats if one.fault == fault)}: {fault}" for fault in faults]
 
     def view(self) -> Group:
         """Return what `saucier bench` prints."""
@@ -180,8 +182,9 @@ def list_contenders(model: Transformer) -> tuple[list[Contender], list[FormatFig
     for form in show_progress(get_args(Format), "preparing formats"):
         engine = Native(format=form)
         try:
+            load_library()
             runs.append(Contender(form, engine, prepare(model, engine)))
-        except InputError as error:
+        except (InputError, WorkError) as error:  # a part that the kernels lack, or no compiler
             faults.append(FormatFigures(form, error.what))
     return runs, faults
 

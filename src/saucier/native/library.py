@@ -1,9 +1,9 @@
 """The C library: that of the wheel, or compiled once into the user's cache folder; loaded with plain pointers.
 
-Its name is a digest of the sources, the flags and the processor's family, in the cache of the compiler too, so that it is
-never out of date; two processes that compile at once each write a file of their own and rename it. `csrc/README.md` walks
-through the sources; the structs below are those of `csrc/saucier.h`. `setup.py` imports this module before anything is
-installed, so it imports the standard library alone.
+Its name is a digest of the sources, the flags and the processor's family, in the cache of the compiler too, so that it
+is never out of date; two processes that compile at once each write a file of their own and rename it. `csrc/README.md`
+walks through the sources; the structs below are those of `csrc/saucier.h`. `setup.py` imports this module before
+anything is installed, so it imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from saucier.machine import count_cores
 
 SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
-         "-fno-sanitize=undefined")
+         "-fno-sanitize=undefined", "-g0")
 LIBRARIES = ("-lpthread", "-lm")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
 AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512vnni",
@@ -185,16 +185,10 @@ def find_compiler(names: Sequence[str] = COMPILERS) -> tuple[str, ...]:
                     remedy="install gcc, clang, or `pip install ziglang`; or use engine=None")
 
 
-def processor_family() -> str:
-    """Return `x86`, which has instruction sets of its own, or the machine's own name."""
-    machine = platform.machine().lower()
-    return "x86" if machine in ("x86_64", "amd64") else machine
-
-
 def name_library(command: tuple[str, ...] = ()) -> str:
     """Return a name for all that the compiled code depends on; of the wheel's, whoever compiled it."""
     version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout if command else b""
-    found = hashlib.sha256(repr((FLAGS, PATHS, command, version, platform.system(), processor_family())).encode())
+    found = hashlib.sha256(repr((FLAGS, PATHS, command, version, platform.system(), platform.machine())).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         found.update(source.name.encode() + source.read_bytes())
     return f"kernels-{found.hexdigest()[:24]}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from saucier.families import FAMILIES
 from saucier.generation import formats
 from saucier.jobs.bench import FormatFigures, choose
 from saucier.lens.kernel_plan import describe_kernel_plan
-from saucier.native import packed
+from saucier.native import library, packed
 
 pytestmark = [pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden tokenizers here"),
               pytest.mark.filterwarnings("ignore:the matrices in")]
@@ -70,6 +71,27 @@ def test_an_encoder_decoder(tmp_path: Path) -> None:
     found = saucier.bench(build(tmp_path / "model", "t5", "tokenizer-unigram-t5"), tokens=2)
     assert found.unit == "tokens/s" and not any(one.fault for one in found.formats)
     assert found.chosen in ("own parts", "float32")
+
+
+def test_without_a_compiler_the_own_parts_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a library of the wheel, nor one in the cache, nor a compiler: one line says so."""
+    folder = build(tmp_path / "model", "gpt2", "tokenizer-byte-bpe")
+    plain = saucier.write(folder, "The cat", tokens=4, temperature=0)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    library.load_library.cache_clear()
+    try:
+        with pytest.raises(InputError, match="format: the native kernels need a C compiler, and there is none; pip "):
+            saucier.load(folder, format="int8")
+        with pytest.warns(UserWarning, match="format auto: the model's own parts, since the native kernels need a C "):
+            assert saucier.write(folder, "The cat", tokens=4, temperature=0, format="auto").text == plain.text
+        found = saucier.bench(folder, tokens=2)
+    finally:
+        library.load_library.cache_clear()
+    assert found.remarks() == ["float32, bfloat16, int8, int4: the native kernels need a C compiler, and there is none"]
+    assert found.chosen == "own parts" and found.formats[0].speeds[1] > 0
 
 
 def test_what_is_chosen_loses_no_more_than_it_may() -> None:

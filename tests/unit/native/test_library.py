@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,29 @@ def test_another_source_has_another_name(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert library.name_library(command) == before
     (tmp_path / "pool.c").write_text("/* other */")
     assert library.name_library(command) != before
+
+
+def test_the_library_of_a_wheel_is_used_where_it_is_of_these_sources(monkeypatch: pytest.MonkeyPatch,
+                                                                     tmp_path: Path) -> None:
+    """It needs no compiler; one of other sources is as if it were not there."""
+    compiled = library.load_library()._name
+    sources = shutil.copytree(library.SOURCES, tmp_path / "csrc")
+    for name, changed in (("SOURCES", sources), ("find_compiler", partial(library.find_compiler, ()))):
+        monkeypatch.setattr(library, name, changed)
+    monkeypatch.delenv("CC", raising=False)
+    shipped = tmp_path / f"{library.name_library()}.so"
+    shutil.copy(compiled, shipped)
+    assert library.load_library.__wrapped__()._name == str(shipped)
+    (sources / "pool.c").write_text("/* other */")
+    with pytest.raises(WorkError, match="there is none"):
+        library.load_library.__wrapped__()
+
+
+def test_a_compiler_may_be_named_with_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for told, found in (("true -m32", ["true", "-m32"]), (" ", ["sh"]), ("no-such-compiler", ["sh"])):
+        monkeypatch.setenv("CC", told)
+        program, *words = library.find_compiler(("sh",))
+        assert [Path(program).name, *words] == found
 
 
 def test_the_structs_are_as_large_as_those_of_c(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #define TOGETHER (WIDTH == 16 ? 6 : 3) /* tokens whose sums with 4 rows the registers hold */
 
 /* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
-#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 2 * (bytes), _MM_HINT_T0)
+#define FETCH_NEXT(from, bytes) __builtin_prefetch((const char *)(from) + 2 * (bytes), 0, 3)
 
 /* Products of R rows with B tokens, a register of inputs at a time. */
 INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count,

@@ -76,6 +76,8 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT16) return _mm256_cvtph_ps(bits);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
+#elif defined __ARM_FEATURE_DOTPROD
+#include "neon.h"
 #endif
 
 /* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and

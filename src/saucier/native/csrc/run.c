@@ -6,8 +6,11 @@
 #ifdef HAS_AVX2
 #include <cpuid.h>
 #endif
+#if defined HAS_NEON && defined __linux__
+#include <sys/auxv.h>
+#endif
 
-extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16;
+extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16, kernels_neon;
 
 #ifdef HAS_AVX2
 /* Sets that this processor has, each a bit, where the system keeps the registers. */
@@ -33,6 +36,17 @@ static int has_set(int set) {
 }
 #endif
 
+#ifdef HAS_NEON
+/* Apple's processors of 64 bits for computers all have them. */
+static int has_dot_products(void) {
+#ifdef __linux__
+    return (getauxval(AT_HWCAP) & 1 << 20) != 0;
+#else
+    return 1;
+#endif
+}
+#endif
+
 /* The kernels of a path; NULL where this machine, or this build, has it not. */
 const Kernels *saucier_kernels(const char *path) {
     if (!strcmp(path, "portable")) return &kernels_portable;
@@ -48,12 +62,15 @@ const Kernels *saucier_kernels(const char *path) {
 #ifdef HAS_AVX512BF16
     if (!strcmp(path, "avx512bf16") && has_set(AVX512_BF16)) return &kernels_avx512bf16;
 #endif
+#ifdef HAS_NEON
+    if (!strcmp(path, "neon") && has_dot_products()) return &kernels_neon;
+#endif
     return NULL;
 }
 
 const char *saucier_best_path(void) {
-    static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2"};
-    for (int i = 0; i < 4; i++)
+    static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2", "neon"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (saucier_kernels(paths[i])) return paths[i];
     return "portable";
 }

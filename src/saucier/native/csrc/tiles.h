@@ -1,5 +1,5 @@
 /* Products of a tile of tokens with a panel: what rows.c does most of its time in. Floats by any registers; whole numbers
- * in plain C, by AVX2, and where a set has it by VNNI, which sums four products of bytes in one instruction.
+ * in plain C, by AVX2, and where a set has one by an instruction that sums four products of bytes (vnni.h).
  * Letters: R tokens of the tile; k counts inputs. */
 #ifndef TILES_H
 #define TILES_H
@@ -133,7 +133,7 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to) {
  *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
 #define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
 
-#if defined __AVX512VNNI__ || defined __AVXVNNI__
+#if defined __AVX512VNNI__ || defined __AVXVNNI__ || defined __ARM_FEATURE_DOTPROD
 #include "vnni.h"
 #else
 #define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)

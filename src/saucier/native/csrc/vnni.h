@@ -1,8 +1,9 @@
-/* Whole numbers by VNNI: vpdpbusd adds to a sum of 32 bits the products of four bytes without a sign and four with one.
- * Weights are those without: 128 is added to codes of 8 bits as they are read, and those of 4 bits are 8 too large as they
- * are stored. So sums begin at what that makes of the activations, which is laid out behind the codes of a block.
- * Included by tiles.h, in two widths. */
+/* Whole numbers by instructions that sum four products of bytes: VNNI here, NEON in neon.h.
+ * vpdpbusd adds to a sum of 32 bits the products of four bytes without a sign and four with one. Weights are those without:
+ * 128 is added to codes of 8 bits as they are read, and those of 4 bits are 8 too large as they are stored. So sums begin at
+ * what that makes of the activations, which is laid out behind the codes of a block. Included by tiles.h, for each set. */
 #ifdef __AVX512VNNI__
+#define CODE_OFFSET 128
 typedef __m512i Codes;
 INLINE Codes add_quads(Codes sum, Codes weights, Codes x) { return _mm512_dpbusd_epi32(sum, weights, x); }
 INLINE Codes load_quad(const char *x) {
@@ -22,7 +23,8 @@ INLINE void load_quads(const int8_t *b, const int one, Codes to[PARTS]) {
     to[0] = _mm512_xor_si512(join_pairs(pairs), _mm512_set1_epi8(-128));
 }
 INLINE void order_rows(Codes sum[PARTS]) { (void)sum; }
-#else
+#elif defined __AVXVNNI__
+#define CODE_OFFSET 128
 typedef __m256i Codes;
 INLINE Codes add_quads(Codes sum, Codes weights, Codes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
 INLINE Codes load_quad(const char *x) { return _mm256_castps_si256(_mm256_broadcast_ss((const float *)x)); }
@@ -48,13 +50,13 @@ INLINE void order_rows(Codes sum[PARTS]) {
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
 #define CHAINS 4 /* sums of a token that go on side by side where there are few: one waits for itself */
 
-/* Quads of codes [quads, R, 4], then -128 times their sum. */
+/* Quads of codes [quads, R, 4], then -CODE_OFFSET times their sum. */
 INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
     int32_t sum = 0;
     int64_t quads = (count + 3) / 4;
     for (int64_t k = 0; k < count; k++) sum += codes[k];
     for (int64_t k = 0; k < quads; k++) memcpy(to + (k * R + r) * 4, codes + 4 * k, 4);
-    sum *= -128;
+    sum *= -CODE_OFFSET;
     memcpy(to + (quads * R + r) * 4, &sum, 4);
 }
 
@@ -75,7 +77,7 @@ INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scale
         for (; k + chains <= whole; k += chains)
             for (int i = 0; i < chains; i++, a += 4 * R, b += 4 * PANEL) {
                 load_quads(b, 0, quads);
-                _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
+                __builtin_prefetch(b + 8192, 0, 3);
                 for (int r = 0; r < R; r++)
                     for (int h = 0; h < PARTS; h++) sum[i][r][h] = add_quads(sum[i][r][h], quads[h], load_quad(a + 4 * r));
             }
@@ -127,7 +129,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
                 Codes both = load_codes(b + quad * 4 * PANEL + h * 4 * WIDTH);
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
-            _mm_prefetch((const char *)b + quad * 4 * PANEL + 8192, _MM_HINT_T0);
+            __builtin_prefetch(b + quad * 4 * PANEL + 8192, 0, 3);
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {
                     sum[r][h] = add_quads(sum[r][h], low[h], load_quad(a + (quad * R + r) * 4));

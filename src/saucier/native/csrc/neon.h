@@ -1,0 +1,61 @@
+/* NEON with dot products (armv8.2-a), for what is written for any registers: floats for numbers.h, whole numbers for
+ * vnni.h. Two registers are one, since there are 32. SDOT multiplies bytes with signs, so that codes of 8 bits need no
+ * offset; those of 4 bits are 8 too large here too, which costs nothing. Included by numbers.h. */
+#ifndef __clang__ /* GCC has them from armv8.2-a on only; the flag that says so is not known to Zig */
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
+#include <arm_neon.h>
+
+#define WIDTH 8
+typedef struct { float32x4_t low, high; } Vector;
+INLINE Vector no_numbers(void) { return (Vector){vdupq_n_f32(0), vdupq_n_f32(0)}; }
+INLINE Vector load(const float *from) { return (Vector){vld1q_f32(from), vld1q_f32(from + 4)}; }
+INLINE Vector load_one(const float *from) { return (Vector){vld1q_dup_f32(from), vld1q_dup_f32(from)}; }
+INLINE void store(float *to, Vector x) { vst1q_f32(to, x.low), vst1q_f32(to + 4, x.high); }
+INLINE Vector times(Vector x, Vector y) { return (Vector){vmulq_f32(x.low, y.low), vmulq_f32(x.high, y.high)}; }
+INLINE Vector add(Vector x, Vector y) { return (Vector){vaddq_f32(x.low, y.low), vaddq_f32(x.high, y.high)}; }
+INLINE Vector add_product(Vector x, Vector y, Vector sum) {
+    return (Vector){vfmaq_f32(sum.low, x.low, y.low), vfmaq_f32(sum.high, x.high, y.high)};
+}
+INLINE float total_of(Vector x) { return vaddvq_f32(vaddq_f32(x.low, x.high)); }
+INLINE Vector load_numbers(const void *from, int64_t place, int format) {
+    if (format == FLOAT32) return load((const float *)from + place);
+    uint16x8_t bits = vld1q_u16((const uint16_t *)from + place), none = vdupq_n_u16(0);
+    if (format == FLOAT16)
+        return (Vector){vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(bits))),
+                        vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(bits)))};
+    return (Vector){vreinterpretq_f32_u16(vzip1q_u16(none, bits)), vreinterpretq_f32_u16(vzip2q_u16(none, bits))};
+}
+
+typedef struct { int8x16_t low, high; } Codes; /* or sums of 32 bits */
+#define CODE_OFFSET 0
+#define WIDE(x) vreinterpretq_s32_s8(x)
+#define BYTES(x) vreinterpretq_s8_s32(x)
+INLINE Codes add_quads(Codes sum, Codes weights, Codes x) {
+    return (Codes){BYTES(vdotq_s32(WIDE(sum.low), weights.low, x.low)),
+                   BYTES(vdotq_s32(WIDE(sum.high), weights.high, x.high))};
+}
+INLINE Codes load_quad(const char *x) {
+    int32_t quad;
+    memcpy(&quad, x, 4);
+    return (Codes){BYTES(vdupq_n_s32(quad)), BYTES(vdupq_n_s32(quad))};
+}
+INLINE Codes load_codes(const void *from) { return (Codes){vld1q_s8(from), vld1q_s8((const int8_t *)from + 16)}; }
+INLINE Codes add_whole(Codes x, Codes y) {
+    return (Codes){BYTES(vaddq_s32(WIDE(x.low), WIDE(y.low))), BYTES(vaddq_s32(WIDE(x.high), WIDE(y.high)))};
+}
+INLINE Codes low_halves(Codes x) { return (Codes){vandq_s8(x.low, vdupq_n_s8(15)), vandq_s8(x.high, vdupq_n_s8(15))}; }
+INLINE int8x16_t high_half(int8x16_t x) { return vreinterpretq_s8_u8(vshrq_n_u8(vreinterpretq_u8_s8(x), 4)); }
+INLINE Codes high_halves(Codes x) { return (Codes){high_half(x.low), high_half(x.high)}; }
+INLINE Vector as_floats(Codes x) { return (Vector){vcvtq_f32_s32(WIDE(x.low)), vcvtq_f32_s32(WIDE(x.high))}; }
+
+/* Four inputs of all rows from two pairs [2, 16, 2] (or one): the pairs of a row side by side. */
+INLINE void load_quads(const int8_t *b, const int one, Codes *to) {
+    for (int h = 0; h < 2; h++, b += 2 * WIDTH) {
+        int16x8_t first = vreinterpretq_s16_s8(vld1q_s8(b));
+        int16x8_t second = one ? first : vreinterpretq_s16_s8(vld1q_s8(b + 2 * PANEL_ROWS));
+        to[h].low = vreinterpretq_s8_s16(vzip1q_s16(first, second));
+        to[h].high = vreinterpretq_s8_s16(vzip2q_s16(first, second));
+    }
+}
+INLINE void order_rows(Codes *sum) { (void)sum; }

@@ -27,35 +27,36 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     return (Vector){vreinterpretq_f32_u16(vzip1q_u16(none, bits)), vreinterpretq_f32_u16(vzip2q_u16(none, bits))};
 }
 
-typedef struct { int8x16_t low, high; } Codes; /* or sums of 32 bits */
+typedef struct { int32x4_t low, high; } Codes; /* four bytes each, or a sum */
 #define CODE_OFFSET 0
-#define WIDE(x) vreinterpretq_s32_s8(x)
 #define BYTES(x) vreinterpretq_s8_s32(x)
+#define BOTH(DO, x, y) (Codes){DO((x).low, (y).low), DO((x).high, (y).high)}
 INLINE Codes add_quads(Codes sum, Codes weights, Codes x) {
-    return (Codes){BYTES(vdotq_s32(WIDE(sum.low), weights.low, x.low)),
-                   BYTES(vdotq_s32(WIDE(sum.high), weights.high, x.high))};
+    return (Codes){vdotq_s32(sum.low, BYTES(weights.low), BYTES(x.low)),
+                   vdotq_s32(sum.high, BYTES(weights.high), BYTES(x.high))};
 }
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
     memcpy(&quad, x, 4);
-    return (Codes){BYTES(vdupq_n_s32(quad)), BYTES(vdupq_n_s32(quad))};
+    return (Codes){vdupq_n_s32(quad), vdupq_n_s32(quad)};
 }
-INLINE Codes load_codes(const void *from) { return (Codes){vld1q_s8(from), vld1q_s8((const int8_t *)from + 16)}; }
-INLINE Codes add_whole(Codes x, Codes y) {
-    return (Codes){BYTES(vaddq_s32(WIDE(x.low), WIDE(y.low))), BYTES(vaddq_s32(WIDE(x.high), WIDE(y.high)))};
+INLINE Codes load_codes(const void *from) { return (Codes){vld1q_s32(from), vld1q_s32((const int32_t *)from + 4)}; }
+INLINE Codes add_whole(Codes x, Codes y) { return BOTH(vaddq_s32, x, y); }
+INLINE Codes low_halves(Codes x) {
+    Codes mask = {vdupq_n_s32(0x0f0f0f0f), vdupq_n_s32(0x0f0f0f0f)};
+    return BOTH(vandq_s32, x, mask);
 }
-INLINE Codes low_halves(Codes x) { return (Codes){vandq_s8(x.low, vdupq_n_s8(15)), vandq_s8(x.high, vdupq_n_s8(15))}; }
-INLINE int8x16_t high_half(int8x16_t x) { return vreinterpretq_s8_u8(vshrq_n_u8(vreinterpretq_u8_s8(x), 4)); }
+INLINE int32x4_t high_half(int32x4_t x) { return vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(x), 4)); }
 INLINE Codes high_halves(Codes x) { return (Codes){high_half(x.low), high_half(x.high)}; }
-INLINE Vector as_floats(Codes x) { return (Vector){vcvtq_f32_s32(WIDE(x.low)), vcvtq_f32_s32(WIDE(x.high))}; }
+INLINE Vector as_floats(Codes x) { return (Vector){vcvtq_f32_s32(x.low), vcvtq_f32_s32(x.high)}; }
 
 /* Four inputs of all rows from two pairs [2, 16, 2] (or one): the pairs of a row side by side. */
 INLINE void load_quads(const int8_t *b, const int one, Codes *to) {
     for (int h = 0; h < 2; h++, b += 2 * WIDTH) {
         int16x8_t first = vreinterpretq_s16_s8(vld1q_s8(b));
         int16x8_t second = one ? first : vreinterpretq_s16_s8(vld1q_s8(b + 2 * PANEL_ROWS));
-        to[h].low = vreinterpretq_s8_s16(vzip1q_s16(first, second));
-        to[h].high = vreinterpretq_s8_s16(vzip2q_s16(first, second));
+        to[h].low = vreinterpretq_s32_s16(vzip1q_s16(first, second));
+        to[h].high = vreinterpretq_s32_s16(vzip2q_s16(first, second));
     }
 }
 INLINE void order_rows(Codes *sum) { (void)sum; }

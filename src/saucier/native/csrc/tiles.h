@@ -166,12 +166,12 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
             __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
             _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
             for (int r = 0; r < R; r++) {
-                __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + 2 * r)));
-                __m256i pairs_of_low; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
-                __asm__("vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
+                __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
+                __asm__("vbroadcastss %[x], %[one]\n\t"
+                        "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
                         "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
-                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(pairs_of_low)
-                        : [low] "x"(low), [high] "x"(high));
+                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
+                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + 2 * r)));
             }
         }
         for (int r = 0; r < R; r++)

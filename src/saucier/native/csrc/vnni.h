@@ -130,6 +130,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
             __builtin_prefetch(b + quad * 4 * PANEL + 8192, 0, 3);
+#pragma clang loop unroll(full) /* of 11 and 12 tokens it would not, and keep the sums in memory */
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {
                     sum[r][h] = add_quads(sum[r][h], low[h], load_quad(a + (quad * R + r) * 4));

@@ -142,27 +142,32 @@ def onnxruntime(settings: dict[str, Any]) -> Turn:
 
 
 def openvino(settings: dict[str, Any]) -> Turn:
-    """The converted `BertModel`, in float32."""
+    """The converted `BertModel`; in int8 by NNCF, matrices and activations."""
     import openvino as peer
     import torch
 
     ids, mask, _ = padded(settings)
-    model = peer.convert_model(build_graph(settings), example_input=(ids, mask))
+    model, given = peer.convert_model(build_graph(settings), example_input=(ids, mask)), [ids.numpy(), mask.numpy()]
+    if settings["format"] == "int8":
+        import nncf
+
+        model = nncf.quantize(model, nncf.Dataset([given] * 4), model_type=nncf.ModelType.TRANSFORMER)
+    hint = "bf16" if settings["format"] == "bfloat16" else "f32"
     compiled = peer.compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": torch.get_num_threads(),
-                                                 "INFERENCE_PRECISION_HINT": "f32"})
-    given = [ids.numpy(), mask.numpy()]
+                                                 "INFERENCE_PRECISION_HINT": hint})
     return repeat(lambda: compiled(given), settings)
 
 
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
                                     "onnxruntime": onnxruntime, "openvino": openvino}
-PEERS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32",)}
+PEERS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32", "bfloat16", "int8")}
 """Exported graphs, where they are installed, and the number formats that they are measured in."""
 
 
 def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[Row], str]:
     """Return rows of the native kernels against the best of the others at the same format, and all figures."""
-    told = {f"{key}: float32": shape | {"dtype": "float32"} for key in ("saucier", "transformers")}
+    told = {f"{key}: {dtype}": shape | {"dtype": dtype} for key in ("saucier", "transformers")
+            for dtype in ("float32", "bfloat16")}
     told |= {f"native: {form}": shape | {"dtype": "float32", "format": form}
              for form in ("float32", "bfloat16", "int8")}
     if importlib.util.find_spec("onnx") is not None:
@@ -170,7 +175,7 @@ def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[
                  if importlib.util.find_spec(peer) is not None}
     found = race("benchmarks.encoder", told, rounds)
     rows = []
-    for form in ("float32", "int8"):
+    for form in ("float32", "bfloat16", "int8"):
         others = [one for one in found if one.endswith(form) and not one.startswith("native")]
         best = max(others or ["native: float32"], key=found.__getitem__)
         ours = found[f"native: {form}"]

@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from benchmarks.decoding import prompt, timed, transformers
 from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least
@@ -121,6 +123,53 @@ def ctranslate2(settings: dict[str, Any]) -> Turn:
     return turn
 
 
+GGUF = {"float32": "float32", "bfloat16": "bfloat16", "int8": "q8_0", "int4": "q4_0"}
+"""Format -> the one of llama.cpp with as many bits."""
+
+
+def llama_cpp(settings: dict[str, Any]) -> Turn:
+    """llama.cpp through its Python binding, of the same shape; a step reads a token of each row, as ours does."""
+    import llama_cpp as peer
+    import torch
+
+    import saucier
+
+    ids, new = prompt(settings).tolist(), settings["new"]
+    with TemporaryDirectory() as folder:
+        save_peer(settings, Path(folder) / "published")
+        saucier.export(f"{folder}/published", to="gguf", out=f"{folder}/model.gguf", format=GGUF[settings["format"]])
+        given = peer.llama_model_default_params()
+        given.use_mmap = False
+        model = peer.llama_model_load_from_file(f"{folder}/model.gguf".encode(), given)
+    options = peer.llama_context_default_params()
+    options.n_seq_max, options.n_ctx = len(ids), len(ids) * 256
+    options.n_threads = options.n_threads_batch = torch.get_num_threads()
+    context = peer.llama_init_from_model(model, options)
+    batch = peer.llama_batch_init(sum(map(len, ids)), 0, 1)
+
+    def read(rows: list[list[int]], start: int) -> list[int]:
+        """Read tokens of each row from a place on; return the likeliest next one of each."""
+        batch.n_tokens = sum(map(len, rows))
+        listed = [(row, start + place, token) for row, tokens in enumerate(rows) for place, token in enumerate(tokens)]
+        for number, (row, place, token) in enumerate(listed):
+            batch.token[number], batch.pos[number], batch.n_seq_id[number] = token, place, 1
+            batch.seq_id[number][0], batch.logits[number] = row, place + 1 == start + len(rows[row])
+        assert peer.llama_decode(context, batch) == 0
+        return [int(np.ctypeslib.as_array(peer.llama_get_logits_ith(context, number), (settings["vocab"],)).argmax())
+                for number in range(len(listed)) if batch.logits[number]]
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        peer.llama_memory_clear(peer.llama_get_memory(context), True)
+        following = read(ids, 0)
+        for step in range(1, new):
+            following = read([[token] for token in following], len(ids[0]) + step - 1)
+        return float(len(ids) * new / (time.perf_counter() - begin))
+
+    turn()
+    return turn
+
+
 def memory(settings: dict[str, Any]) -> Turn:
     """How many times a second the bytes of a token can be read, by as many threads."""
     import torch
@@ -157,8 +206,6 @@ def translation(settings: dict[str, Any]) -> Turn:
 
 def save_random_map(vocab: int, each: int) -> str:
     """Write a map of `each` random candidates a source token, and ten times as many always; return its file."""
-    import numpy as np
-
     from saucier.generation import VocabularyMap
 
     folder = TemporaryDirectory()
@@ -213,7 +260,7 @@ def ctranslate2_pair(settings: dict[str, Any]) -> Turn:
 
 
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
-                                    "ctranslate2": ctranslate2, "memory": memory,
+                                    "ctranslate2": ctranslate2, "memory": memory, "llama_cpp": llama_cpp,
                                     "translation": translation, "ctranslate2_pair": ctranslate2_pair}
 
 
@@ -236,6 +283,8 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
         found["saucier: float32 compiled"] = told | {"format": "float32", "compile": True}
     if importlib.util.find_spec("ctranslate2") is not None:
         found |= {f"ctranslate2: {form}": told | {"format": form} for form in ("float32", "int8")}
+    if importlib.util.find_spec("llama_cpp") is not None:
+        found |= {f"llama_cpp: {form}": told | {"format": form} for form in FORMATS}
     for form in FORMATS:
         found |= {f"native: {form}": told | {"format": form},
                   f"memory: {form}": {"bytes": count_bytes(shape, form)}}
@@ -244,15 +293,13 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
 
 def compare(found: dict[str, float], rows: int, model: str) -> list[Row]:
     """Return a row for each format, against the best of the others, and the share of the floor."""
-    best = max((name for name in found if name.split(":")[0] in ("transformers", "ctranslate2")),
-               key=found.__getitem__, default="saucier: float32")
+    others = [name for name in found if name.split(":")[0] in ("transformers", "ctranslate2", "llama_cpp")]
     lines = []
     for form in FORMATS:
-        ours, same = found[f"native: {form}"], f"ctranslate2: {form}"
-        against = same if same in found else best
+        ours, same = found[f"native: {form}"], [name for name in others if name.endswith(form)]
+        against = max(same or others, key=found.__getitem__, default="saucier: float32")
         lines.append(at_least(f"{model}, batch {rows}: native {form}, against {against}", f"{ours:.1f}",
-                              f"{found[against]:.1f}", ours / found[against],
-                              1.5 if form in ("int8", "float32") else None))
+                              f"{found[against]:.1f}", ours / found[against], 1.0 if rows == 1 else 1.5))
         lines.append(at_least(f"{model}, batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
                               f"{found['saucier: float32']:.1f}", ours / found["saucier: float32"]))
         if rows == 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ctypes import byref
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,8 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale"})
 """Steps that `csrc/encode.c` runs."""
-MOST_TOKENS = 8192
-"""Tokens of a pass, unless one row alone has more: room for hidden vectors of 100 MB at a width of 3,072."""
+MOST_TOKENS = 288
+"""Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
 
 
 def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
@@ -138,11 +139,26 @@ def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, thread
     """
     last = int(plan.steps[-1].numbers["to"])
     found = np.empty((len(vectors), int(plan.steps[-1].numbers["width"])), np.float32)
-    for first, end in cut_passes(starts):
+    passes = list(cut_passes(starts))
+    held = hold_buffers(plan, max((int(starts[end] - starts[first]) for first, end in passes), default=0))
+    for first, end in passes:
         part = slice(int(starts[first]), int(starts[end]))
-        buffers = run_pass(plan, vectors[part], starts[first:end + 1] - starts[first], positions[part], threads, path)
-        found[part] = buffers[last][:, :found.shape[1]]
+        run_pass(plan, vectors[part], starts[first:end + 1] - starts[first], positions[part], threads, path, held)
+        found[part] = held.buffers[last][:part.stop - part.start, :found.shape[1]]
     return found
+
+
+class Held(NamedTuple):
+    """What a pass writes to; the next one writes to it again, since the system clears memory that it gives anew."""
+
+    buffers: list[Array]
+    tiles: Array
+    scales: Array
+
+
+def hold_buffers(plan: Plan, tokens: int) -> Held:
+    """Return room for passes of so many tokens."""
+    return Held([np.empty((tokens, width), np.float32) for width in plan.widths], *make_tiles(tokens, plan.steps))
 
 
 def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
@@ -155,13 +171,11 @@ def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int,
-             path: str | None) -> list[Array]:
-    """Run a plan once; returns what its buffers hold afterwards."""
-    library, tokens = load_library(), len(vectors)
-    buffers = [np.empty((tokens, width), np.float32) for width in plan.widths]
-    buffers[STREAM][:] = vectors
-    tiles, scales = make_tiles(tokens, plan.steps)
+def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int, path: str | None,
+             held: Held) -> None:
+    """Run a plan once; the buffers hold what it found."""
+    library, tokens, (buffers, tiles, scales) = load_library(), len(vectors), held
+    buffers[STREAM][:tokens] = vectors
     room = np.empty((threads, max(PANEL_ROOM, count_attention_room(plan, int(np.diff(starts).max(initial=0))))),
                     np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
@@ -172,7 +186,6 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
         batch.buffers[number], batch.strides[number] = buffers[number].ctypes.data, plan.widths[number]
     library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),
                            threads)
-    return buffers
 
 
 def count_attention_room(plan: Plan, longest: int) -> int:

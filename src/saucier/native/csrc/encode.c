@@ -4,7 +4,6 @@
 
 #include "saucier.h"
 
-#define PANELS_AT_ONCE 8
 #define TOKENS_AT_ONCE 16
 
 typedef struct {

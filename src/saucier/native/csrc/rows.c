@@ -118,62 +118,93 @@ INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t k, int64_t count
     for (int64_t at = size * part / parts; at < size * (part + 1) / parts; at += 64) __builtin_prefetch(from + at, 0, 2);
 }
 
-/* Inputs k..k + count of a panel for a tile of tokens, `size` from `token` on: what they give is added. */
-INLINE void multiply_tile(const WideProduct *p, int64_t panel, const void *weights, int64_t k, int64_t count, int64_t token,
-                          int64_t size) {
+/* Where the sums of a chunk of panels wait: [tokens, stride], of whole panels. They are close together, while the rows that
+ * they end in may be so far apart that each of them is a page of its own. */
+typedef struct {
+    float *at;
+    int64_t stride;
+} Sums;
+
+/* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. */
+INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int64_t k, int64_t count,
+                          int64_t token, int64_t size, Sums sums) {
     const Panels *m = p->panels;
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
-    float found[TILE * PANEL] = {0};
+    float *to = sums.at;
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
+    int64_t apart = m->inputs * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
-#define ADD_CODES(R) add_codes(x, weights, count, &scales, found, R)
-#define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, found, R)
-#define ADD_FLOATS(R) add_floats((const float *)x, R, 1, weights, count, found, PANEL, R)
+#define ADD_CODES(R) add_codes(x, weights, count, &scales, to, stride, R)
+#define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
+#define ADD_FLOATS(R) \
+    if (panels == SIDE_BY_SIDE) add_floats((const float *)x, R, 1, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
+    else add_floats((const float *)x, R, 1, weights, apart, count, to, stride, R, 1)
     if (m->format == INT8) EACH_SIZE(size, ADD_CODES)
     else if (m->format == INT4) EACH_SIZE(size, ADD_SHORT)
 #ifdef __AVX512BF16__
-#define ADD_PAIRS(R) add_pairs(x, weights, count, found, R)
+#define ADD_PAIRS(R) \
+    if (panels == SIDE_BY_SIDE) add_pairs(x, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
+    else add_pairs(x, weights, apart, count, to, stride, R, 1)
     else if (m->format == BFLOAT16) EACH_SIZE(size, ADD_PAIRS)
 #endif
     else EACH_SIZE(size, ADD_FLOATS)
-    int64_t rows = m->rows - panel * PANEL < PANEL ? m->rows - panel * PANEL : PANEL; /* the last panel may not be full */
-    for (int64_t r = 0; r < size; r++) {
-        float *to = p->to + (token + r) * p->stride + panel * PANEL;
-#pragma omp simd
-        for (int64_t i = 0; i < rows; i++) to[i] += found[r * PANEL + i];
+}
+
+/* Panels that are multiplied at once. */
+INLINE int64_t panels_at_once(const Panels *m) {
+#ifdef __AVX512BF16__
+    if (m->format == BFLOAT16) return SIDE_BY_SIDE;
+#endif
+    return m->format == FLOAT32 ? SIDE_BY_SIDE : 1;
+}
+
+/* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
+ * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
+ * panels are read as they lie in memory. */
+static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums,
+                           float *room) {
+    const Panels *m = p->panels;
+    int64_t together = panels_at_once(m), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
+    int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
+    int few = p->n <= MOST_TOKENS;
+    for (int64_t i = 0; i < groups * parts; i++) {
+        int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
+        int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
+        const void *weights = read_panel(m, panel, k, count, room);
+        for (int64_t t = 0; t < tiles; t++) {
+            int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
+            for (int64_t next = panel + panels; !few && next < panel + 2 * panels && next < end; next++)
+                fetch_panel(m, next, k, count, t, tiles);
+            Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
+            multiply_tile(p, panel, panels, weights, k, count, token, size, from);
+        }
     }
 }
 
-/* Panels begin..end of a product for all its tokens, with what follows while it is in the cache. Sums end every DEEP inputs,
- * whatever the order of parts is, so that a token gives the same in any company. `room`: a panel of DEEP inputs as floats. */
+/* Panels begin..end of a product for all its tokens, with what follows while it is in the cache. The sums begin at zero: in
+ * front of a residual, which may be large, every addition would be rounded to its size.
+ * `room`: a panel of DEEP inputs as floats. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, void *room) {
     const Panels *m = p->panels;
-    int64_t first = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - first;
-    int64_t panels = end - begin, deep = (m->inputs + DEEP - 1) / DEEP, tile = tile_tokens(p);
-    for (int64_t block = 0; block < p->n; block += BLOCK) {
-        int64_t last = p->n - block < BLOCK ? p->n : block + BLOCK;
-        for (int64_t i = block; i < last; i++) {
-            float *to = p->to + i * p->stride + first;
-            if (!p->adds) memset(to, 0, (size_t)width * sizeof(float));
+    float held[BLOCK * PANELS_AT_ONCE * PANEL];
+    int64_t start = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - start;
+    Sums sums = {held, (end - begin) * PANEL};
+    for (int64_t first = 0; first < p->n; first += BLOCK) {
+        int64_t last = p->n - first < BLOCK ? p->n : first + BLOCK;
+        memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
+        multiply_block(p, first, last, begin, end, sums, room);
+        for (int64_t i = first; i < last; i++) {
+            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
             if (p->bias)
-                for (int64_t r = 0; r < width; r++) to[r] += p->bias[first + r];
+                for (int64_t r = 0; r < width; r++) from[r] += p->bias[start + r];
+            if (p->activation != IDENTITY) p->activate(p->activation, from, width);
+            if (p->adds)
+                for (int64_t r = 0; r < width; r++) to[r] += from[r];
+            else memcpy(to, from, (size_t)width * sizeof(float));
         }
-        for (int64_t part = 0; part < panels * deep; part++) {
-            int few = p->n <= MOST_TOKENS; /* their tiles stay in the second cache: panels are read as they lie in memory */
-            int64_t panel = begin + (few ? part / deep : part % panels), k = (few ? part % deep : part / panels) * DEEP;
-            int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
-            const void *weights = read_panel(m, panel, k, count, room);
-            for (int64_t i = block; i < last; i += tile) {
-                if (!few && panel + 1 < end)
-                    fetch_panel(m, panel + 1, k, count, (i - block) / tile, (last - block + tile - 1) / tile);
-                multiply_tile(p, panel, weights, k, count, i, last - i < tile ? last - i : tile);
-            }
-        }
-        if (p->activation != IDENTITY)
-            for (int64_t i = block; i < last; i++) p->activate(p->activation, p->to + i * p->stride + first, width);
     }
 }
 
@@ -215,7 +246,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     begin = begin / PANEL * PANEL;
     for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
     for (int64_t t = begin; t < end; t += PANEL) {
-#define SCORE(R) add_floats(query, 1, a->stride, keys + t * head, head, scores + t, room, R)
+#define SCORE(R) add_floats(query, 1, a->stride, keys + t * head, 0, head, scores + t, room, R, 1)
         EACH_SIZE(size, SCORE)
     }
     for (int64_t r = 0; r < size; r++) {
@@ -237,7 +268,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     for (int64_t e = 0; e < head; e += PANEL) {
         float part[TILE * PANEL] = {0};
         const float *from = values + e * count + begin * PANEL;
-#define MIX(R) add_floats(scores + begin, 1, room, from, end - begin, part, PANEL, R)
+#define MIX(R) add_floats(scores + begin, 1, room, from, 0, end - begin, part, PANEL, R, 1)
         EACH_SIZE(size, MIX)
         int64_t width = head - e < PANEL ? head - e : PANEL;
         for (int64_t r = 0; r < size; r++)

@@ -23,6 +23,7 @@ typedef struct {
 #define PANEL_ROWS 16
 #define TILE_TOKENS 12 /* of a tile, at most */
 #define SUMMED_INPUTS 32
+#define PANELS_AT_ONCE 8 /* of a chunk, at most */
 #define MOST_TOKENS 48 /* of a pass of a decoder: whole tiles */
 
 /* A matrix in panels of 16 rows, whose numbers for an input lie side by side: whole numbers always, and all numbers of an

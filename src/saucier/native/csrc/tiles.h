@@ -37,29 +37,34 @@
 #ifdef WIDTH
 #define PARTS (PANEL / WIDTH) /* registers that hold a number of each row of a panel */
 #endif
+#if defined WIDTH && WIDTH == 16
+#define SIDE_BY_SIDE 2 /* panels whose sums with a tile the registers hold */
+#else
+#define SIDE_BY_SIDE 1
+#endif
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15]. The sum begins at zero: in front of a residual, which may be large,
- * every addition would be rounded to its size. */
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other. */
 INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
-                       int64_t count, float *c, int64_t stride, const int R) {
+                       int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
 #ifdef WIDTH
-    Vector sum[TILE][PARTS];
+    Vector sum[TILE][SIDE_BY_SIDE * PARTS];
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < PARTS; h++) sum[r][h] = no_numbers();
+        for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
     for (int64_t k = 0; k < count; k++, a += to_next_input, b += PANEL) {
-        Vector read[PARTS];
-        for (int h = 0; h < PARTS; h++) read[h] = load(b + h * WIDTH);
+        Vector read[SIDE_BY_SIDE * PARTS];
+        for (int h = 0; h < P * PARTS; h++) read[h] = load(b + h / PARTS * apart + h % PARTS * WIDTH);
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
-            for (int h = 0; h < PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
+            for (int h = 0; h < P * PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
         }
     }
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < PARTS; h++) {
+        for (int h = 0; h < P * PARTS; h++) {
             float *to = c + r * stride + h * WIDTH;
             store(to, add(load(to), sum[r][h]));
         }
 #else
+    (void)apart, (void)P;
     for (int r = 0; r < R; r++) {
         float sum[PANEL] = {0};
         for (int64_t k = 0; k < count; k++) {
@@ -95,15 +100,25 @@ INLINE void lay_out_pairs(const float *from, int64_t count, char *to, int64_t r,
 }
 
 /* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. */
-INLINE void add_pairs(const char *a, const uint16_t *b, int64_t count, float *c, const int R) {
-    Vector sum[TILE];
-    for (int r = 0; r < R; r++) sum[r] = no_numbers();
+INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t count, float *c, int64_t stride, const int R,
+                      const int P) {
+    Vector sum[TILE][SIDE_BY_SIDE];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < P; h++) sum[r][h] = no_numbers();
     for (int64_t k = 0; k < count; k += 2, a += 4 * R, b += 2 * PANEL) {
-        __m512i pairs = k + 1 < count ? _mm512_loadu_si512(b) : _mm512_maskz_loadu_epi16(0xffff, b);
-        pairs = join_pairs(pairs);
-        for (int r = 0; r < R; r++) sum[r] = _mm512_dpbf16_ps(sum[r], (__m512bh)pairs, (__m512bh)load_one((const float *)a + r));
+        __mmask32 both = k + 1 < count ? 0xffffffff : 0xffff; /* the last pair may be half */
+        __m512i pairs[SIDE_BY_SIDE];
+        for (int h = 0; h < P; h++) pairs[h] = join_pairs(_mm512_maskz_loadu_epi16(both, b + h * apart));
+        for (int r = 0; r < R; r++) {
+            __m512bh one = (__m512bh)load_one((const float *)a + r);
+            for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);
+        }
     }
-    for (int r = 0; r < R; r++) store(c + r * PANEL, add(load(c + r * PANEL), sum[r]));
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < P; h++) {
+            float *to = c + r * stride + h * PANEL;
+            store(to, add(load(to), sum[r][h]));
+        }
 }
 #endif
 
@@ -148,7 +163,7 @@ INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t 
 
 /* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs
  * as many instructions for the signs. */
-INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
     const int16_t *a = (const int16_t *)tile;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -177,7 +192,7 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * PANEL + 8 * h;
+                float *to = c + r * stride + 8 * h;
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][h]), factor, _mm256_loadu_ps(to)));
             }
 #else
@@ -189,7 +204,7 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
 #pragma omp simd
                 for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
             }
-            for (int i = 0; i < PANEL; i++) c[r * PANEL + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
+            for (int i = 0; i < PANEL; i++) c[r * stride + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
         }
         a += pairs * 2 * R, b += pairs * 2 * PANEL;
 #endif
@@ -208,7 +223,7 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
 
 /* The same of codes of 4 bits, 8 too large, unit after unit. vpmaddubsw multiplies bytes and sums pairs in 16 bits. A lane
  * begins with what the 8 makes too much; on the way it may wrap, but the sum of its 16 products of -8..7 and -127..127 fits. */
-INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -243,7 +258,7 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, co
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * PANEL + 8 * h;
+                float *to = c + r * stride + 8 * h;
                 __m256 whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum[r][h], ones));
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(whole, factor, _mm256_loadu_ps(to)));
             }
@@ -255,7 +270,7 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, co
                 int32_t sum = start[0] + start[1];
                 for (int k = 0; k < UNIT; k++)
                     sum += a[(k / 4 * R + r) * 4 + k % 4] * (b[(k / 4 % 4 * PANEL + i) * 4 + k % 4] >> k / 16 * 4 & 15);
-                c[r * PANEL + i] += (float)sum * (row_scales[i] * token_scales[r]);
+                c[r * stride + i] += (float)sum * (row_scales[i] * token_scales[r]);
             }
         }
 #endif

@@ -5,7 +5,9 @@
 #ifdef __AVX512VNNI__
 #define CODE_OFFSET 128
 typedef __m512i Codes;
-INLINE Codes add_quads(Codes sum, Codes weights, Codes x) { return _mm512_dpbusd_epi32(sum, weights, x); }
+INLINE void add_quads(Codes *sum, Codes weights, const char *x) { /* in assembly: GCC copies the sums around */
+    __asm__("vpdpbusd %[x]%{1to16%}, %[weights], %[sum]" : [sum] "+v"(*sum) : [weights] "v"(weights), [x] "m"(*(const int32_t *)x));
+}
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
     memcpy(&quad, x, 4);
@@ -26,8 +28,10 @@ INLINE void order_rows(Codes sum[PARTS]) { (void)sum; }
 #elif defined __AVXVNNI__
 #define CODE_OFFSET 128
 typedef __m256i Codes;
-INLINE Codes add_quads(Codes sum, Codes weights, Codes x) { return _mm256_dpbusd_avx_epi32(sum, weights, x); }
 INLINE Codes load_quad(const char *x) { return _mm256_castps_si256(_mm256_broadcast_ss((const float *)x)); }
+INLINE void add_quads(Codes *sum, Codes weights, const char *x) {
+    *sum = _mm256_dpbusd_avx_epi32(*sum, weights, load_quad(x));
+}
 INLINE Codes load_codes(const void *from) { return _mm256_loadu_si256(from); }
 INLINE Codes add_whole(Codes x, Codes y) { return _mm256_add_epi32(x, y); }
 INLINE Codes low_halves(Codes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
@@ -60,16 +64,32 @@ INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t 
     memcpy(to + (quads * R + r) * 4, &sum, 4);
 }
 
-INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+/* Add what a tile found, in steps of the scales of its rows, and begin again. */
+INLINE void end_group(Vector found[TILE][PARTS], const float *row_scales, float *c, int64_t stride, const int R) {
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) {
+            float *to = c + r * stride + h * WIDTH;
+            store(to, add_product(found[r][h], load(row_scales + h * WIDTH), load(to)));
+            found[r][h] = no_numbers();
+        }
+}
+
+INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
     const int chains = R == 1 ? CHAINS : R <= 3 ? 2 : 1;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
+    Vector found[TILE][PARTS];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) found[r][h] = no_numbers();
     read_scales(s, group, row_scales);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t inputs = count - start < s->block ? count - start : s->block, whole = (inputs + 1) / 4, k = 0;
         const char *begin = a + (inputs + 3) / 4 * 4 * R;
-        if (s->begin + start == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (s->begin + start == next) {
+            end_group(found, row_scales, c, stride, R);
+            read_scales(s, ++group, row_scales), next += s->group;
+        }
         Codes sum[CHAINS][TILE][PARTS], quads[PARTS];
         for (int r = 0; r < R; r++)
             for (int i = 0; i < chains; i++)
@@ -79,26 +99,24 @@ INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scale
                 load_quads(b, 0, quads);
                 __builtin_prefetch(b + 8192, 0, 3);
                 for (int r = 0; r < R; r++)
-                    for (int h = 0; h < PARTS; h++) sum[i][r][h] = add_quads(sum[i][r][h], quads[h], load_quad(a + 4 * r));
+                    for (int h = 0; h < PARTS; h++) add_quads(&sum[i][r][h], quads[h], a + 4 * r);
             }
         for (; k * 4 < inputs; k++, a += 4 * R, b += 4 * PANEL) { /* the last quad may have one pair */
             if (k < whole) load_quads(b, 0, quads);
             else load_quads(b, 1, quads);
             for (int r = 0; r < R; r++)
-                for (int h = 0; h < PARTS; h++) sum[0][r][h] = add_quads(sum[0][r][h], quads[h], load_quad(a + 4 * r));
+                for (int h = 0; h < PARTS; h++) add_quads(&sum[0][r][h], quads[h], a + 4 * r);
         }
         a += 4 * R; /* where sums began */
         for (int r = 0; r < R; r++) {
             for (int i = 1; i < chains; i++)
                 for (int h = 0; h < PARTS; h++) sum[0][r][h] = add_whole(sum[0][r][h], sum[i][r][h]);
             order_rows(sum[0][r]);
-            for (int h = 0; h < PARTS; h++) {
-                float *to = c + r * PANEL + h * WIDTH;
-                Vector factor = times(load(row_scales + h * WIDTH), load_one(token_scales + r));
-                store(to, add_product(as_floats(sum[0][r][h]), factor, load(to)));
-            }
+            for (int h = 0; h < PARTS; h++)
+                found[r][h] = add_product(as_floats(sum[0][r][h]), load_one(token_scales + r), found[r][h]);
         }
     }
+    end_group(found, row_scales, c, stride, R);
 }
 
 /* Quads of codes, then -8 times their sum. */
@@ -110,12 +128,15 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
     memcpy(to + R * UNIT + 4 * r, &sum, 4);
 }
 
-INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
     const char *a = (const char *)tile;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
+    Vector found[TILE][PARTS];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) found[r][h] = load(c + r * stride + h * WIDTH);
     read_scales(s, group, row_scales);
     for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
         if (k == next) read_scales(s, ++group, row_scales), next += s->group;
@@ -133,15 +154,16 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
 #pragma clang loop unroll(full) /* of 11 and 12 tokens it would not, and keep the sums in memory */
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {
-                    sum[r][h] = add_quads(sum[r][h], low[h], load_quad(a + (quad * R + r) * 4));
-                    sum[r][h] = add_quads(sum[r][h], high[h], load_quad(a + ((quad + UNIT / 8) * R + r) * 4));
+                    add_quads(&sum[r][h], low[h], a + (quad * R + r) * 4);
+                    add_quads(&sum[r][h], high[h], a + ((quad + UNIT / 8) * R + r) * 4);
                 }
         }
         for (int r = 0; r < R; r++)
             for (int h = 0; h < PARTS; h++) {
-                float *to = c + r * PANEL + h * WIDTH;
                 Vector factor = times(load(row_scales + h * WIDTH), load_one(token_scales + r));
-                store(to, add_product(as_floats(sum[r][h]), factor, load(to)));
+                found[r][h] = add_product(as_floats(sum[r][h]), factor, found[r][h]);
             }
     }
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) store(c + r * stride + h * WIDTH, found[r][h]);
 }

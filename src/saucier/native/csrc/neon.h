@@ -31,14 +31,15 @@ typedef struct { int32x4_t low, high; } Codes; /* four bytes each, or a sum */
 #define CODE_OFFSET 0
 #define BYTES(x) vreinterpretq_s8_s32(x)
 #define BOTH(DO, x, y) (Codes){DO((x).low, (y).low), DO((x).high, (y).high)}
-INLINE Codes add_quads(Codes sum, Codes weights, Codes x) {
-    return (Codes){vdotq_s32(sum.low, BYTES(weights.low), BYTES(x.low)),
-                   vdotq_s32(sum.high, BYTES(weights.high), BYTES(x.high))};
-}
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
     memcpy(&quad, x, 4);
     return (Codes){vdupq_n_s32(quad), vdupq_n_s32(quad)};
+}
+INLINE void add_quads(Codes *sum, Codes weights, const char *x) {
+    int8x16_t one = BYTES(load_quad(x).low);
+    sum->low = vdotq_s32(sum->low, BYTES(weights.low), one);
+    sum->high = vdotq_s32(sum->high, BYTES(weights.high), one);
 }
 INLINE Codes load_codes(const void *from) { return (Codes){vld1q_s32(from), vld1q_s32((const int32_t *)from + 4)}; }
 INLINE Codes add_whole(Codes x, Codes y) { return BOTH(vaddq_s32, x, y); }

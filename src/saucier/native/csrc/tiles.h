@@ -238,8 +238,14 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, co
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++)
                 sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(starts + 4 * r)));
+#ifdef __clang__ /* each compiler keeps 12 sums in registers in one order of the loops alone; sums of whole numbers are alike */
+        for (int half = 0; half < 2; half++)
+#pragma clang loop unroll(disable)
+            for (int64_t quad = 0; quad < UNIT / 8; quad++) {
+#else
         for (int64_t quad = 0; quad < UNIT / 8; quad++)
             for (int half = 0; half < 2; half++) {
+#endif
                 const __m256i *from = (const __m256i *)(b + quad * 4 * PANEL), mask = _mm256_set1_epi8(15);
                 __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
                 low = _mm256_and_si256(half ? _mm256_srli_epi16(low, 4) : low, mask);

@@ -142,7 +142,7 @@ def llama_cpp(settings: dict[str, Any]) -> Turn:
         given.use_mmap = False
         model = peer.llama_model_load_from_file(f"{folder}/model.gguf".encode(), given)
     options = peer.llama_context_default_params()
-    options.n_seq_max, options.n_ctx = len(ids), len(ids) * 256
+    options.n_seq_max, options.n_ctx = len(ids), len(ids) * -(-(len(ids[0]) + new) // 256) * 256
     options.n_threads = options.n_threads_batch = torch.get_num_threads()
     context = peer.llama_init_from_model(model, options)
     batch = peer.llama_batch_init(sum(map(len, ids)), 0, 1)

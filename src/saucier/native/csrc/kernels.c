@@ -221,8 +221,11 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #ifdef WIDTH
 #define TOGETHER (WIDTH == 16 ? 6 : 3) /* tokens whose sums with 4 rows the registers hold */
 
-/* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
+/* Rows are short streams, which processors do not foresee: ask for what lies two tiles ahead. */
 #define FETCH_NEXT(from, bytes) __builtin_prefetch((const char *)(from) + 2 * (bytes), 0, 3)
+
+/* What is asked for: all that rows of some whole inputs have, as it lies in memory, or the same inputs of each row. */
+enum { NOTHING, IN_ORDER, BY_ROWS };
 
 /* Products of R rows with B tokens, a register of inputs at a time. */
 INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count,
@@ -232,7 +235,8 @@ INLINE void add_products(const char *codes, int64_t apart, const float *x, int64
         Vector read[TOGETHER];
         for (int b = 0; b < B; b++) read[b] = load(x + b * stride + k);
         for (int r = 0; r < R; r++) {
-            if (fetches) FETCH_NEXT(codes + (k * R + r * WIDTH) * size, R * apart);
+            if (fetches == IN_ORDER) FETCH_NEXT(codes + (k * R + r * WIDTH) * size, R * apart);
+            if (fetches == BY_ROWS) FETCH_NEXT(codes + r * apart + k * size, R * apart);
             Vector weight = load_numbers(codes + r * apart, k, format);
             for (int b = 0; b < B; b++) sum[r][b] = add_product(weight, read[b], sum[r][b]);
         }
@@ -244,7 +248,7 @@ INLINE void add_products(const char *codes, int64_t apart, const float *x, int64
 INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stride, const int format, const int R) {
     const Matrix *m = p->matrix;
     const int64_t inputs = m->inputs, whole = inputs / WIDTH * WIDTH, size = format == FLOAT32 ? 4 : 2;
-    const int many = p->n > (format == FLOAT32 ? TOGETHER : 9); /* widening pays for some ten tokens */
+    const int many = p->n > (WIDTH == 16 ? 24 : format == FLOAT32 ? TOGETHER : 9); /* when it pays */
     const char *codes = (const char *)m->codes + row * inputs * size;
     Vector sums[MOST_TOKENS / TOGETHER][4][TOGETHER];
     float wide[4 * DEEP];
@@ -265,9 +269,9 @@ INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stri
             for (int r = 0; r < R; r++)
                 for (int b = 0; b < TOGETHER; b++) sum[r][b] = k ? waiting[r][b] : no_numbers();
 #define ADD(B) \
-    if (!many) add_products(from, apart, x, p->from_stride, count, sum, format, 1, R, B); \
-    else if (format == FLOAT32 && i == 0) add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 1, R, B); \
-    else add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 0, R, B)
+    if (!many) add_products(from, apart, x, p->from_stride, count, sum, format, IN_ORDER, R, B); \
+    else if (format == FLOAT32 && i == 0) add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, BY_ROWS, R, B); \
+    else add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, NOTHING, R, B)
             switch (p->n - i) {
                 case 1: ADD(1); break;
                 case 2: ADD(2); break;

@@ -108,7 +108,10 @@ INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t c
     for (int64_t k = 0; k < count; k += 2, a += 4 * R, b += 2 * PANEL) {
         __mmask32 both = k + 1 < count ? 0xffffffff : 0xffff; /* the last pair may be half */
         __m512i pairs[SIDE_BY_SIDE];
-        for (int h = 0; h < P; h++) pairs[h] = join_pairs(_mm512_maskz_loadu_epi16(both, b + h * apart));
+        for (int h = 0; h < P; h++) {
+            pairs[h] = join_pairs(_mm512_maskz_loadu_epi16(both, b + h * apart));
+            _mm_prefetch((const char *)(b + h * apart) + 8192, _MM_HINT_T0);
+        }
         for (int r = 0; r < R; r++) {
             __m512bh one = (__m512bh)load_one((const float *)a + r);
             for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);

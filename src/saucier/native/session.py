@@ -15,6 +15,7 @@ from saucier.native.library import (
     KEYS_AT_ONCE,
     MOST_THREADS,
     MOST_TOKENS,
+    TILE_TOKENS,
     CSession,
     count_threads,
     load_library,
@@ -106,7 +107,7 @@ class Session:
 
     def make_scores(self, keys: int) -> None:
         """Make room for the scores of this number of keys."""
-        self.scores = np.zeros((MOST_THREADS, self.plan.sharing * keys), np.float32)
+        self.scores = np.zeros((MOST_THREADS, TILE_TOKENS * keys), np.float32)
         self.struct.scores, self.struct.score_stride = self.scores.ctypes.data, self.scores.shape[1]
 
     def read(self, tokens: Places, rows: Places, places: Places, wanted: Places) -> NDArray[np.float32]:
@@ -138,7 +139,7 @@ class Session:
     def list_blocks(self, length: int) -> list[Array]:
         """Return views of keys, then values, of each attention, as far as rows of this length fill them.
 
-        Shapes: -> [R, groups, ⌈length / 8⌉, 8 * head width] each.
+        Shapes: -> [R, groups, ⌈length / 16⌉, 16 * head width] each.
         """
         filled, start, views = -(-length // KEYS_AT_ONCE), 0, []
         for groups, head in self.plan.key_widths:

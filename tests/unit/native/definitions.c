@@ -246,7 +246,7 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
     float *to = malloc((size_t)(count * heads * head) * 4);
     float *keys = calloc((size_t)(groups * capacity * head), 4);
     float *values = calloc((size_t)(groups * capacity * head), 4);
-    float *scores = malloc((size_t)(heads * capacity) * 4), *by_distance = malloc((size_t)(heads * reach) * 4);
+    float *scores = malloc((size_t)(TILE_TOKENS * capacity) * 4), *by_distance = malloc((size_t)(heads * reach) * 4);
     int32_t starts[] = {0, count}, rows[] = {0}, places[] = {count - 1};
     RowAttention a = {x, to, stride, heads * head, starts, heads, groups, head, before, after, 0.3f,
                       biased ? bias : NULL, reach};
@@ -263,7 +263,7 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
         for (int64_t t = 0; t < count; t++)
             for (int64_t e = 0; e < head; e++) {
                 const float *key = x + t * stride + (heads + g) * head;
-                keys[(g * capacity + t / 8 * 8) * head + e * 8 + t % 8] = key[e];
+                keys[(g * capacity + t / 16 * 16) * head + e * 16 + t % 16] = key[e];
                 values[(g * capacity + t) * head + e] = key[groups * head + e];
             }
     for (int64_t h = 0; h < heads; h++)
@@ -273,7 +273,7 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
                    .keys = keys, .values = values, .capacity = capacity, .rows = rows, .places = places, .heads = heads,
                    .groups = groups, .head = head, .window = before + 1, .scale = 0.3f,
                    .bias = biased ? by_distance : NULL, .reach = reach};
-    for (int64_t g = 0; g < groups; g++) kernels->attend(&b, 0, g, scores);
+    for (int64_t g = 0; g < groups; g++) kernels->attend(&b, 0, 1, g, scores);
     for (int64_t h = 0; h < heads; h++) {
         const float *key = x + (heads + h * groups / heads) * head;
         check_attention("attention to the cache", to + h * head, b.query + h * head, key, key + groups * head, stride,

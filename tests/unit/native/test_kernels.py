@@ -132,14 +132,14 @@ def test_attention(path: str, heads: int, groups: int, window: int, reach: int) 
     query = random.normal(size=(tokens, heads * head)).astype(np.float32)
     bias = random.normal(size=(heads, max(reach, 1))).astype(np.float32)
     at, places = np.array([2, 0, 2, 1], np.int32), np.array([0, 15, 9, 4], np.int32)
-    found, scores = np.zeros_like(query), np.empty(heads * capacity, np.float32)
-    blocks = np.ascontiguousarray(keys.reshape(rows, groups, capacity // 8, 8, head).swapaxes(-1, -2))
+    found, scores = np.zeros_like(query), np.empty(library.TILE_TOKENS * capacity, np.float32)
+    blocks = np.ascontiguousarray(keys.reshape(rows, groups, capacity // 16, 16, head).swapaxes(-1, -2))
     call = CAttention(address(query), address(found), query.shape[1], found.shape[1], address(blocks), address(values),
                       capacity, address(at), address(places), heads, groups, head, window, 0.3,
                       address(bias) if reach else None, reach)
     for token in range(tokens):
         for group in range(groups):
-            kernels(path).attend(call, token, group, address(scores))
+            kernels(path).attend(call, token, 1, group, address(scores))
         place = int(places[token])
         first = max(0, place - window + 1) if window else 0
         for one in range(heads):
@@ -151,6 +151,25 @@ def test_attention(path: str, heads: int, groups: int, window: int, reach: int) 
             weights = np.exp(score - score.max())
             assert_allclose(found[token, one * head:(one + 1) * head], weights / weights.sum() @ value, rtol=1e-5,
                             atol=1e-5)
+
+
+@pytest.mark.parametrize(("heads", "groups", "window", "head"), [(4, 2, 0, 64), (2, 2, 5, 24), (3, 1, 0, 40)])
+def test_tokens_that_attend_together_give_what_each_gives_alone(path: str, heads: int, groups: int, window: int,
+                                                                head: int) -> None:
+    random = np.random.default_rng(7)
+    capacity, tokens, first = 96, 6, 70
+    keys, values = (random.normal(size=groups * capacity * head).astype(np.float32) for _ in range(2))
+    query = random.normal(size=(tokens, heads * head)).astype(np.float32)
+    at, places = np.zeros(tokens, np.int32), np.arange(first, first + tokens, dtype=np.int32)
+    scores = np.empty(library.TILE_TOKENS * capacity, np.float32)
+    alone, together = np.zeros((2, *query.shape), np.float32)
+    for found, size in ((alone, 1), (together, tokens)):
+        call = CAttention(address(query), address(found), query.shape[1], query.shape[1], address(keys),
+                          address(values), capacity, address(at), address(places), heads, groups, head, window, 0.3)
+        for token in range(0, tokens, size):
+            for group in range(groups):
+                kernels(path).attend(call, token, size, group, address(scores))
+    assert (alone == together).all() and np.abs(alone).min(1).max() > 0
 
 
 def test_bfloat16_is_rounded_as_torch_rounds_it(path: str) -> None:

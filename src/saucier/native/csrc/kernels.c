@@ -3,7 +3,7 @@
  * Letters: R rows of a tile, B tokens of a tile; k counts inputs. */
 #include <math.h>
 #include <string.h>
-#include "numbers.h"
+#include "tiles.h"
 
 #define DEEP 512 /* inputs at a time where there are many tokens */
 
@@ -101,19 +101,6 @@ static void rotate(float *heads, int64_t count, int64_t head, int64_t width, int
         }
 }
 
-/* Products of a query with the KEYS_AT_ONCE keys of a block, which lie value by value: no sums across a register. */
-INLINE void score_block(const float *query, const float *block, int64_t head, float scale, float *to) {
-    float sum[4][KEYS_AT_ONCE] = {{0}};
-    int64_t e = 0;
-    for (; e + 4 <= head; e += 4)
-        for (int u = 0; u < 4; u++)
-#pragma omp simd
-            for (int k = 0; k < KEYS_AT_ONCE; k++) sum[u][k] += query[e + u] * block[(e + u) * KEYS_AT_ONCE + k];
-    for (; e < head; e++)
-        for (int k = 0; k < KEYS_AT_ONCE; k++) sum[0][k] += query[e] * block[e * KEYS_AT_ONCE + k];
-    for (int k = 0; k < KEYS_AT_ONCE; k++) to[k] = scale * (sum[0][k] + sum[1][k] + (sum[2][k] + sum[3][k]));
-}
-
 /* The vector of the distance between a key and a query. */
 INLINE const float *by_distance(const float *table, int64_t distance, int64_t reach, int64_t head) {
     return table + (distance < reach ? distance : reach - 1) * head;
@@ -134,70 +121,125 @@ static void add_relative(const Relative *r, const float *query, const float *key
     }
 }
 
-/* Attention of the query heads that share one key head. `scores`: room for (heads / groups) * capacity numbers. */
-static void attend(const Attention *a, int64_t token, int64_t group, float *scores) {
-    int64_t head = a->head, sharing = a->heads / a->groups, row_number = a->rows[token], place = a->places[token];
-    int64_t capacity = a->capacity, cache = (row_number * a->groups + group) * capacity * head;
+/* Turn the products of a query with the keys first..first + count into what they weigh, but for a factor, which it returns;
+ * what sees nothing gets zeros. `keys`: those of the row, from its first block on. */
+static float weigh_keys(const Attention *a, const float *query, const float *keys, int64_t head_number, int64_t first,
+                        int64_t count, float *row) {
+    float largest = -INFINITY, sum = 0;
+#pragma omp simd
+    for (int64_t t = 0; t < count; t++) row[t] *= a->scale;
+    if (a->bias) {
+        const float *bias = a->bias + head_number * a->reach;
+        for (int64_t t = 0; t < count; t++) {
+            int64_t distance = count - 1 - t;
+            row[t] += bias[distance < a->reach ? distance : a->reach - 1];
+        }
+    }
+    if (a->relative) add_relative(a->relative, query, keys, head_number, a->head, first, count, row);
+    if (a->seen)
+        for (int64_t t = 0; t < count; t++)
+            if (!a->seen[(first + count - 1) * a->reach + first + t]) row[t] = -INFINITY;
+#pragma omp simd reduction(max : largest)
+    for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
+    int nothing = largest == -INFINITY;
+    if (nothing) largest = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t t = 0; t < count; t++) {
+        row[t] = exponential(row[t] - largest);
+        sum += row[t];
+    }
+    return nothing ? 0 : 1.0f / sum;
+}
+
+/* Queries that read the same keys: tokens of a row in their order, by one head; or heads of one token. */
+typedef struct {
+    const float *query; /* of the first */
+    float *to;
+    int64_t next_query, next_to; /* from one to the next */
+    int64_t head, next_head, place, next_place;
+} Queries;
+
+/* Attention of R queries. `scores`: room for R rows of `capacity` numbers. Each query's sums are the same in any company:
+ * keys that it does not see weigh nothing. */
+static void attend_queries(const Attention *a, Queries q, int64_t R, const float *keys, const float *values, float *scores) {
+    int64_t head = a->head, last = q.place + (R - 1) * q.next_place, stride = a->capacity;
+    int64_t earliest = a->window && q.place >= a->window ? q.place - a->window + 1 : 0;
+    int64_t start = earliest / KEYS_AT_ONCE * KEYS_AT_ONCE, all = last + 1 - start, side = side_by_side(R);
+    float factors[TILE];
+    for (int64_t r = 0; r < R; r++)
+        memset(scores + r * stride, 0, (size_t)((all + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE) * sizeof(float));
+    for (int64_t t = 0, panels; t < all; t += panels * KEYS_AT_ONCE) {
+        const float *block = keys + (start + t) * head;
+        panels = all - t > (side - 1) * KEYS_AT_ONCE ? side : 1;
+#define SCORE(R) \
+    if (panels == 2) add_floats(q.query, 1, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, R, 2); \
+    else add_floats(q.query, 1, q.next_query, block, PANEL, 0, head, scores + t, stride, R, 1)
+        EACH_SIZE(R, SCORE)
+    }
+    for (int64_t r = 0; r < R; r++) {
+        int64_t place = q.place + r * q.next_place, first = a->window && place >= a->window ? place - a->window + 1 : 0;
+        float *row = scores + r * stride - start;
+        factors[r] = weigh_keys(a, q.query + r * q.next_query, keys, q.head + r * q.next_head, first, place + 1 - first,
+                                row + first);
+        memset(row + start, 0, (size_t)(first - start) * sizeof(float));
+        memset(row + place + 1, 0, (size_t)(last - place) * sizeof(float));
+    }
+    values += start * head;
+    int64_t e = 0;
+    for (int64_t panels; e + PANEL <= head; e += panels * PANEL) {
+        float mixed[TILE * 2 * PANEL] = {0};
+        panels = e + 2 * PANEL <= head ? side : 1;
+#define MIX(R) \
+    if (panels == 2) add_floats(scores, 1, stride, values + e, head, PANEL, all, mixed, 2 * PANEL, R, 2); \
+    else add_floats(scores, 1, stride, values + e, head, 0, all, mixed, 2 * PANEL, R, 1)
+        EACH_SIZE(R, MIX)
+        for (int64_t r = 0; r < R; r++)
+            for (int64_t i = 0; i < panels * PANEL; i++) q.to[r * q.next_to + e + i] = mixed[r * 2 * PANEL + i] * factors[r];
+    }
+    for (; e < head; e++)
+        for (int64_t r = 0; r < R; r++) {
+            float sum = 0;
+            for (int64_t t = 0; t < all; t++) sum += scores[r * stride + t] * values[t * head + e];
+            q.to[r * q.next_to + e] = sum * factors[r];
+        }
+    if (!a->relative || !a->relative->values) return;
+    for (int64_t r = 0; r < R; r++) {
+        float *to = q.to + r * q.next_to;
+        int64_t place = q.place + r * q.next_place;
+        for (int64_t t = start; t <= place; t++) {
+            float weight = scores[r * stride + t - start] * factors[r];
+            const float *v = by_distance(a->relative->values, place - t, a->relative->reach, head);
+#pragma omp simd
+            for (int64_t i = 0; i < head; i++) to[i] += weight * v[i];
+        }
+    }
+}
+
+/* Attention of some tokens of one row, one place after the other, or of rows that read one source; by the heads that share
+ * one key head. `scores`: room for TILE_TOKENS rows of `capacity` numbers. */
+static void attend(const Attention *a, int64_t token, int64_t tokens, int64_t group, float *scores) {
+    int64_t head = a->head, sharing = a->heads / a->groups, row = a->rows[token], place = a->places[token];
+    int64_t cache = (row * a->groups + group) * a->capacity * head;
     if (a->sources) { /* all of a source, of whatever length */
-        int64_t source = a->sources[row_number];
-        place = a->lengths[source] - 1;
-        capacity = (place + KEYS_AT_ONCE) / KEYS_AT_ONCE * KEYS_AT_ONCE;
+        int64_t source = a->sources[row], length = a->lengths[source];
+        int64_t capacity = (length + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE;
+        place = length - 1;
         cache = (a->starts[source] * a->groups + group * capacity) * head;
     }
-    int64_t first = a->window && place >= a->window ? place - a->window + 1 : 0, count = place - first + 1;
-    int64_t start = first / KEYS_AT_ONCE * KEYS_AT_ONCE; /* of the block that holds the first key */
-    const float *keys = a->keys + cache, *values = a->values + cache + first * head;
-    const float *query = a->query + token * a->stride + group * sharing * head;
-    float *to = a->to + token * a->to_stride + group * sharing * head;
-    for (int64_t t = start; t <= place; t += KEYS_AT_ONCE)
-        for (int64_t h = 0; h < sharing; h++)
-            score_block(query + h * head, keys + t * head, head, a->scale, scores + h * a->capacity + t - start);
-    for (int64_t h = 0; h < sharing; h++) {
-        float *row = scores + h * a->capacity + first - start, largest = -INFINITY, sum = 0;
-        if (a->bias) {
-            const float *bias = a->bias + (group * sharing + h) * a->reach;
-            for (int64_t t = 0; t < count; t++) {
-                int64_t distance = count - 1 - t;
-                row[t] += bias[distance < a->reach ? distance : a->reach - 1];
-            }
+    Queries q = {
+        .query = a->query + token * a->stride + group * sharing * head,
+        .to = a->to + token * a->to_stride + group * sharing * head, .head = group * sharing, .place = place};
+    if (tokens == 1) {
+        q.next_query = q.next_to = head, q.next_head = 1;
+        for (int64_t left = sharing; left > 0; left -= TILE) {
+            attend_queries(a, q, left < TILE ? left : TILE, a->keys + cache, a->values + cache, scores);
+            q.query += TILE * head, q.to += TILE * head, q.head += TILE;
         }
-        if (a->relative) add_relative(a->relative, query + h * head, keys, group * sharing + h, head, first, count, row);
-        if (a->seen)
-            for (int64_t t = 0; t < count; t++)
-                if (!a->seen[place * a->reach + first + t]) row[t] = -INFINITY;
-#pragma omp simd reduction(max : largest)
-        for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
-        int nothing = largest == -INFINITY; /* what sees nothing gets zeros */
-        if (nothing) largest = 0;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t t = 0; t < count; t++) {
-            row[t] = exponential(row[t] - largest);
-            sum += row[t];
-        }
-        float factor = nothing ? 0 : 1.0f / sum;
-        float *mixed = to + h * head;
-        memset(mixed, 0, (size_t)head * sizeof(float));
-        int64_t t = 0;
-        for (; t + 4 <= count; t += 4) { /* four keys at a time: fewer loads of what is summed */
-            const float *v = values + t * head;
-            float w0 = row[t] * factor, w1 = row[t + 1] * factor, w2 = row[t + 2] * factor, w3 = row[t + 3] * factor;
-#pragma omp simd
-            for (int64_t e = 0; e < head; e++)
-                mixed[e] += w0 * v[e] + w1 * v[head + e] + w2 * v[2 * head + e] + w3 * v[3 * head + e];
-        }
-        for (; t < count; t++) {
-            float weight = row[t] * factor;
-            const float *v = values + t * head;
-#pragma omp simd
-            for (int64_t e = 0; e < head; e++) mixed[e] += weight * v[e];
-        }
-        for (t = 0; a->relative && a->relative->values && t < count; t++) {
-            float weight = row[t] * factor;
-            const float *v = by_distance(a->relative->values, count - 1 - t, a->relative->reach, head);
-#pragma omp simd
-            for (int64_t e = 0; e < head; e++) mixed[e] += weight * v[e];
-        }
+        return;
     }
+    q.next_query = a->stride, q.next_to = a->to_stride, q.next_place = a->sources ? 0 : 1;
+    for (int64_t h = 0; h < sharing; h++, q.query += head, q.to += head, q.head++)
+        attend_queries(a, q, tokens, a->keys + cache, a->values + cache, scores);
 }
 
 /* ---- products ---- */

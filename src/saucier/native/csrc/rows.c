@@ -140,8 +140,8 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 #define ADD_CODES(R) add_codes(x, weights, count, &scales, to, stride, R)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_FLOATS(R) \
-    if (panels == SIDE_BY_SIDE) add_floats((const float *)x, R, 1, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
-    else add_floats((const float *)x, R, 1, weights, apart, count, to, stride, R, 1)
+    if (panels == SIDE_BY_SIDE) add_floats((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, R, SIDE_BY_SIDE); \
+    else add_floats((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, R, 1)
     if (m->format == INT8) EACH_SIZE(size, ADD_CODES)
     else if (m->format == INT4) EACH_SIZE(size, ADD_SHORT)
 #ifdef __AVX512BF16__
@@ -246,7 +246,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     begin = begin / PANEL * PANEL;
     for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
     for (int64_t t = begin; t < end; t += PANEL) {
-#define SCORE(R) add_floats(query, 1, a->stride, keys + t * head, 0, head, scores + t, room, R, 1)
+#define SCORE(R) add_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
         EACH_SIZE(size, SCORE)
     }
     for (int64_t r = 0; r < size; r++) {
@@ -268,7 +268,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     for (int64_t e = 0; e < head; e += PANEL) {
         float part[TILE * PANEL] = {0};
         const float *from = values + e * count + begin * PANEL;
-#define MIX(R) add_floats(scores + begin, 1, room, from, 0, end - begin, part, PANEL, R, 1)
+#define MIX(R) add_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, PANEL, R, 1)
         EACH_SIZE(size, MIX)
         int64_t width = head - e < PANEL ? head - e : PANEL;
         for (int64_t r = 0; r < size; r++)

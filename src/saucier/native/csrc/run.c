@@ -79,6 +79,7 @@ typedef struct {
     const Kernels *kernels;
     const Product *product;
     const Attention *attention;
+    const int32_t *runs; /* [+ 1]: where tokens begin that attend together */
     int64_t chunk;
     float *scores;
     int64_t score_stride;
@@ -93,8 +94,8 @@ static void run_rows(void *argument, int64_t chunk, int thread) {
 
 static void run_heads(void *argument, int64_t chunk, int thread) {
     const Work *work = argument;
-    int64_t groups = work->attention->groups;
-    work->kernels->attend(work->attention, chunk / groups, chunk % groups, work->scores + thread * work->score_stride);
+    int64_t groups = work->attention->groups, first = work->runs[chunk / groups], end = work->runs[chunk / groups + 1];
+    work->kernels->attend(work->attention, first, end - first, chunk % groups, work->scores + thread * work->score_stride);
 }
 
 /* Chunks of whole tiles, small enough that nobody waits long for the last one and large enough to be worth claiming. */
@@ -162,6 +163,13 @@ static void keep_token(const Op *op, const float *key, float *keys, float *value
     }
 }
 
+/* Whether a token reads the keys of the one before: of its row, or of the source of both. */
+static int goes_on(const Attention *a, int64_t token) {
+    int32_t row = a->rows[token], before = a->rows[token - 1];
+    if (a->sources) return a->sources[row] == a->sources[before];
+    return row == before && a->places[token] == a->places[token - 1] + 1;
+}
+
 static void run_attention(const Pass *pass, const Op *op, Attention attention) {
     const Session *s = pass->session;
     attention.query = s->buffers[op->from], attention.stride = s->strides[op->from];
@@ -169,8 +177,13 @@ static void run_attention(const Pass *pass, const Op *op, Attention attention) {
     attention.rows = pass->rows, attention.places = pass->places;
     attention.heads = op->heads, attention.groups = op->groups, attention.head = op->head;
     attention.scale = op->scale;
-    Work work = {.kernels = pass->kernels, .attention = &attention, .scores = s->scores, .score_stride = s->score_stride};
-    saucier_parallel(pass->threads, pass->n * op->groups, run_heads, &work);
+    int32_t runs[MOST_TOKENS + 1] = {0}, count = 0;
+    for (int32_t i = 1; i < pass->n; i++)
+        if (!goes_on(&attention, i) || i - runs[count] == pass->kernels->rows->tile) runs[++count] = i;
+    runs[++count] = (int32_t)pass->n;
+    Work work = {.kernels = pass->kernels, .attention = &attention, .runs = runs, .scores = s->scores,
+                 .score_stride = s->score_stride};
+    saucier_parallel(pass->threads, count * op->groups, run_heads, &work);
 }
 
 /* Write the new keys and values of all tokens, then let all attend: tokens of one row see each other by their places. */

@@ -93,7 +93,7 @@ typedef struct {
     const float *query; /* [n, stride], heads side by side */
     float *to;          /* [n, to_stride] */
     int64_t stride, to_stride;
-    const float *keys;   /* [rows, groups, capacity / 8, E, 8] of one layer: eight keys lie value by value */
+    const float *keys;   /* [rows, groups, capacity / 16, E, 16] of one layer: 16 keys lie value by value */
     const float *values; /* [rows, groups, capacity, E] */
     int64_t capacity;
     const int32_t *rows, *places; /* [n] */
@@ -101,7 +101,7 @@ typedef struct {
     float scale;
     const float *bias; /* [heads, reach] by distance, or NULL */
     int64_t reach;
-    /* Attention to sources, without padding: keys [groups, length / 8 rounded up, E, 8] of each begin at its start. */
+    /* Attention to sources, without padding: keys [groups, length / 16 rounded up, E, 16] of each begin at its start. */
     const int32_t *sources;       /* [rows], or NULL: attention to the row itself */
     const int32_t *lengths;       /* [sources] */
     const int64_t *starts;        /* [sources], in numbers */
@@ -125,7 +125,7 @@ typedef struct {
     void (*norm)(int kind, const float *from, float *to, int64_t width, const float *gain, const float *bias, float eps);
     void (*activate)(int activation, float *values, int64_t count);
     void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
-    void (*attend)(const Attention *, int64_t token, int64_t group, float *scores);
+    void (*attend)(const Attention *, int64_t token, int64_t tokens, int64_t group, float *scores);
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
     const RowKernels *rows;
 } Kernels;
@@ -135,7 +135,7 @@ void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);
 int saucier_enter(int threads);
 void saucier_leave(void);
 #define MOST_THREADS 64
-#define KEYS_AT_ONCE 8
+#define KEYS_AT_ONCE PANEL_ROWS
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
@@ -175,16 +175,16 @@ typedef struct {
 typedef struct {
     float *buffers[BUFFERS];
     int64_t strides[BUFFERS];
-    float *keys, *values; /* for each attention, see there; the capacity is a multiple of 8 */
+    float *keys, *values; /* for each attention, see there; the capacity is a multiple of 16 */
     int64_t most, rows, capacity;
-    float *scores; /* [MOST_THREADS, most heads of a group * capacity] */
+    float *scores; /* [MOST_THREADS, TILE_TOKENS * capacity] */
     int64_t score_stride;
     void *tiles; /* for WideProduct */
     float *token_scales;
     /* What an encoder gave, as keys and values of each attention to it; of sources of any lengths, without padding. */
     float *source_keys, *source_values;
     const int32_t *sources, *source_lengths; /* [rows]: the source of each; [sources] */
-    const int64_t *source_starts;            /* [sources]: places before it, all lengths rounded up to eights */
+    const int64_t *source_starts;            /* [sources]: places before it, all lengths rounded up to sixteens */
     int64_t source_places, longest_source;   /* of all together; of the longest, rounded up */
 } Session;
 

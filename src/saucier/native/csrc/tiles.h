@@ -43,15 +43,18 @@
 #define SIDE_BY_SIDE 1
 #endif
 
+/* The same for a smaller tile. */
+INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
+
 /* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other. */
 INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
-                       int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
+                       const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
 #ifdef WIDTH
-    Vector sum[TILE][SIDE_BY_SIDE * PARTS];
+    Vector sum[TILE][2 * PARTS];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k < count; k++, a += to_next_input, b += PANEL) {
-        Vector read[SIDE_BY_SIDE * PARTS];
+    for (int64_t k = 0; k < count; k++, a += to_next_input, b += step) {
+        Vector read[2 * PARTS];
         for (int h = 0; h < P * PARTS; h++) read[h] = load(b + h / PARTS * apart + h % PARTS * WIDTH);
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
@@ -64,16 +67,16 @@ INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_
             store(to, add(load(to), sum[r][h]));
         }
 #else
-    (void)apart, (void)P;
-    for (int r = 0; r < R; r++) {
-        float sum[PANEL] = {0};
-        for (int64_t k = 0; k < count; k++) {
-            float one = a[k * to_next_input + r * to_next_token];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < P; h++) {
+            float sum[PANEL] = {0};
+            for (int64_t k = 0; k < count; k++) {
+                float one = a[k * to_next_input + r * to_next_token];
 #pragma omp simd
-            for (int i = 0; i < PANEL; i++) sum[i] += one * b[k * PANEL + i];
+                for (int i = 0; i < PANEL; i++) sum[i] += one * b[h * apart + k * step + i];
+            }
+            for (int i = 0; i < PANEL; i++) c[r * stride + h * PANEL + i] += sum[i];
         }
-        for (int i = 0; i < PANEL; i++) c[r * stride + i] += sum[i];
-    }
 #endif
 }
 

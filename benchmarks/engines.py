@@ -291,6 +291,14 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
     return found
 
 
+def race_by_format(told: dict[str, dict[str, Any]], rounds: int) -> dict[str, float]:
+    """Race those of one number format after those of another: all at once would fill the memory."""
+    found: dict[str, float] = {}
+    for form in FORMATS:
+        found |= race("benchmarks.engines", {name: one for name, one in told.items() if form in name}, rounds)
+    return {name: found[name] for name in told}
+
+
 def compare(found: dict[str, float], rows: int, model: str) -> list[Row]:
     """Return a row for each format, against the best of the others, and the share of the floor."""
     others = [name for name in found if name.split(":")[0] in ("transformers", "ctranslate2", "llama_cpp")]
@@ -320,7 +328,7 @@ def compare_pairs(shapes: dict[str, dict[str, Any]], rounds: int) -> tuple[list[
             names["translation: native int8, vocabulary map"] = told | {"format": "int8", "native": True, "each": 20}
             if importlib.util.find_spec("ctranslate2") is not None:
                 names |= {f"ctranslate2_pair: {form}": told | {"format": form} for form in ("float32", "int8")}
-            found = race("benchmarks.engines", names, rounds)
+            found = race_by_format(names, rounds)
             for form in FORMATS:
                 ours, same = found[f"translation: native {form}"], f"ctranslate2_pair: {form}"
                 against = same if same in found else "translation: parts float32"
@@ -341,7 +349,7 @@ def measure(quick: bool) -> Section:
     rows, notes = [], []
     llama = QUICK_LLAMA if quick else LLAMA
     for name, held, batch in (("GPT-2", shape, 1), ("GPT-2", shape, 8), ("LLaMA", llama, 1)):
-        found = race("benchmarks.engines", list_contenders(held, batch), rounds)
+        found = race_by_format(list_contenders(held, batch), rounds)
         rows += compare(found, batch, name)
         notes.append(f"{name}, batch {batch}, tokens a second: " + ", ".join(
             f"{one} {value:.1f}" for one, value in found.items() if not one.startswith("memory")) + ".")

@@ -328,13 +328,15 @@ INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stri
                 for (int b = 0; b < TOGETHER; b++) waiting[r][b] = sum[r][b];
         }
     }
-    for (int64_t i = 0; i < p->n; i++)
-        for (int r = 0; r < R; r++) {
-            float total = total_of(sums[i / TOGETHER][r][i % TOGETHER]);
-            for (int64_t rest = whole; rest < inputs; rest++)
-                total += read_number(codes + r * inputs * size, rest, format) * p->values[i * p->from_stride + rest];
-            to[i * stride + r] = total;
-        }
+    for (int64_t i = 0; i < p->n; i++, to += stride) {
+        Vector found[4];
+        for (int r = 0; r < R; r++) found[r] = sums[i / TOGETHER][r][i % TOGETHER];
+        if (R == 4) four_totals(found, to);
+        else *to = total_of(found[0]);
+        for (int64_t rest = whole; rest < inputs; rest++)
+            for (int r = 0; r < R; r++)
+                to[r] += read_number(codes + r * inputs * size, rest, format) * p->values[i * p->from_stride + rest];
+    }
 }
 
 #define MULTIPLY_ALL(R) \

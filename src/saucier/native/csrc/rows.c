@@ -240,13 +240,16 @@ static void weigh(float *scores, int64_t count) {
 /* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
 static void attend_tile(const RowAttention *a, const float *query, float *to, int64_t start, int64_t size, int64_t count,
                         const float *bias, const float *keys, const float *values, float *scores) {
-    int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL;
+    int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL, side = side_by_side(size);
     int64_t begin = a->before < start ? start - a->before : 0, end = start + size + a->after;
     end = end < count ? end : count;
     begin = begin / PANEL * PANEL;
     for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
-    for (int64_t t = begin; t < end; t += PANEL) {
-#define SCORE(R) add_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
+    for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
+        panels = end - t > PANEL ? side : 1;
+#define SCORE(R) \
+    if (panels == 2) add_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
+    else add_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
         EACH_SIZE(size, SCORE)
     }
     for (int64_t r = 0; r < size; r++) {
@@ -265,14 +268,18 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
         memset(row + begin, 0, (size_t)(first - begin) * sizeof(float));
         memset(row + last + 1, 0, (size_t)(end - last - 1) * sizeof(float));
     }
-    for (int64_t e = 0; e < head; e += PANEL) {
-        float part[TILE * PANEL] = {0};
+    for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
+        float part[TILE * 2 * PANEL] = {0};
         const float *from = values + e * count + begin * PANEL;
-#define MIX(R) add_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, PANEL, R, 1)
+        panels = head - e > PANEL ? side : 1;
+#define MIX(R) \
+    if (panels == 2) \
+        add_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
+    else add_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
         EACH_SIZE(size, MIX)
-        int64_t width = head - e < PANEL ? head - e : PANEL;
+        int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
         for (int64_t r = 0; r < size; r++)
-            memcpy(to + r * a->to_stride + e, part + r * PANEL, (size_t)width * sizeof(float));
+            memcpy(to + r * a->to_stride + e, part + r * 2 * PANEL, (size_t)width * sizeof(float));
     }
 }
 

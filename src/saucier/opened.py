@@ -17,7 +17,7 @@ from saucier.errors import InputError
 from saucier.files import is_file, path_exists
 from saucier.folders.kinds import identify_adapter
 from saucier.folders.load import check_tokenizer_fits, load
-from saucier.generation.prompt import find_max_positions
+from saucier.generation.rules import find_max_positions
 from saucier.model import Transformer
 from saucier.recipes import Recipe, recipe
 from saucier.recipes.catalogue import learned_length

@@ -20,7 +20,6 @@ from saucier.generation.feeds import (
     CachedFeed,
     MemoryFeed,
     MixtureFeed,
-    Prompt,
     RereadFeed,
     prediction_kind,
     read_token,
@@ -32,23 +31,18 @@ from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
     check_call,
-    check_length,
     check_mixture,
-    check_tokens,
     join_sources,
-    make_search_rules,
     read_prompt,
 )
+from saucier.generation.rules import Prompt, check_length, check_tokens, make_search, make_search_rules
 from saucier.generation.search import (
     Feed,
     Listener,
     RowSearch,
-    Sample,
     Search,
-    SearchRules,
     TextDecoder,
     decode,
-    pick_likeliest,
 )
 from saucier.generation.speculation import (
     Draft,
@@ -239,13 +233,3 @@ def make_speculative_feed(model: Transformer, prompt: Prompt, options: Generatio
     lengths = lengths.repeat_interleave(options.rows)
     guesses = make_guesses(speculation, prompt, search, model.config, feeds[1] if len(feeds) > 1 else None, lengths)
     return SpeculativeFeed(feeds[0], guesses, search, lengths, speculation.tokens, speculation.acceptance)
-
-
-def make_search(options: GenerationOptions, prompt: Tensor, rules: SearchRules) -> Search:
-    """Return the search that the options ask for, at the prompts [B, L]."""
-    choice = Sample.seeded(options.seed, prompt.device) if options.do_sample else pick_likeliest
-    if options.num_beams > 1:
-        from saucier.generation.beams import BeamSearch
-
-        return BeamSearch(prompt, rules, choice, options)
-    return RowSearch(prompt.repeat_interleave(options.rows, 0), rules, choice)

@@ -21,8 +21,8 @@ from saucier.config.layers import Router
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
-from saucier.generation.feeds import Prompt
 from saucier.generation.native_feed import NativeFeed, encode_sources, lower_model
+from saucier.generation.rules import Prompt
 from saucier.generation.search import Step
 from saucier.native.library import list_paths
 from saucier.native.matrices import Format, store_matrix

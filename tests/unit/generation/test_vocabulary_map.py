@@ -16,8 +16,8 @@ from tests.unit.generation.test_native_pairs import OPTIONS, draw_sources
 import saucier
 from saucier.errors import InputError
 from saucier.generation import Native, VocabularyMap, build_vocabulary_map, load_vocabulary_map
-from saucier.generation.feeds import Prompt
 from saucier.generation.native_feed import NativeFeed
+from saucier.generation.rules import Prompt
 
 VOCAB = 120
 

@@ -80,7 +80,9 @@ class MaskedModel:
         rows = torch.arange(len(ids), device=ids.device)
         head = self.model.head
         assert head is not None, "check_masked_model refuses a model without a head"
-        return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), (self.token, *self.suppressed))
+        scores: Tensor = forbid_tokens(head(output.last_hidden_state[rows, places]).float(),
+                                       (self.token, *self.suppressed))
+        return scores
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
         """Sum what the written tokens cost, each with its own place hidden. Shapes: [R, L] -> [R].

@@ -132,7 +132,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
             feed = make_speculative_feed(model, prompt, chosen, search, speculation)
             inner = feed.feed
         if prefixes is None:
-            ids = decode(feed, search, listener)
+            ids: Tensor = decode(feed, search, listener)
         else:
             assert isinstance(inner, KeepsRows), "check_prefix_cache refuses models without a cache"
             maker = fingerprint_weights(model), chosen.engine
@@ -182,9 +182,9 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
         if compiled or not options.use_cache:
             raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),
                              where="engine", remedy="leave one of them out")
-        from saucier.generation.native_feed import NativeFeed
+        from saucier.generation.native_feed import make_native_feed
 
-        return NativeFeed(model, prompt, options.engine, copies=copies, capacity=capacity)
+        return make_native_feed(model, prompt, options.engine, copies=copies, capacity=capacity)
     config = model.config
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses a model without stacks"

@@ -19,11 +19,12 @@ from saucier.files import cache_folder, read_object, write_json
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.native_encoder import list_stack_arrays, use_native
-from saucier.generation.native_feed import MADE, as_array, lower_model
+from saucier.generation.native_feed import PartTables, check_lowered, convert_weights
 from saucier.model import Transformer
 from saucier.native.library import SOURCES, count_threads, load_library
+from saucier.native.lowered import SETTINGS, KeptTables, LoweredModel, count_kept_places, remember_lowered
 from saucier.native.matrices import Format, Matrix, Panels, Weights
-from saucier.native.packed import digest_files, name_packed, read_packed, write_packed
+from saucier.native.packed import Made, digest_files, name_packed, read_packed, write_packed
 from saucier.plain import format_bytes
 
 Choice = Literal["auto"] | Format
@@ -85,24 +86,46 @@ def set_format(model: Transformer, form: Format) -> Transformer:
 
 def prepare(model: Transformer, engine: Native) -> Transformer:
     """Lower a model; its matrices come from the user's cache folder, or go there. Raises `InputError`."""
-    form, path = engine.format, find_packed(model, engine.format)
+    path = find_packed(model, engine.format)
     kept = {} if path is None else read_packed(path)
     if writes_tokens(model):
-        weights = MADE.get(model, ("native", form), lambda: Weights(
-            {name: as_array(one) for name, one in model.state_dict().items()}, form, dict(kept)))
-        lower_model(model, engine, 1)
-        view = model
-    else:
-        weights = Weights(list_stack_arrays(model), form, dict(kept))
-        view = use_native(model, engine, weights)
-    made = list_made(weights)
-    if path is not None and made.keys() - kept.keys():
-        size = write_packed(path, made)
-        warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})",
-                      stacklevel=5)
-        if view is model:  # from here on the memory that other processes share
-            weights.made.update(read_packed(path))
+        prepare_decoder(model, engine, path, kept)
+        return model
+    weights = Weights(list_stack_arrays(model), engine.format, dict(kept))
+    view = use_native(model, engine, weights)
+    keep_packed(path, engine.format, list_made(weights), kept)
     return view
+
+
+def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept: Made) -> None:
+    """Lower a model that writes; of a decoder alone all that its plan reads is kept, for starts without torch.
+
+    Raises `InputError`.
+    """
+    check_lowered(model)
+    weights = convert_weights(model, engine, kept)
+    alone = path is not None and model.config.encoder is None
+    tables = KeptTables(weights.made, PartTables, count_kept_places(model.config)) if alone else PartTables()
+    lowered = LoweredModel(model.config, weights, tables, model.generation)
+    lowered.plan(1)
+    rounded = list_made(weights)
+    if keep_packed(path, engine.format, weights.made if alone and rounded else rounded, kept):
+        assert path is not None, "there it is kept"
+        weights.made.update(read_packed(path))  # from here on the memory that other processes share
+    stored = model.provenance.stored
+    if path is not None and alone and rounded and stored is not None:
+        folder = Path(stored.state.path)
+        if (stored.head, stored.base, stored.separate) == ("auto", None, False) and (folder / SETTINGS[0]).is_file():
+            remember_lowered(folder, engine.format, [Path(name) for name, _, _ in stored.state.files], lowered, path)
+
+
+def keep_packed(path: Path | None, form: Format, made: Made, kept: Made) -> bool:
+    """Write what was made to the user's cache folder; say whether there was anything new."""
+    if path is None or not made.keys() - kept.keys():
+        return False
+    size = write_packed(path, made)
+    warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})", stacklevel=7)
+    return True
 
 
 def list_made(weights: Weights) -> dict[str, Any]:

@@ -6,7 +6,9 @@ Letters: B prompts, L length, D dim, V vocab, P places, H heads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -96,9 +98,13 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
     Raises `InputError` for a model that the kernels do not run: elsewhere than on a CPU, or with parts they lack.
     """
     check_lowered(model)
-    made = MADE.get(model, ("native", engine.format), lambda: Weights(
-        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
-    return lower(model.config, made, PartTables(), places)
+    return lower(model.config, convert_weights(model, engine), PartTables(), places)
+
+
+def convert_weights(model: Transformer, engine: Native, kept: Mapping[str, Any] = MappingProxyType({})) -> Weights:
+    """Return a model's weights in a format, converted once; `kept`: what is converted already."""
+    return MADE.get(model, ("native", engine.format), lambda: Weights(
+        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format, dict(kept)))
 
 
 def check_lowered(model: Transformer) -> None:

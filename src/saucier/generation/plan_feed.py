@@ -7,9 +7,10 @@ Letters: B prompts, R rows, L length, S sources' tokens, D dim, V vocab.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,17 @@ from numpy.typing import NDArray
 from saucier import config as c
 from saucier.config.questions import fits_any_place
 from saucier.errors import InputError
+from saucier.generation.options import resolve_options
 from saucier.generation.processors import Array, library_of
-from saucier.generation.rules import Prompt
-from saucier.generation.search import Step, repeat_rows
-from saucier.generation.vocabulary_map import VocabularyMap
+from saucier.generation.rules import Prompt, check_length, check_tokens, make_search, make_search_rules
+from saucier.generation.search import Listener, Step, TextDecoder, decode, repeat_rows
+from saucier.native.library import count_threads
 from saucier.native.plan import Plan
 from saucier.native.session import Session
+
+if TYPE_CHECKING:
+    from saucier.generation.vocabulary_map import VocabularyMap
+    from saucier.native.lowered import LoweredModel
 
 Sources = tuple[NDArray[np.float32], NDArray[np.int32]]
 """What an encoder gave for the real tokens of each text's sources, and how many there are: [T, D], [B]."""
@@ -152,3 +158,33 @@ def check_prompt(config: c.Transformer, prompt: Prompt) -> None:
                         (skipped, "padding among real tokens")):
         if found:
             raise InputError(f"the native kernels have no {what}", where="engine", remedy="use engine=None")
+
+
+def write_rows(model: LoweredModel, prompts: Sequence[Sequence[int]], *, tokenizer: TextDecoder,
+               listener: Listener | None = None, **options: Any) -> list[list[int]]:
+    """Write on from prompts of one length, as `saucier.generate` does with the same options; return prompts and texts.
+
+    Rows are numpy's arrays where the likeliest tokens are taken one by one, and torch's where tokens are drawn, beams
+    compared, or scores made probabilities. Raises `InputError` as `saucier.generate`.
+    """
+    chosen = resolve_options({"engine": {"format": model.weights.form}, **options}, model.generation)
+    check_tokens(chosen, model.config.output_embed.vocab)
+    ids: Array = np.array(prompts, np.int64)
+    if chosen.do_sample or chosen.num_beams > 1 or chosen.renormalize_logits:
+        import torch
+
+        ids = torch.from_numpy(ids)
+    prompt, limit = Prompt(ids), ids.shape[1] + chosen.new_tokens(ids.shape[1])
+    check_length(model.config, prompt, limit)
+    rules = make_search_rules(chosen, prompt, limit=limit, tokenizer=tokenizer)
+    search, plan = make_search(chosen, ids, rules), model.plan(limit)
+    check_prompt(model.config, prompt)
+    feed = PlanFeed(plan, prompt, copies=chosen.rows, threads=limit_threads())
+    found: list[list[int]] = decode(feed, search, listener).tolist()
+    return found
+
+
+def limit_threads() -> int:
+    """Return how many threads a pass gets: no more than `OMP_NUM_THREADS` says, which torch follows."""
+    said = os.environ.get("OMP_NUM_THREADS", "")
+    return min(int(said), count_threads()) if said.isdecimal() and int(said) else count_threads()

@@ -135,7 +135,7 @@ class Lowering:
         """Append a map from and to these widths, or the two of a map of low rank."""
         inputs, outputs = sizes
         if f"{name}.first.weight" in self.weights.arrays:
-            rank = len(self.weights.arrays[f"{name}.first.weight"])
+            rank = self.weights.matrix(f"{name}.first", inputs).rows
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
         matrix, arrays = self.lay_out_map(name, inputs, outputs)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from saucier.config import Transformer
     from saucier.text.tokenizer.folder import TextHandling
+    from saucier.text.tokenizer.tokenizer import Tokenizer
 
 class Encoder(Protocol):
     """What is needed of a tokenizer to make rows of ids."""
@@ -250,3 +252,12 @@ def spell_tokens(tokenizer: Encoder, ids: Sequence[int], longest: int) -> Spelli
             row[:] = PADDING
             write_symbols(row, [borders[number]])
     return found
+
+
+def check_tokenizer_fits(config: Transformer, tokenizer: Tokenizer, where: str) -> None:
+    """Raise `InputError` for a tokenizer that has ids without a row in a model's table."""
+    for ids, rows in ((tokenizer.vocab_size, config.input_embed.vocab),
+                      (tokenizer.target.vocab_size, config.output_embed.vocab)):
+        if ids > rows:
+            raise InputError(f"the tokenizer does not fit the model: {ids:,} ids, and the model has {rows:,} rows for "
+                             "them", where=where, remedy="put the model's own tokenizer into its folder")

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from saucier.config import Transformer
     from saucier.text.tokenizer.folder import TextHandling
-    from saucier.text.tokenizer.tokenizer import Tokenizer
 
 class Encoder(Protocol):
     """What is needed of a tokenizer to make rows of ids."""
@@ -43,6 +42,14 @@ class Encoder(Protocol):
     @property
     def eos_id(self) -> int | None:
         """Id of the token that ends a text, if there is one."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are."""
+
+    @property
+    def target(self) -> Encoder:
+        """The tokenizer of what the model writes."""
 
     @property
     def has_segments(self) -> bool:
@@ -254,7 +261,7 @@ def spell_tokens(tokenizer: Encoder, ids: Sequence[int], longest: int) -> Spelli
     return found
 
 
-def check_tokenizer_fits(config: Transformer, tokenizer: Tokenizer, where: str) -> None:
+def check_tokenizer_fits(config: Transformer, tokenizer: Encoder, where: str) -> None:
     """Raise `InputError` for a tokenizer that has ids without a row in a model's table."""
     for ids, rows in ((tokenizer.vocab_size, config.input_embed.vocab),
                       (tokenizer.target.vocab_size, config.output_embed.vocab)):

@@ -35,8 +35,8 @@ CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int8": 3, "int4": 4}
 DTYPES = {np.dtype(np.float32): "float32", np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
 GROUP = 32
 """Inputs that share a scale in int4, where a matrix is rounded here; in int8 a whole row does."""
-ROWS_AT_ONCE = 4096
-"""Rows that are rounded together, so that a copy in float32 stays small."""
+ROWS_AT_ONCE = 256
+"""Rows that are rounded together, so that what is computed on the way stays in the cache."""
 
 
 @dataclass(frozen=True)

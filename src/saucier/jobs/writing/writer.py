@@ -80,13 +80,16 @@ class Writer:
         all of it.
         """
         from saucier.generation.generate import generate
-        from saucier.objectives.config import Causal
         from saucier.tasks.written.task import pad_rows
 
         ids, mask = pad_rows(prompts, opened.tokenizer.pad_id or 0, left=not opened.is_encoder_decoder)
-        sees = sees_prefix(opened.model.config.decoder) and isinstance(self.objective, Causal)
+        prefix = None
+        if sees_prefix(opened.model.config.decoder):
+            from saucier.objectives.config import Causal
+
+            prefix = ids.new_zeros(len(ids)) if isinstance(self.objective, Causal) else None
         found: list[list[int]] = generate(opened.model, ids.to(opened.device), mask.to(opened.device),
-                                          prefix_length=ids.new_zeros(len(ids)) if sees else None, **options).tolist()
+                                          prefix_length=prefix, **options).tolist()
         return found
 
     @property

@@ -30,7 +30,13 @@ SOURCES = Path(__file__).parent / "csrc"
 FLAGS = ("-O3", "-std=c11", "-fPIC", "-fvisibility=default", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math",
          "-fno-sanitize=undefined")
 AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 8, 16, 6, 32, 48
+AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512vl", "-mavx512vnni",
+                "-mprefer-vector-width=512")
+PATHS: dict[str, tuple[str, ...]] = {
+    "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"), "avx512": AVX512_FLAGS,
+    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16")}
+"""Instruction set -> the flags that it is compiled with; all but the first are those of x86."""
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 8, 16, 12, 32, 48
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 PANEL_ROOM = 512 * PANEL_ROWS
 """Numbers of a part of a panel, as in `rows.c`."""
@@ -92,7 +98,8 @@ class CKernels(Structure):
                 ("activate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("attend", ctypes.CFUNCTYPE(None, POINTER(CAttention), c_int64, c_int64, c_void_p)),
-                ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p))]
+                ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p)),
+                ("rows", c_void_p)]
 
 
 class COp(Structure):
@@ -169,7 +176,7 @@ def find_compiler() -> tuple[str, ...]:
 
 
 def processor_family() -> str:
-    """Return `x86`, for which there are AVX2 kernels, or the machine's own name."""
+    """Return `x86`, which has instruction sets of its own, or the machine's own name."""
     machine = platform.machine().lower()
     return "x86" if machine in ("x86_64", "amd64") else machine
 
@@ -177,7 +184,7 @@ def processor_family() -> str:
 def name_library(command: tuple[str, ...]) -> str:
     """Return a name for all that the compiled code depends on."""
     version = subprocess.run([*command, "--version"], capture_output=True, check=False).stdout
-    found = hashlib.sha256(repr((FLAGS, AVX2_FLAGS, command, version, platform.system(), processor_family())).encode())
+    found = hashlib.sha256(repr((FLAGS, PATHS, command, version, platform.system(), processor_family())).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         found.update(source.name.encode() + source.read_bytes())
     return f"kernels-{found.hexdigest()[:24]}"
@@ -185,9 +192,10 @@ def name_library(command: tuple[str, ...]) -> str:
 
 def compile_library(command: tuple[str, ...], target: Path) -> None:
     """Compile the sources, and put the library at `target` when it is whole. Raises `WorkError`."""
-    paths = {"portable": ()} | ({"avx2": AVX2_FLAGS} if processor_family() == "x86" else {})
+    paths = {path: flags for path, flags in PATHS.items() if path == "portable" or compiles(command, flags)}
+    known = tuple(f"-DHAS_{path.upper()}" for path in paths)
     sources = [(name, f"-DPATH={path}", *flags) for path, flags in paths.items() for name in ("kernels.c", "rows.c")]
-    sources += [(name, *(["-DHAS_AVX2"] if "avx2" in paths else [])) for name in ("run.c", "encode.c")] + [("pool.c",)]
+    sources += [(name, *known) for name in ("run.c", "encode.c", "pool.c")]
     with TemporaryDirectory(dir=target.parent, prefix="compiling-") as folder, ThreadPoolExecutor() as pool:
         objects = [f"{folder}/{number}.o" for number in range(len(sources))]
         list(pool.map(partial(run_compiler, command), (
@@ -196,6 +204,12 @@ def compile_library(command: tuple[str, ...], target: Path) -> None:
         whole = Path(folder) / "whole.so"
         run_compiler(command, ("-shared", *objects, "-o", str(whole), "-lpthread", "-lm"))
         whole.replace(target)
+
+
+def compiles(command: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+    """Say whether a compiler knows an instruction set: older ones do not know all."""
+    nothing = (*flags, "-x", "c", "-E", os.devnull, "-o", os.devnull)
+    return processor_family() == "x86" and not subprocess.run([*command, *nothing], capture_output=True).returncode
 
 
 def run_compiler(command: tuple[str, ...], arguments: tuple[str, ...]) -> None:
@@ -209,7 +223,7 @@ def run_compiler(command: tuple[str, ...], arguments: tuple[str, ...]) -> None:
 
 def list_paths() -> list[str]:
     """Return the instruction sets that the library was compiled for and this processor runs."""
-    return [path for path in ("portable", "avx2") if load_library().saucier_kernels(path.encode())]
+    return [path for path in PATHS if load_library().saucier_kernels(path.encode())]
 
 
 @cache

@@ -6,6 +6,7 @@ Letters: O rows, I inputs, G groups of a row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from ctypes import c_void_p
 from ctypes import pointer as pointer_to
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from saucier.errors import InputError
 from saucier.native.library import (
@@ -35,6 +36,8 @@ CODES = {"float32": 0, "bfloat16": 1, "float16": 2, "int8": 3, "int4": 4}
 DTYPES = {np.dtype(np.float32): "float32", np.dtype(np.uint16): "bfloat16", np.dtype(np.float16): "float16"}
 GROUP = 32
 """Inputs that share a scale in int4, where a matrix is rounded here; in int8 a whole row does."""
+LINE = 64
+"""Bytes of a line of the caches, and of the widest load."""
 ROWS_AT_ONCE = 256
 """Rows that are rounded together, so that what is computed on the way stays in the cache."""
 
@@ -140,12 +143,20 @@ def lay_out_panels(matrix: Matrix) -> Panels:
 
 def panel_rows(array: Array) -> Array:
     """Cut into panels of 16 rows and put a panel's rows side by side. Shapes: [O, N] -> [P, N, 16]."""
-    found = np.zeros((-(-len(array) // PANEL_ROWS), array.shape[1], PANEL_ROWS), array.dtype)
+    found = aligned_zeros((-(-len(array) // PANEL_ROWS), array.shape[1], PANEL_ROWS), array.dtype)
     whole = len(array) // PANEL_ROWS
     found[:whole] = array[:whole * PANEL_ROWS].reshape(whole, PANEL_ROWS, array.shape[1]).swapaxes(1, 2)
     if left := len(array) % PANEL_ROWS:
         found[whole, :, :left] = array[-left:].T
     return found
+
+
+def aligned_zeros(shape: tuple[int, ...], dtype: DTypeLike) -> Array:
+    """Return zeros that begin with a line of the caches: where they do not, every load of a whole line reads two."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    room = np.zeros(size + LINE, np.uint8)
+    start = -room.ctypes.data % LINE
+    return room[start:start + size].view(dtype).reshape(shape)
 
 
 def pointer(array: Array | None) -> c_void_p | None:

@@ -19,7 +19,7 @@ from saucier.native.library import (
     count_threads,
     load_library,
 )
-from saucier.native.matrices import Array
+from saucier.native.matrices import Array, aligned_zeros
 from saucier.native.plan import SCORES, STREAM, Plan, count_values, make_tiles
 
 Places = NDArray[np.int32]
@@ -57,7 +57,7 @@ class Session:
         self.threads = threads or count_threads()
         self.path = path.encode() if path else load_library().saucier_best_path()
         self.capacity = find_capacity(plan)
-        self.keys, self.values = (np.zeros(rows * self.capacity * count_values(plan.key_widths), np.float32)
+        self.keys, self.values = (aligned_zeros((rows * self.capacity * count_values(plan.key_widths),), np.float32)
                                   for _ in range(2))
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
@@ -88,7 +88,7 @@ class Session:
         self.source_lengths, self.sources = (np.ascontiguousarray(one, np.int32) for one in (lengths, sources))
         self.source_starts = room.cumsum() - room
         values = int(room.sum()) * count_values(self.plan.source_key_widths)
-        self.source_keys, self.source_values = (np.zeros(values, np.float32) for _ in range(2))
+        self.source_keys, self.source_values = (aligned_zeros((values,), np.float32) for _ in range(2))
         longest = int(room.max(initial=0))
         self.make_scores(max(self.capacity, longest))
         for name in ("sources", "source_lengths", "source_starts", "source_keys", "source_values"):

@@ -131,7 +131,7 @@ def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None
 
     def multiply(layer: torch.nn.Linear, given: tuple[torch.Tensor]) -> torch.Tensor:
         matrix, x = stored[layer], given[0].flatten(0, -2).float().numpy()
-        return torch.from_numpy(round_activations(x, matrix)).view_as(given[0])
+        return torch.from_numpy(round_activations(x, matrix, path)).view_as(given[0])
 
     stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for one in model.encoder.modules()
               if isinstance(one, torch.nn.Linear)}
@@ -139,7 +139,7 @@ def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None
         for layer, matrix in stored.items():
             layer.weight.copy_(torch.from_numpy(matrix.values()))
             layer.register_forward_pre_hook(multiply)
-        check_apart(found, model(ids).last_hidden_state.flatten(0, 1).numpy(), form)
+        check_apart(found, model(ids).last_hidden_state.flatten(0, 1).numpy(), form, path)
 
 
 def test_quantized_models_run_in_their_own_numbers() -> None:

@@ -24,7 +24,7 @@ def multiply(path: str, matrix: Matrix, x: np.ndarray, **more: Any) -> np.ndarra
 
 def check(path: str, matrix: Matrix, tokens: int, random: np.random.Generator) -> None:
     x = (random.normal(size=(tokens, matrix.inputs)) * 10.0 ** random.integers(-2, 3)).astype(np.float32)
-    expected = round_activations(x, matrix) @ matrix.values().T
+    expected = round_activations(x, matrix, path) @ matrix.values().T
     size = np.abs(x).max() * np.abs(matrix.values()).max() * np.sqrt(matrix.inputs)
     assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5, atol=1e-6 * size,
                     err_msg=f"{matrix.format} {tokens}x{matrix.inputs}x{matrix.rows}")
@@ -69,7 +69,7 @@ def test_what_follows_a_product(path: str, form: Format, threads: int) -> None:
     matrix = store_matrix(random.normal(size=(523, 100)).astype(np.float32), form)
     x, bias = random.normal(size=(40, 100)).astype(np.float32), random.normal(size=523).astype(np.float32)
     residual = random.normal(size=(40, 523)).astype(np.float32)
-    plain = round_activations(x, matrix) @ matrix.values().T + bias
+    plain = round_activations(x, matrix, path) @ matrix.values().T + bias
     for base, activation, expected in ((None, "identity", plain), (residual, "identity", plain + residual),
                                        (None, "relu", np.maximum(plain, 0))):
         found = multiply(path, matrix, x, bias=bias, base=base, activation=ACTIVATIONS[activation], threads=threads)
@@ -94,7 +94,7 @@ def test_a_token_is_the_same_in_any_company_in_groups(path: str, form: Format, g
     codes, scales = round_groups(weight, group, 127 if form == "int8" else 7, np.dtype(np.float16))
     matrix, x = Matrix(form, codes, 768, scales, group), random.normal(size=(60, 768)).astype(np.float32)
     together = multiply(path, matrix, x)
-    assert_allclose(together, round_activations(x, matrix) @ matrix.values().T, rtol=1e-5, atol=1e-3)
+    assert_allclose(together, round_activations(x, matrix, path) @ matrix.values().T, rtol=1e-5, atol=1e-3)
     for token in (0, 33):
         assert (multiply(path, matrix, x[token:token + 1]) == together[token]).all()
 
@@ -166,4 +166,4 @@ def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MOST_TOKENS", 10)
     starts = np.cumsum([0, 4, 5, 3, 25, 0, 10, 1]).astype(np.int32)
     assert list(cut_passes(starts)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
-    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 6
+    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 12

@@ -4,16 +4,11 @@
 
 #include "saucier.h"
 
-extern const RowKernels rows_portable;
-#ifdef HAS_AVX2
-extern const RowKernels rows_avx2;
-#endif
 #define PANELS_AT_ONCE 8
 #define TOKENS_AT_ONCE 16
 
 typedef struct {
     const Kernels *kernels;
-    const RowKernels *rows;
     const Batch *batch;
     const Op *op;
     const RowAttention *attention;
@@ -25,13 +20,6 @@ typedef struct {
     float *room;
     int64_t room_stride, panels; /* of a chunk */
 } Multiplying;
-
-static const RowKernels *row_kernels(const Kernels *kernels) {
-#ifdef HAS_AVX2
-    if (!strcmp(kernels->name, "avx2")) return &rows_avx2;
-#endif
-    return (void)kernels, &rows_portable;
-}
 
 static void lay_out_tile(void *argument, int64_t chunk, int thread) {
     const Multiplying *m = argument;
@@ -49,15 +37,15 @@ static void multiply_chunk(void *argument, int64_t chunk, int thread) {
 /* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, float *room, int64_t room_stride, int threads) {
     int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
-    Multiplying m = {.rows = row_kernels(kernels), .product = p, .room = room, .room_stride = room_stride,
+    Multiplying m = {.rows = kernels->rows, .product = p, .room = room, .room_stride = room_stride,
                      .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk};
-    saucier_parallel(threads, (p->n + TILE_TOKENS - 1) / TILE_TOKENS, lay_out_tile, &m);
+    saucier_parallel(threads, (p->n + m.rows->tile - 1) / m.rows->tile, lay_out_tile, &m);
     saucier_parallel(threads, (panels + m.panels - 1) / m.panels, multiply_chunk, &m);
 }
 
 static void attend_chunk(void *argument, int64_t chunk, int thread) {
     const Encoding *e = argument;
-    e->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups,
+    e->kernels->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups,
                     e->batch->room + thread * e->batch->room_stride);
 }
 
@@ -105,7 +93,7 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
 /* Run a plan whose steps are products, norms, attention among whole rows, and what takes tokens one by one. */
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads) {
     const Kernels *kernels = saucier_kernels(path);
-    Encoding encoding = {.kernels = kernels, .rows = row_kernels(kernels), .batch = batch};
+    Encoding encoding = {.kernels = kernels, .batch = batch};
     threads = saucier_enter(threads);
     for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
         const Op *op = encoding.op = plan->ops + i;

@@ -1,5 +1,5 @@
 /* The inner loops. This file is compiled once for each instruction set (-DPATH=...): plain C that defines every kernel,
- * and next to it, where the set has AVX2, the matrix products with intrinsics.
+ * and next to it, where the set has registers of many floats, the matrix products by these.
  * Letters: R rows of a tile, B tokens of a tile; k counts inputs. */
 #include <math.h>
 #include <string.h>
@@ -218,27 +218,23 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
     return (float)read_code(m, row, k) * read_scale(m, row, k);
 }
 
-#ifdef __AVX2__
-INLINE float total_of(__m256 x) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-}
+#ifdef WIDTH
+#define TOGETHER (WIDTH == 16 ? 6 : 3) /* tokens whose sums with 4 rows the registers hold */
 
 /* Rows are short streams, which processors do not foresee: ask for the same place three tiles ahead. */
-#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 3 * (bytes), _MM_HINT_T0)
+#define FETCH_NEXT(from, bytes) _mm_prefetch((const char *)(from) + 2 * (bytes), _MM_HINT_T0)
 
-/* Products of R rows with B tokens, eight inputs at a time. */
-INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count, __m256 sum[4][3],
-                         const int format, const int fetches, const int R, const int B) {
+/* Products of R rows with B tokens, a register of inputs at a time. */
+INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count,
+                         Vector sum[4][TOGETHER], const int format, const int fetches, const int R, const int B) {
     const int64_t size = format == FLOAT32 ? 4 : 2;
-    for (int64_t k = 0; k < count; k += 8) {
-        __m256 read[3];
-        for (int b = 0; b < B; b++) read[b] = _mm256_loadu_ps(x + b * stride + k);
+    for (int64_t k = 0; k < count; k += WIDTH) {
+        Vector read[TOGETHER];
+        for (int b = 0; b < B; b++) read[b] = load(x + b * stride + k);
         for (int r = 0; r < R; r++) {
-            if (fetches) FETCH_NEXT(codes + r * apart + k * size, R * apart);
-            __m256 weight = load_eight(codes + r * apart, k, format);
-            for (int b = 0; b < B; b++) sum[r][b] = _mm256_fmadd_ps(weight, read[b], sum[r][b]);
+            if (fetches) FETCH_NEXT(codes + (k * R + r * WIDTH) * size, R * apart);
+            Vector weight = load_numbers(codes + r * apart, k, format);
+            for (int b = 0; b < B; b++) sum[r][b] = add_product(weight, read[b], sum[r][b]);
         }
     }
 }
@@ -247,41 +243,48 @@ INLINE void add_products(const char *codes, int64_t apart, const float *x, int64
  * stay in the first cache, widened once; the sums wait, so that their order is the same. */
 INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stride, const int format, const int R) {
     const Matrix *m = p->matrix;
-    const int64_t inputs = m->inputs, whole = inputs / 8 * 8, size = format == FLOAT32 ? 4 : 2;
-    const int many = p->n > (format == FLOAT32 ? 3 : 9); /* widening pays for more than three tiles */
+    const int64_t inputs = m->inputs, whole = inputs / WIDTH * WIDTH, size = format == FLOAT32 ? 4 : 2;
+    const int many = p->n > (format == FLOAT32 ? TOGETHER : 9); /* widening pays for some ten tokens */
     const char *codes = (const char *)m->codes + row * inputs * size;
-    __m256 sums[MOST_TOKENS / 3][4][3];
+    Vector sums[MOST_TOKENS / TOGETHER][4][TOGETHER];
     float wide[4 * DEEP];
     for (int64_t k = 0; k == 0 || k < whole; k += many ? DEEP : inputs) {
         int64_t count = many && whole - k > DEEP ? DEEP : whole - k, apart = inputs * size;
         const char *from = codes + k * size;
         if (many && format == BFLOAT16) {
             for (int r = 0; r < R; r++)
-                for (int64_t i = 0; i < count; i += 8) {
+                for (int64_t i = 0; i < count; i += WIDTH) {
                     FETCH_NEXT(from + r * apart + i * size, R * apart);
-                    _mm256_storeu_ps(wide + r * DEEP + i, load_eight(from + r * apart, i, format));
+                    store(wide + r * DEEP + i, load_numbers(from + r * apart, i, format));
                 }
             from = (const char *)wide, apart = DEEP * sizeof(float);
         }
-        for (int64_t i = 0; i < p->n; i += 3) {
+        for (int64_t i = 0; i < p->n; i += TOGETHER) {
             const float *x = p->values + i * p->from_stride + k;
-            __m256 sum[4][3];
+            Vector sum[4][TOGETHER], (*waiting)[TOGETHER] = sums[i / TOGETHER];
             for (int r = 0; r < R; r++)
-                for (int b = 0; b < 3; b++) sum[r][b] = k ? sums[i / 3][r][b] : _mm256_setzero_ps();
+                for (int b = 0; b < TOGETHER; b++) sum[r][b] = k ? waiting[r][b] : no_numbers();
 #define ADD(B) \
     if (!many) add_products(from, apart, x, p->from_stride, count, sum, format, 1, R, B); \
     else if (format == FLOAT32 && i == 0) add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 1, R, B); \
     else add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, 0, R, B)
-            if (i + 3 <= p->n) { ADD(3); }
-            else if (i + 2 == p->n) { ADD(2); }
-            else { ADD(1); }
+            switch (p->n - i) {
+                case 1: ADD(1); break;
+                case 2: ADD(2); break;
+#if WIDTH == 16
+                case 3: ADD(3); break;
+                case 4: ADD(4); break;
+                case 5: ADD(5); break;
+#endif
+                default: ADD(TOGETHER);
+            }
             for (int r = 0; r < R; r++)
-                for (int b = 0; b < 3; b++) sums[i / 3][r][b] = sum[r][b];
+                for (int b = 0; b < TOGETHER; b++) waiting[r][b] = sum[r][b];
         }
     }
     for (int64_t i = 0; i < p->n; i++)
         for (int r = 0; r < R; r++) {
-            float total = total_of(sums[i / 3][r][i % 3]);
+            float total = total_of(sums[i / TOGETHER][r][i % TOGETHER]);
             for (int64_t rest = whole; rest < inputs; rest++)
                 total += read_number(codes + r * inputs * size, rest, format) * p->values[i * p->from_stride + rest];
             to[i * stride + r] = total;
@@ -337,4 +340,7 @@ static void product(const Product *p, int64_t begin, int64_t end) {
 #define NAME_OF(path) NAME_OF_(path)
 #define TABLE_(path) kernels_##path
 #define TABLE(path) TABLE_(path)
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, product, norm, activate, gate, attend, rotate};
+#define ROWS_(path) rows_##path
+#define ROWS(path) ROWS_(path)
+extern const RowKernels ROWS(PATH);
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, product, norm, activate, gate, attend, rotate, &ROWS(PATH)};

@@ -37,8 +37,40 @@ INLINE float read_number(const void *from, int64_t place, int format) {
     return format == BFLOAT16 ? widen_bfloat16(bits) : widen_float16(bits);
 }
 
-#ifdef __AVX2__
-INLINE __m256 load_eight(const void *from, int64_t place, int format) {
+/* A register of floats, of as many as the set has; all that takes them is written once. */
+#ifdef __AVX512F__
+#define WIDTH 16
+typedef __m512 Vector;
+INLINE Vector no_numbers(void) { return _mm512_setzero_ps(); }
+INLINE Vector load(const float *from) { return _mm512_loadu_ps(from); }
+INLINE Vector load_one(const float *from) { return _mm512_set1_ps(*from); }
+INLINE void store(float *to, Vector x) { _mm512_storeu_ps(to, x); }
+INLINE Vector times(Vector x, Vector y) { return _mm512_mul_ps(x, y); }
+INLINE Vector add(Vector x, Vector y) { return _mm512_add_ps(x, y); }
+INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm512_fmadd_ps(x, y, sum); }
+INLINE float total_of(Vector x) { return _mm512_reduce_add_ps(x); }
+INLINE Vector load_numbers(const void *from, int64_t place, int format) {
+    if (format == FLOAT32) return _mm512_loadu_ps((const float *)from + place);
+    __m256i bits = _mm256_loadu_si256((const __m256i *)((const uint16_t *)from + place));
+    if (format == FLOAT16) return _mm512_cvtph_ps(bits);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+#elif defined __AVX2__
+#define WIDTH 8
+typedef __m256 Vector;
+INLINE Vector no_numbers(void) { return _mm256_setzero_ps(); }
+INLINE Vector load(const float *from) { return _mm256_loadu_ps(from); }
+INLINE Vector load_one(const float *from) { return _mm256_broadcast_ss(from); }
+INLINE void store(float *to, Vector x) { _mm256_storeu_ps(to, x); }
+INLINE Vector times(Vector x, Vector y) { return _mm256_mul_ps(x, y); }
+INLINE Vector add(Vector x, Vector y) { return _mm256_add_ps(x, y); }
+INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm256_fmadd_ps(x, y, sum); }
+INLINE float total_of(Vector x) {
+    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
+    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+}
+INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return _mm256_loadu_ps((const float *)from + place);
     __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
     if (format == FLOAT16) return _mm256_cvtph_ps(bits);

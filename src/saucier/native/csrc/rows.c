@@ -5,188 +5,16 @@
  * Letters: R tokens of a tile; k counts inputs. */
 #include <math.h>
 #include <string.h>
-#include "numbers.h"
+#include "tiles.h"
 
-#define TILE TILE_TOKENS
-#define PANEL PANEL_ROWS
 #define DEEP 512          /* inputs at a time: what a panel has of them stays in the first cache */
-#define UNIT SUMMED_INPUTS
-#define UNIT_BYTES (UNIT + 4) /* of a token of a tile: codes [quads of inputs, R, 4], then where sums begin [R, 2] */
-#define BLOCK (24 * TILE) /* tokens at a time: what they have of these stays in the second one */
-
-#define EACH_SIZE(size, DO) \
-    switch (size) { \
-        case 1: DO(1); break; \
-        case 2: DO(2); break; \
-        case 3: DO(3); break; \
-        case 4: DO(4); break; \
-        case 5: DO(5); break; \
-        default: DO(TILE); \
-    }
-
-/* ---- tiles ---- */
-
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15]. The sum begins at zero: in front of a residual, which may be large,
- * every addition would be rounded to its size. */
-INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
-                       int64_t count, float *c, int64_t stride, const int R) {
-#ifdef __AVX2__
-    __m256 sum[TILE][2];
-    for (int r = 0; r < R; r++)
-        for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_ps();
-    for (int64_t k = 0; k < count; k++, a += to_next_input, b += PANEL) {
-        __m256 low = _mm256_loadu_ps(b), high = _mm256_loadu_ps(b + 8);
-        for (int r = 0; r < R; r++) {
-            __m256 one = _mm256_broadcast_ss(a + r * to_next_token);
-            sum[r][0] = _mm256_fmadd_ps(one, low, sum[r][0]);
-            sum[r][1] = _mm256_fmadd_ps(one, high, sum[r][1]);
-        }
-    }
-    for (int r = 0; r < R; r++)
-        for (int h = 0; h < 2; h++) {
-            float *to = c + r * stride + 8 * h;
-            _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), sum[r][h]));
-        }
-#else
-    for (int r = 0; r < R; r++) {
-        float sum[PANEL] = {0};
-        for (int64_t k = 0; k < count; k++) {
-            float one = a[k * to_next_input + r * to_next_token];
-#pragma omp simd
-            for (int i = 0; i < PANEL; i++) sum[i] += one * b[k * PANEL + i];
-        }
-        for (int i = 0; i < PANEL; i++) c[r * stride + i] += sum[i];
-    }
-#endif
-}
-
-/* What turns whole numbers of a tile and a panel into floats, from input `begin` on. */
-typedef struct {
-    const void *rows;    /* the scales of a panel: [groups, PANEL] */
-    const float *tokens; /* those of a tile: [blocks, stride] */
-    int64_t stride, group, block, begin;
-    int format; /* of those of the panel */
-} Scales;
-
-/* The scales of a group. They wait in memory: branches while sums are in registers let compilers spill these. */
-INLINE void read_scales(const Scales *s, int64_t group, float *to) {
-#ifdef __AVX2__
-    for (int h = 0; h < PANEL; h += 8) _mm256_storeu_ps(to + h, load_eight(s->rows, group * PANEL + h, s->format));
-#else
-    for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
-#endif
-}
-
-/* c[r, 0..15] += what inputs begin..begin + count of a tile and a panel give, two at a time. vpmaddwd multiplies 16 bits and
- * sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs as many instructions for the signs. */
-INLINE void add_codes(const int16_t *a, const int8_t *b, int64_t count, const Scales *s, float *c, const int R) {
-    int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
-    const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[PANEL];
-    read_scales(s, group, row_scales);
-    for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
-        int64_t pairs = (count - start < s->block ? count - start + 1 : s->block) / 2;
-        if (s->begin + start == next) read_scales(s, ++group, row_scales), next += s->group;
-#ifdef __AVX2__
-        __m256i sum[TILE][2];
-        for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
-        for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
-            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
-            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + 1024, _MM_HINT_T0);
-            for (int r = 0; r < R; r++) {
-                __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + 2 * r)));
-                __m256i pairs_of_low; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
-                __asm__("vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
-                        "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
-                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(pairs_of_low)
-                        : [low] "x"(low), [high] "x"(high));
-            }
-        }
-        for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) {
-                __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * PANEL + 8 * h;
-                _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][h]), factor, _mm256_loadu_ps(to)));
-            }
-#else
-        for (int r = 0; r < R; r++) {
-            int32_t sum[PANEL] = {0};
-            for (int64_t k = 0; k < pairs; k++) {
-                const int16_t *one = a + 2 * (k * R + r);
-                const int8_t *two = b + 2 * k * PANEL;
-#pragma omp simd
-                for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
-            }
-            for (int i = 0; i < PANEL; i++) c[r * PANEL + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
-        }
-        a += pairs * 2 * R, b += pairs * 2 * PANEL;
-#endif
-    }
-}
-
-/* The same of codes of 4 bits, 8 too large, unit after unit. vpmaddubsw multiplies bytes and sums pairs in 16 bits. A lane
- * begins with what the 8 makes too much; on the way it may wrap, but the sum of its 16 products of -8..7 and -127..127 fits. */
-INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, const Scales *s, float *c, const int R) {
-    int64_t group = s->begin / s->group, next = (group + 1) * s->group;
-    int64_t next_block = s->begin + s->block;
-    const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[PANEL];
-    read_scales(s, group, row_scales);
-    for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
-        const int8_t *starts = a + R * UNIT;
-        if (k == next) read_scales(s, ++group, row_scales), next += s->group;
-        if (k == next_block) token_scales += s->stride, next_block += s->block;
-#ifdef __AVX2__
-        __m256i sum[TILE][2];
-        for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++)
-                sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(starts + 4 * r)));
-        for (int64_t quad = 0; quad < UNIT / 8; quad++)
-            for (int half = 0; half < 2; half++) {
-                const __m256i *from = (const __m256i *)(b + quad * 4 * PANEL), mask = _mm256_set1_epi8(15);
-                __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
-                low = _mm256_and_si256(half ? _mm256_srli_epi16(low, 4) : low, mask);
-                high = _mm256_and_si256(half ? _mm256_srli_epi16(high, 4) : high, mask);
-                const int8_t *x = a + (half * UNIT / 8 + quad) * R * 4;
-                for (int r = 0; r < R; r++) {
-                    __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(x + 4 * r)));
-                    __m256i part; /* in assembly as above */
-                    __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
-                            "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
-                            : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(part)
-                            : [low] "x"(low), [high] "x"(high));
-                }
-            }
-        const __m256i ones = _mm256_set1_epi16(1);
-        for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) {
-                __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * PANEL + 8 * h;
-                __m256 whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum[r][h], ones));
-                _mm256_storeu_ps(to, _mm256_fmadd_ps(whole, factor, _mm256_loadu_ps(to)));
-            }
-#else
-        for (int r = 0; r < R; r++) {
-            int16_t start[2];
-            memcpy(start, starts + 4 * r, 4);
-            for (int i = 0; i < PANEL; i++) {
-                int32_t sum = start[0] + start[1];
-                for (int k = 0; k < UNIT; k++)
-                    sum += a[(k / 4 * R + r) * 4 + k % 4] * (b[(k / 4 % 4 * PANEL + i) * 4 + k % 4] >> k / 16 * 4 & 15);
-                c[r * PANEL + i] += (float)sum * (row_scales[i] * token_scales[r]);
-            }
-        }
-#endif
-    }
-}
+#define BLOCK 144         /* tokens at a time, whole tiles: what they have of these stays in the second one */
 
 /* ---- products ---- */
 
 /* Inputs of a token that are rounded together: as many as groups, and what is multiplied at once, are whole multiples of. */
 INLINE int64_t rounded_inputs(const Panels *m) {
-    return m->group >= m->inputs || m->group % 128 == 0 ? 128 : m->group % 64 == 0 ? 64 : UNIT;
+    return m->group >= m->inputs || m->group % LONGEST_BLOCK == 0 ? LONGEST_BLOCK : m->group % 64 == 0 ? 64 : UNIT;
 }
 
 /* Round numbers to codes of -127..127, the rest of whole units to zero; returns the number that a step stands for. */
@@ -207,28 +35,27 @@ INLINE float round_block(const float *x, int64_t count, int8_t *codes) {
     return largest / 127.0f;
 }
 
-/* Lay out the codes of a unit for `add_short_codes`, as token r of R: its quads, and -8 times the sums of the halves of all. */
-INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) {
-    int16_t starts[2] = {0};
-    for (int quad = 0; quad < UNIT / 4; quad++, codes += 4) {
-        memcpy(to + (quad * R + r) * 4, codes, 4);
-        for (int k = 0; k < 4; k++) starts[k / 2] = (int16_t)(starts[k / 2] - 8 * codes[k]);
-    }
-    memcpy(to + R * UNIT + 4 * r, starts, 4);
+/* Tokens of a tile. Few tiles are alike, since a small one leaves registers idle. */
+INLINE int64_t tile_tokens(const WideProduct *p) {
+    int64_t tiles = (p->n + TILE - 1) / TILE;
+    return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
 
-/* Tokens of a tile. Two tiles are alike, since a small one leaves registers idle. */
-INLINE int64_t tile_tokens(const WideProduct *p) { return p->n > TILE && p->n <= 2 * TILE ? (p->n + 1) / 2 : TILE; }
-
-/* Where a tile's tokens begin: floats [inputs, R]; whole numbers as pairs of 16 bits [pairs, R, 2], or for those of 4 bits
- * in units of bytes, see UNIT_BYTES. R are the tokens of this tile. */
-INLINE char *tile_of(const WideProduct *p, int64_t token) {
-    int64_t inputs = p->panels->inputs;
-    switch (p->panels->format) {
-        case INT8: return (char *)p->tiles + token * ((inputs + 1) / 2) * 4;
-        case INT4: return (char *)p->tiles + token * ((inputs + UNIT - 1) / UNIT) * UNIT_BYTES;
-        default: return (char *)p->tiles + token * inputs * 4;
+/* Bytes that the first inputs of a token take in a tile: floats [inputs, R]; of whole numbers see tiles.h. */
+INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
+    switch (m->format) {
+        case INT8: return CODES_OF(inputs, rounded_inputs(m));
+        case INT4: return (inputs + UNIT - 1) / UNIT * UNIT_BYTES;
+#ifdef __AVX512BF16__
+        case BFLOAT16: return (inputs + 1) / 2 * 4;
+#endif
+        default: return inputs * 4;
     }
+}
+
+/* Where a tile's tokens begin. */
+INLINE char *tile_of(const WideProduct *p, int64_t token) {
+    return (char *)p->tiles + token * token_bytes(p->panels, p->panels->inputs);
 }
 
 /* Lay out a tile of tokens, and for whole numbers its scales. */
@@ -238,6 +65,12 @@ static void lay_out(const WideProduct *p, int64_t tile) {
     int64_t R = left < tile_tokens(p) ? left : tile_tokens(p);
     const float *from = p->values + first * p->from_stride;
     char *to = tile_of(p, first);
+#ifdef __AVX512BF16__
+    if (m->format == BFLOAT16) {
+        for (int64_t r = 0; r < R; r++) lay_out_pairs(from + r * p->from_stride, inputs, to, r, R);
+        return;
+    }
+#endif
     if (m->format != INT8 && m->format != INT4) {
         for (int64_t k = 0; k < inputs; k++)
             for (int64_t r = 0; r < R; r++) ((float *)to)[k * R + r] = from[r * p->from_stride + k];
@@ -246,17 +79,12 @@ static void lay_out(const WideProduct *p, int64_t tile) {
     for (int64_t r = 0; r < R; r++)
         for (int64_t start = 0; start < inputs; start += block) {
             int64_t count = inputs - start < block ? inputs - start : block;
-            int8_t codes[128] = {0};
+            int8_t codes[LONGEST_BLOCK] = {0};
             p->token_scales[start / block * p->n + first + r] = round_block(from + r * p->from_stride + start, count, codes);
             if (m->format == INT4)
                 for (int64_t k = 0; k < count; k += UNIT)
-                    lay_out_unit(codes + k, (int8_t *)to + (start + k) / UNIT * R * UNIT_BYTES, r, R);
-            else {
-                int16_t wide[128], *pair = (int16_t *)to + start * R + 2 * r;
-#pragma omp simd
-                for (int k = 0; k < 128; k++) wide[k] = codes[k];
-                for (int64_t k = 0; k < count; k += 2, pair += 2 * R) memcpy(pair, wide + k, 4);
-            }
+                    lay_out_unit(codes + k, (int8_t *)to + R * token_bytes(m, start + k), r, R);
+            else lay_out_codes(codes, count, to + R * token_bytes(m, start), r, R);
         }
 }
 
@@ -272,10 +100,14 @@ INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
 /* Inputs k..k + count of a panel as they are multiplied: numbers of bfloat16 as floats, in `room`. */
 INLINE const void *read_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
     const void *from = panel_of(m, panel, k);
-    if (m->format != BFLOAT16) return from;
+#ifndef __AVX512BF16__ /* which multiplies them as they are */
+    if (m->format == BFLOAT16) {
 #pragma omp simd
-    for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(((const uint16_t *)from)[i]);
-    return room;
+        for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(((const uint16_t *)from)[i]);
+        return room;
+    }
+#endif
+    return (void)count, (void)room, from;
 }
 
 /* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
@@ -290,18 +122,22 @@ INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t k, int64_t count
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, const void *weights, int64_t k, int64_t count, int64_t token,
                           int64_t size) {
     const Panels *m = p->panels;
-    const char *x = tile_of(p, token);
+    const char *x = tile_of(p, token) + size * token_bytes(m, k);
     float found[TILE * PANEL] = {0};
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
-#define ADD_CODES(R) add_codes((const int16_t *)x + k * R, weights, count, &scales, found, R)
-#define ADD_SHORT(R) add_short_codes((const int8_t *)x + k / UNIT * R * UNIT_BYTES, weights, count, &scales, found, R)
-#define ADD_FLOATS(R) add_floats((const float *)x + k * R, R, 1, weights, count, found, PANEL, R)
+#define ADD_CODES(R) add_codes(x, weights, count, &scales, found, R)
+#define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, found, R)
+#define ADD_FLOATS(R) add_floats((const float *)x, R, 1, weights, count, found, PANEL, R)
     if (m->format == INT8) EACH_SIZE(size, ADD_CODES)
     else if (m->format == INT4) EACH_SIZE(size, ADD_SHORT)
+#ifdef __AVX512BF16__
+#define ADD_PAIRS(R) add_pairs(x, weights, count, found, R)
+    else if (m->format == BFLOAT16) EACH_SIZE(size, ADD_PAIRS)
+#endif
     else EACH_SIZE(size, ADD_FLOATS)
     int64_t rows = m->rows - panel * PANEL < PANEL ? m->rows - panel * PANEL : PANEL; /* the last panel may not be full */
     for (int64_t r = 0; r < size; r++) {
@@ -428,4 +264,4 @@ static void attend_row(const RowAttention *a, int64_t row, int64_t group, float 
 
 #define TABLE_(path) rows_##path
 #define TABLE(path) TABLE_(path)
-const RowKernels TABLE(PATH) = {lay_out, multiply_panels, attend_row};
+const RowKernels TABLE(PATH) = {TILE, lay_out, multiply_panels, attend_row};

@@ -7,24 +7,29 @@
 #include <cpuid.h>
 #endif
 
-extern const Kernels kernels_portable;
-#ifdef HAS_AVX2
-extern const Kernels kernels_avx2;
+extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16;
 
-/* AVX2, FMA and F16C of the processor, and registers of 256 bits that the system keeps. */
-static int find_avx2(void) {
-    unsigned a, b, c, d, low, high;
+#ifdef HAS_AVX2
+/* Sets that this processor has, each a bit, where the system keeps the registers. */
+enum { AVX2 = 1, AVX_VNNI = 2, AVX512 = 4, AVX512_BF16 = 8 };
+
+static int find_sets(void) {
+    const unsigned of_512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+    unsigned a, b, c, d, low, high, more = 0, none;
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_F16C) || !(c & bit_OSXSAVE)) return 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    if ((low & 6) != 6) return 0;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+    if ((low & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) return 0;
+    if (a >= 1) __get_cpuid_count(7, 1, &more, &none, &none, &none);
+    int sets = AVX2 | (more & 1 << 4 ? AVX_VNNI : 0);
+    if ((low & 0xe0) == 0xe0 && (b & of_512) == of_512 && c & 1 << 11) sets |= AVX512 | (more & 1 << 5 ? AVX512_BF16 : 0);
+    return sets;
 }
 
 /* Asked once: a virtual machine takes some ten microseconds to answer. */
-static int runs_avx2(void) {
+static int has_set(int set) {
     static _Atomic int known = -1;
-    if (known < 0) known = find_avx2();
-    return known;
+    if (known < 0) known = find_sets();
+    return known & set;
 }
 #endif
 
@@ -32,12 +37,26 @@ static int runs_avx2(void) {
 const Kernels *saucier_kernels(const char *path) {
     if (!strcmp(path, "portable")) return &kernels_portable;
 #ifdef HAS_AVX2
-    if (!strcmp(path, "avx2") && runs_avx2()) return &kernels_avx2;
+    if (!strcmp(path, "avx2") && has_set(AVX2)) return &kernels_avx2;
+#endif
+#ifdef HAS_AVXVNNI
+    if (!strcmp(path, "avxvnni") && has_set(AVX_VNNI)) return &kernels_avxvnni;
+#endif
+#ifdef HAS_AVX512
+    if (!strcmp(path, "avx512") && has_set(AVX512)) return &kernels_avx512;
+#endif
+#ifdef HAS_AVX512BF16
+    if (!strcmp(path, "avx512bf16") && has_set(AVX512_BF16)) return &kernels_avx512bf16;
 #endif
     return NULL;
 }
 
-const char *saucier_best_path(void) { return saucier_kernels("avx2") ? "avx2" : "portable"; }
+const char *saucier_best_path(void) {
+    static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2"};
+    for (int i = 0; i < 4; i++)
+        if (saucier_kernels(paths[i])) return paths[i];
+    return "portable";
+}
 
 typedef struct {
     const Kernels *kernels;

@@ -21,7 +21,7 @@ typedef struct {
 } Matrix;
 
 #define PANEL_ROWS 16
-#define TILE_TOKENS 6
+#define TILE_TOKENS 12 /* of a tile, at most */
 #define SUMMED_INPUTS 32
 #define MOST_TOKENS 48 /* of a pass of a decoder: whole tiles */
 
@@ -108,7 +108,15 @@ typedef struct {
     const uint8_t *seen;          /* [reach, reach] by place and key, or NULL: all up to the place */
 } Attention;
 
-/* The inner loops, compiled once for each instruction set. */
+/* The inner loops of rows.c, compiled once for each instruction set. */
+typedef struct {
+    int tile; /* tokens of a tile, at most */
+    void (*lay_out)(const WideProduct *, int64_t tile);
+    void (*multiply)(const WideProduct *, int64_t begin, int64_t end, void *room);
+    void (*attend)(const RowAttention *, int64_t row, int64_t group, float *room);
+} RowKernels;
+
+/* Those of kernels.c, likewise. */
 typedef struct {
     const char *name;
     float (*weight)(const Matrix *, int64_t row, int64_t input);
@@ -118,14 +126,8 @@ typedef struct {
     void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
     void (*attend)(const Attention *, int64_t token, int64_t group, float *scores);
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
+    const RowKernels *rows;
 } Kernels;
-
-/* The inner loops of encoders, likewise. */
-typedef struct {
-    void (*lay_out)(const WideProduct *, int64_t tile);
-    void (*multiply)(const WideProduct *, int64_t begin, int64_t end, void *room);
-    void (*attend)(const RowAttention *, int64_t row, int64_t group, float *room);
-} RowKernels;
 
 typedef void Task(void *argument, int64_t chunk, int thread);
 void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);

@@ -1,0 +1,266 @@
+/* Products of a tile of tokens with a panel: what rows.c does most of its time in. Floats by any registers; whole numbers
+ * in plain C, by AVX2, and where a set has it by VNNI, which sums four products of bytes in one instruction.
+ * Letters: R tokens of the tile; k counts inputs. */
+#ifndef TILES_H
+#define TILES_H
+#include "numbers.h"
+
+#define PANEL PANEL_ROWS
+#define UNIT SUMMED_INPUTS
+#define LONGEST_BLOCK 128 /* inputs that are rounded together, at most */
+
+/* R is a constant in each case: sums stay in registers. */
+#if defined WIDTH && WIDTH == 16
+#define TILE 12
+#define MORE_SIZES(DO) \
+        case 6: DO(6); break; \
+        case 7: DO(7); break; \
+        case 8: DO(8); break; \
+        case 9: DO(9); break; \
+        case 10: DO(10); break; \
+        case 11: DO(11); break;
+#else
+#define TILE 6
+#define MORE_SIZES(DO)
+#endif
+#define EACH_SIZE(size, DO) \
+    switch (size) { \
+        case 1: DO(1); break; \
+        case 2: DO(2); break; \
+        case 3: DO(3); break; \
+        case 4: DO(4); break; \
+        case 5: DO(5); break; \
+        MORE_SIZES(DO) \
+        default: DO(TILE); \
+    }
+
+#ifdef WIDTH
+#define PARTS (PANEL / WIDTH) /* registers that hold a number of each row of a panel */
+#endif
+
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15]. The sum begins at zero: in front of a residual, which may be large,
+ * every addition would be rounded to its size. */
+INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
+                       int64_t count, float *c, int64_t stride, const int R) {
+#ifdef WIDTH
+    Vector sum[TILE][PARTS];
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) sum[r][h] = no_numbers();
+    for (int64_t k = 0; k < count; k++, a += to_next_input, b += PANEL) {
+        Vector read[PARTS];
+        for (int h = 0; h < PARTS; h++) read[h] = load(b + h * WIDTH);
+        for (int r = 0; r < R; r++) {
+            Vector one = load_one(a + r * to_next_token);
+            for (int h = 0; h < PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int h = 0; h < PARTS; h++) {
+            float *to = c + r * stride + h * WIDTH;
+            store(to, add(load(to), sum[r][h]));
+        }
+#else
+    for (int r = 0; r < R; r++) {
+        float sum[PANEL] = {0};
+        for (int64_t k = 0; k < count; k++) {
+            float one = a[k * to_next_input + r * to_next_token];
+#pragma omp simd
+            for (int i = 0; i < PANEL; i++) sum[i] += one * b[k * PANEL + i];
+        }
+        for (int i = 0; i < PANEL; i++) c[r * stride + i] += sum[i];
+    }
+#endif
+}
+
+#ifdef __AVX512F__
+/* Sixteen numbers of 16 bits of the first input and of the second, [2, 16], to pairs of a row side by side, [16, 2]. */
+INLINE __m512i join_pairs(__m512i x) {
+    static const int16_t order[32] = {0,  16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                      8,  24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), x);
+}
+#endif
+
+#ifdef __AVX512BF16__
+/* Round the numbers of a token to bfloat16, as token r of R: [pairs, R, 2]. */
+INLINE void lay_out_pairs(const float *from, int64_t count, char *to, int64_t r, int64_t R) {
+    for (int64_t k = 0; k < count; k += WIDTH) {
+        int64_t left = count - k < WIDTH ? count - k : WIDTH;
+        uint32_t pairs[WIDTH / 2];
+        __m512 x = _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k);
+        __m256bh rounded = _mm512_cvtneps_pbh(x);
+        memcpy(pairs, &rounded, sizeof pairs);
+        for (int64_t i = 0; 2 * i < left; i++) memcpy(to + ((k / 2 + i) * R + r) * 4, pairs + i, 4);
+    }
+}
+
+/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. */
+INLINE void add_pairs(const char *a, const uint16_t *b, int64_t count, float *c, const int R) {
+    Vector sum[TILE];
+    for (int r = 0; r < R; r++) sum[r] = no_numbers();
+    for (int64_t k = 0; k < count; k += 2, a += 4 * R, b += 2 * PANEL) {
+        __m512i pairs = k + 1 < count ? _mm512_loadu_si512(b) : _mm512_maskz_loadu_epi16(0xffff, b);
+        pairs = join_pairs(pairs);
+        for (int r = 0; r < R; r++) sum[r] = _mm512_dpbf16_ps(sum[r], (__m512bh)pairs, (__m512bh)load_one((const float *)a + r));
+    }
+    for (int r = 0; r < R; r++) store(c + r * PANEL, add(load(c + r * PANEL), sum[r]));
+}
+#endif
+
+/* ---- whole numbers ---- */
+
+/* What turns whole numbers of a tile and a panel into floats, from input `begin` on. */
+typedef struct {
+    const void *rows;    /* the scales of a panel: [groups, PANEL] */
+    const float *tokens; /* those of a tile: [blocks, stride] */
+    int64_t stride, group, block, begin;
+    int format; /* of those of the panel */
+} Scales;
+
+/* The scales of a group. They wait in memory: branches while sums are in registers let compilers spill these. */
+INLINE void read_scales(const Scales *s, int64_t group, float *to) {
+#ifdef WIDTH
+    for (int h = 0; h < PANEL; h += WIDTH) store(to + h, load_numbers(s->rows, group * PANEL + h, s->format));
+#else
+    for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
+#endif
+}
+
+/* How each set is fed, and multiplies:
+ *   CODES_OF(inputs, block)  bytes of a token for codes of 8 bits
+ *   lay_out_codes            of a block of a token, as token r of R
+ *   add_codes                c[r, 0..15] += what inputs begin..begin + count of a tile and a panel give
+ *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
+#define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
+
+#if defined __AVX512VNNI__ || defined __AVXVNNI__
+#include "vnni.h"
+#else
+#define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)
+
+/* As pairs of 16 bits: [pairs, R, 2]. */
+INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
+    int16_t wide[LONGEST_BLOCK], *pair = (int16_t *)to + 2 * r;
+#pragma omp simd
+    for (int k = 0; k < LONGEST_BLOCK; k++) wide[k] = codes[k];
+    for (int64_t k = 0; k < count; k += 2, pair += 2 * R) memcpy(pair, wide + k, 4);
+}
+
+/* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs
+ * as many instructions for the signs. */
+INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+    const int16_t *a = (const int16_t *)tile;
+    int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
+    const float *token_scales = s->tokens + s->begin / s->block * s->stride;
+    float row_scales[PANEL];
+    read_scales(s, group, row_scales);
+    for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
+        int64_t pairs = (count - start < s->block ? count - start + 1 : s->block) / 2;
+        if (s->begin + start == next) read_scales(s, ++group, row_scales), next += s->group;
+#ifdef __AVX2__
+        __m256i sum[TILE][2];
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
+        for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
+            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
+            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
+            _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
+            for (int r = 0; r < R; r++) {
+                __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(a + 2 * r)));
+                __m256i pairs_of_low; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
+                __asm__("vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
+                        "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
+                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(pairs_of_low)
+                        : [low] "x"(low), [high] "x"(high));
+            }
+        }
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++) {
+                __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
+                float *to = c + r * PANEL + 8 * h;
+                _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][h]), factor, _mm256_loadu_ps(to)));
+            }
+#else
+        for (int r = 0; r < R; r++) {
+            int32_t sum[PANEL] = {0};
+            for (int64_t k = 0; k < pairs; k++) {
+                const int16_t *one = a + 2 * (k * R + r);
+                const int8_t *two = b + 2 * k * PANEL;
+#pragma omp simd
+                for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
+            }
+            for (int i = 0; i < PANEL; i++) c[r * PANEL + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
+        }
+        a += pairs * 2 * R, b += pairs * 2 * PANEL;
+#endif
+    }
+}
+
+/* Lay out the codes of a unit for `add_short_codes`, as token r of R: its quads, and -8 times the sums of the halves of all. */
+INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) {
+    int16_t starts[2] = {0};
+    for (int quad = 0; quad < UNIT / 4; quad++, codes += 4) {
+        memcpy(to + (quad * R + r) * 4, codes, 4);
+        for (int k = 0; k < 4; k++) starts[k / 2] = (int16_t)(starts[k / 2] - 8 * codes[k]);
+    }
+    memcpy(to + R * UNIT + 4 * r, starts, 4);
+}
+
+/* The same of codes of 4 bits, 8 too large, unit after unit. vpmaddubsw multiplies bytes and sums pairs in 16 bits. A lane
+ * begins with what the 8 makes too much; on the way it may wrap, but the sum of its 16 products of -8..7 and -127..127 fits. */
+INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, const Scales *s, float *c, const int R) {
+    int64_t group = s->begin / s->group, next = (group + 1) * s->group;
+    int64_t next_block = s->begin + s->block;
+    const float *token_scales = s->tokens + s->begin / s->block * s->stride;
+    float row_scales[PANEL];
+    read_scales(s, group, row_scales);
+    for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
+        const int8_t *starts = a + R * UNIT;
+        if (k == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (k == next_block) token_scales += s->stride, next_block += s->block;
+#ifdef __AVX2__
+        __m256i sum[TILE][2];
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++)
+                sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(starts + 4 * r)));
+        for (int64_t quad = 0; quad < UNIT / 8; quad++)
+            for (int half = 0; half < 2; half++) {
+                const __m256i *from = (const __m256i *)(b + quad * 4 * PANEL), mask = _mm256_set1_epi8(15);
+                __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
+                low = _mm256_and_si256(half ? _mm256_srli_epi16(low, 4) : low, mask);
+                high = _mm256_and_si256(half ? _mm256_srli_epi16(high, 4) : high, mask);
+                const int8_t *x = a + (half * UNIT / 8 + quad) * R * 4;
+                for (int r = 0; r < R; r++) {
+                    __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(x + 4 * r)));
+                    __m256i part; /* in assembly as above */
+                    __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
+                            "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
+                            : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(part)
+                            : [low] "x"(low), [high] "x"(high));
+                }
+            }
+        const __m256i ones = _mm256_set1_epi16(1);
+        for (int r = 0; r < R; r++)
+            for (int h = 0; h < 2; h++) {
+                __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
+                float *to = c + r * PANEL + 8 * h;
+                __m256 whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum[r][h], ones));
+                _mm256_storeu_ps(to, _mm256_fmadd_ps(whole, factor, _mm256_loadu_ps(to)));
+            }
+#else
+        for (int r = 0; r < R; r++) {
+            int16_t start[2];
+            memcpy(start, starts + 4 * r, 4);
+            for (int i = 0; i < PANEL; i++) {
+                int32_t sum = start[0] + start[1];
+                for (int k = 0; k < UNIT; k++)
+                    sum += a[(k / 4 * R + r) * 4 + k % 4] * (b[(k / 4 % 4 * PANEL + i) * 4 + k % 4] >> k / 16 * 4 & 15);
+                c[r * PANEL + i] += (float)sum * (row_scales[i] * token_scales[r]);
+            }
+        }
+#endif
+    }
+}
+
+#endif
+#endif

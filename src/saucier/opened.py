@@ -191,16 +191,22 @@ def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: s
 
 
 def open_lowered(path: Path, form: str) -> OpenLowered | None:
-    """Open a model folder for writing in a number format; None where all of it must be read to know what it is.
+    """Open a model folder for writing in a number format: what was packed before, or a decoder that is plain to read.
 
-    It is known of a decoder that was loaded in this format before. Raises `InputError` for a folder that is not there.
+    None for anything else, which `open_model` opens. Raises `InputError` for a folder that is not there.
     """
     folder = resolve_folder(path)
-    if RunFolder(run_folder_of(path)).is_run or (model := find_lowered(folder, form, compute_tables)) is None:
+    if RunFolder(run_folder_of(path)).is_run:
         return None
     try:
         load_library()
     except WorkError:  # said where all is read
+        return None
+    if (model := find_lowered(folder, form, compute_tables)) is None:
+        from saucier.folders.arrays import open_published_arrays
+
+        model = open_published_arrays(folder, form, compute_tables)
+    if model is None:
         return None
     tokenizer = load_tokenizer(folder)
     check_tokenizer_fits(model.config, tokenizer, str(path))

@@ -164,10 +164,13 @@ def test_writing_needs_no_torch_once_packed(tmp_path: Path, monkeypatch: pytest.
     likeliest = ["generate", str(folder), "a text", "--tokens", "8", "--format", "int8", "--temperature", "0"]
     drawn = [*likeliest[:-1], "1", "--seed", "3"]
     found = []
-    for words in (likeliest, drawn, likeliest, drawn):  # drawn from all of it, then from what is packed
-        if words is drawn and len(found) == 1:
+    for more in (["--dtype", "float32"], [], []):  # by the whole model, by its arrays, by what is packed
+        if not more and len(found) == 2:
             shutil.rmtree(tmp_path / "matrices")
-        assert main(words) == 0
-        found.append(capsys.readouterr().out)
-    assert found[:2] == found[2:] and found[0] != found[1]
-    assert imported(f"from saucier.cli import main; main({likeliest!r})") == {"numpy", "pydantic", "tokenizers"}
+        for words in (drawn, likeliest):
+            assert main([*words, *more]) == 0
+            found.append(capsys.readouterr().out)
+    assert found[:2] == found[2:4] == found[4:] and found[0] != found[1]
+    shutil.rmtree(tmp_path / "matrices")
+    program = f"from saucier.cli import main; import warnings; warnings.simplefilter('ignore'); words = {likeliest!r}"
+    assert imported(f"{program}; main(words); main(words)") == {"numpy", "pydantic", "tokenizers"}

@@ -5,7 +5,6 @@ the two separate. Each in the number format and on the device that suit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -56,7 +55,6 @@ from saucier.folders.kinds import (
 from saucier.folders.sentence_classifier import to_classifier
 from saucier.machine import available_memory
 from saucier.model import Transformer
-from saucier.native.packed import digest_files
 from saucier.parts.embedding import CharacterTokens
 from saucier.parts.provenance import FolderState, Origin, StoredWeights, mark_parameters
 from saucier.plain import HANDED_IN, format_bytes
@@ -140,11 +138,7 @@ def load_in_format(path: str | Path, form: str, head: str, dtype: str | torch.dt
                                 f"the matrices are in {form}")):
         if found:
             raise InputError(what, where=where, remedy="leave it or the format out")
-    with ThreadPoolExecutor(1) as pool:
-        if form != "float32":  # the name of what is packed is a digest of the files: it is made beside the load
-            kind = identify_folder(resolve_folder(path), base, modules=head == "auto")
-            pool.submit(digest_files, FolderState.of(kind.path, list_weight_files(kind)).files)
-        model = load(path, head, "float32", "cpu", base=base)
+    model = load(path, head, "float32", "cpu", base=base)
     stored = model.provenance.stored
     view = use_format(model, form, widest=torch.float32 if stored is None else stored.widest)
     return load(path, head, dtype, device, base=base) if view is None and dtype != "float32" else view or model

@@ -24,8 +24,7 @@ from saucier.model import Transformer
 from saucier.native.library import SOURCES, count_threads, load_library
 from saucier.native.lowered import SETTINGS, KeptTables, LoweredModel, count_kept_places, remember_lowered
 from saucier.native.matrices import Format, Matrix, Panels, Weights
-from saucier.native.packed import Made, digest_files, name_packed, read_packed, write_packed
-from saucier.plain import format_bytes
+from saucier.native.packed import Made, digest_files, keep_packed, name_packed, read_packed
 
 Choice = Literal["auto"] | Format
 CHOICES: tuple[str, ...] = ("auto", *get_args(Format))
@@ -117,15 +116,6 @@ def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept:
         folder = Path(stored.state.path)
         if (stored.head, stored.base, stored.separate) == ("auto", None, False) and (folder / SETTINGS[0]).is_file():
             remember_lowered(folder, engine.format, [Path(name) for name, _, _ in stored.state.files], lowered, path)
-
-
-def keep_packed(path: Path | None, form: Format, made: Made, kept: Made) -> bool:
-    """Write what was made to the user's cache folder; say whether there was anything new."""
-    if path is None or not made.keys() - kept.keys():
-        return False
-    size = write_packed(path, made)
-    warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})", stacklevel=7)
-    return True
 
 
 def list_made(weights: Weights) -> dict[str, Any]:

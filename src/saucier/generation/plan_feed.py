@@ -19,12 +19,13 @@ from saucier import config as c
 from saucier.config.questions import fits_any_place
 from saucier.errors import InputError
 from saucier.generation.options import resolve_options
-from saucier.generation.processors import Array, library_of
+from saucier.generation.processors import Array
 from saucier.generation.rules import Prompt, check_length, check_tokens, make_search, make_search_rules
 from saucier.generation.search import Listener, Step, TextDecoder, decode, repeat_rows
 from saucier.native.library import count_threads
 from saucier.native.plan import Plan
 from saucier.native.session import Session
+from saucier.plain import library_of
 
 if TYPE_CHECKING:
     from saucier.generation.vocabulary_map import VocabularyMap

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
+from saucier.plain import library_of
 
 NEVER = float("-inf")
 
@@ -23,15 +23,6 @@ Processor = Callable[[Array, Array], Array]
 
 Shapes: ids [R, L] so far, scores [R, V] float32 -> [R, V]; so in all functions here.
 """
-
-
-def library_of(array: Array) -> Any:
-    """Return the module that an array is of: numpy or torch."""
-    if isinstance(array, np.ndarray):
-        return np
-    import torch
-
-    return torch
 
 
 def forbid_tokens(scores: Array, tokens: Sequence[int]) -> Array:

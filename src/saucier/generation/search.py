@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from saucier.generation.processors import Array, Processor, library_of
+from saucier.generation.processors import Array, Processor
+from saucier.plain import library_of
 
 if TYPE_CHECKING:
     import torch

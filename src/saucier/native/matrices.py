@@ -182,7 +182,7 @@ def store_matrix(array: Array, form: Format) -> Matrix:
     """Return a matrix [O, I] in a format; as it is where it is stored so. Shapes: array float32, or bfloat16's bits."""
     rows, inputs = array.shape
     if DTYPES.get(array.dtype) == form:
-        return Matrix(form, array, inputs)
+        return Matrix(form, np.ascontiguousarray(array), inputs)
     pieces = [widen(array[start:start + ROWS_AT_ONCE]) for start in range(0, rows, ROWS_AT_ONCE)]
     match form:
         case "float32":

@@ -12,6 +12,7 @@ import hashlib
 import json
 import mmap
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 
 from saucier.files import cache_folder, parse_json, remove_path, write_atomically
 from saucier.native.matrices import Array, Format, Matrix, Panels
+from saucier.plain import format_bytes
 
 VERSION = 4
 """Of how matrices are rounded and laid out; a change of `matrices.py` that changes numbers raises it."""
@@ -134,6 +136,15 @@ def write_packed(path: Path, made: Made) -> int:
     write_atomically(path, write)
     bound_folder(path)
     return path.stat().st_size
+
+
+def keep_packed(path: Path | None, form: Format, made: Made, kept: Made) -> bool:
+    """Write what was made to the user's cache folder, and say so; False where nothing is new, or nothing to be kept."""
+    if path is None or not made.keys() - kept.keys():
+        return False
+    size = write_packed(path, made)
+    warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})", stacklevel=7)
+    return True
 
 
 def bound_folder(newest: Path) -> None:

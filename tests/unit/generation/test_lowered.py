@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from tests.unit.generation.test_native import GOLDEN, LOWERED, OPTIONS, draw
 
 import saucier
@@ -16,6 +18,7 @@ from saucier import config as c
 from saucier.adaptation.quantization.quantize import quantize_model
 from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.errors import InputError
+from saucier.folders.arrays import open_published_arrays
 from saucier.generation import formats
 from saucier.generation import processors as p
 from saucier.generation.native_feed import PartTables
@@ -91,9 +94,74 @@ def test_a_model_in_few_bits_keeps_them(tmp_path: Path, form: str) -> None:
         model, ids, **OPTIONS).tolist()
 
 
-def test_floats_that_are_read_as_they_are_stored_are_not_packed(tmp_path: Path, cache: Path) -> None:
-    saucier.load(copy_golden("gpt2", tmp_path / "model"), format="float32")
+@pytest.mark.sampled
+@pytest.mark.parametrize("form", ["bfloat16", "int8", "int4"])
+@pytest.mark.parametrize("name", [*LOWERED, "gpt2-fp16-checkpoint", "gpt2-sharded"])
+def test_what_is_packed_without_a_model_is_what_is_packed_with_it(
+        tmp_path: Path, cache: Path, name: str, form: str) -> None:
+    """File and record, to the last byte."""
+    if not GOLDEN.is_dir():
+        pytest.skip("no golden checkpoints here")
+    kept = []
+    for way in (lambda: saucier.load(GOLDEN / name, format=form),
+                lambda: open_published_arrays(GOLDEN / name, form, PartTables)):
+        assert way() is not None
+        written = [*cache.glob("folder-*"), *cache.glob(f"{form}-*")]
+        kept.append({path.name: path.read_bytes() for path in written})
+        for path in written:
+            path.unlink()
+    names = [json.loads(next(text for path, text in one.items() if path.startswith("folder"))) for one in kept]
+    assert set(names[0].pop("weights")) >= set(names[1].pop("weights")) and names[0] == names[1]
+    assert [text for path, text in kept[0].items() if path.startswith(form)] == [
+        text for path, text in kept[1].items() if path.startswith(form)]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "bloom"])
+def test_floats_are_read_as_they_are_stored(cache: Path, name: str) -> None:
+    if not GOLDEN.is_dir():
+        pytest.skip("no golden checkpoints here")
+    model, found = saucier.load(GOLDEN / name, format="float32"), open_published_arrays(
+        GOLDEN / name, "float32", PartTables)
+    assert found is not None and found.config == model.config
+    ids = draw(3, 6)
+    assert write_rows(found, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == saucier.generate(
+        model, ids, **OPTIONS).tolist()
     assert not list(cache.glob("*.matrices")) and not list(cache.glob("folder-*"))
+
+
+@pytest.mark.parametrize("name", ["bart", "bert", "bert-pytorch-bin", "gpt2-double-heads",
+                                  "gpt2-sequence-classification", "reformer", "t5", "transfo-xl", "xlnet"])
+def test_what_is_not_plain_is_left_to_load(cache: Path, name: str) -> None:
+    assert not GOLDEN.is_dir() or open_published_arrays(GOLDEN / name, "int8", refuse_tables) is None
+    assert not list(cache.glob("*.matrices"))
+
+
+@pytest.mark.parametrize("fault", ["missing", "unknown", "longer", "turned", "whole numbers", "cut"])
+def test_wrong_weights_are_left_to_load(tmp_path: Path, cache: Path, fault: str) -> None:
+    """Nothing that a kernel would read beyond its end is lowered, even where the numbers of all weights are right."""
+    folder = copy_golden("gpt2", tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    gain, bias = (next(name for name in weights if name.endswith(f"h.0.ln_1.{end}")) for end in ("weight", "bias"))
+    match fault:
+        case "missing":
+            del weights[gain]
+        case "unknown":
+            weights["another"] = weights[gain]
+        case "longer":
+            weights[gain], weights[bias] = np.append(weights[gain], weights[gain][:1]), weights[bias][1:]
+        case "turned":
+            table = next(name for name in weights if name.endswith("wte.weight"))
+            weights[table] = weights[table].reshape(weights[table].shape[::-1])
+        case "whole numbers":
+            weights[gain] = weights[gain].astype(np.int32)
+    save_file(weights, folder / "model.safetensors")
+    if fault == "cut":
+        path = folder / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:-100])
+    assert open_published_arrays(folder, "int8", refuse_tables) is None
+    assert not list(cache.glob("*.matrices"))
+    with pytest.raises(InputError):
+        saucier.load(folder, format="int8")
 
 
 @pytest.mark.parametrize(("options", "fault"), [

@@ -196,7 +196,7 @@ def open_lowered(path: Path, form: str) -> OpenLowered | None:
     None for anything else, which `open_model` opens. Raises `InputError` for a folder that is not there.
     """
     folder = resolve_folder(path)
-    if RunFolder(run_folder_of(path)).is_run:
+    if run_folder_of(path) != path or RunFolder(path).is_run:  # what a run is has to be read
         return None
     try:
         load_library()

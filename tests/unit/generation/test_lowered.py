@@ -34,7 +34,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:the matrices in")
 SEARCHES: tuple[dict[str, object], ...] = (
     {}, {"repetition_penalty": 1.4, "no_repeat_ngram_size": 2, "suppress_tokens": (7,), "eos_token_id": (3, 9)},
     {"bad_words_ids": ((5,), (8, 11)), "min_new_tokens": 6, "eos_token_id": 12, "forced_eos_token_id": 2},
-    {"do_sample": True, "seed": 4, "top_k": 30}, {"num_beams": 3, "eos_token_id": 9}, {"renormalize_logits": True})
+    {"do_sample": True, "seed": 4, "top_k": 30, "num_return_sequences": 2},
+    {"num_beams": 3, "eos_token_id": 9}, {"renormalize_logits": True})
 
 
 class Decoder:

@@ -12,9 +12,10 @@ from saucier.config import Transformer as Config
 from saucier.config import learned_length
 from saucier.errors import InputError, WorkError
 from saucier.files import is_file, path_exists
+from saucier.generation.plan_feed import limit_threads
 from saucier.generation.rules import find_max_positions
 from saucier.native.library import load_library
-from saucier.native.lowered import LoweredModel, find_lowered
+from saucier.native.lowered import LoweredModel, find_chosen, find_lowered
 from saucier.text.tokenizer.folder import TOKENIZER_FILES
 from saucier.text.tokenizer.model_inputs import check_tokenizer_fits
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -202,7 +203,9 @@ def open_lowered(path: Path, form: str) -> OpenLowered | None:
         load_library()
     except WorkError:  # said where all is read
         return None
-    if (model := find_lowered(folder, form, compute_tables)) is None:
+    model = (find_chosen(folder, compute_tables, limit_threads()) if form == "auto"
+             else find_lowered(folder, form, compute_tables))
+    if model is None:
         from saucier.folders.arrays import open_published_arrays
 
         model = open_published_arrays(folder, form, compute_tables)

@@ -28,10 +28,26 @@ from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.families import find_layout
 from saucier.files import read_json
-from saucier.native.lowered import KeptTables, LoweredModel, count_kept_places, list_states, remember_lowered
+from saucier.generation.plan_feed import limit_threads
+from saucier.native.lowered import (
+    KeptTables,
+    LoweredModel,
+    Packed,
+    count_kept_places,
+    list_states,
+    remember_lowered,
+)
 from saucier.native.lowering import Tables
 from saucier.native.matrices import Array, Format, Weights
-from saucier.native.packed import digest_files, keep_packed, name_packed, read_packed
+from saucier.native.packed import (
+    OWN_PARTS,
+    digest_files,
+    keep_packed,
+    name_choice,
+    name_packed,
+    read_choice,
+    read_packed,
+)
 
 FLOATS = ("F16", "F32")
 COLUMNS_AT_ONCE = 64
@@ -148,16 +164,19 @@ def open_published_arrays(folder: Path, form: str, compute: Callable[[], Tables]
 
     `compute` gives what computes tables of positions.
     """
-    if form not in get_args(Format):
+    if form not in ("auto", *get_args(Format)):
         return None
     try:
-        return lower_folder(folder, cast(Format, form), compute)
+        return lower_folder(folder, form, compute)
     except (NotPlainError, InputError, SafetensorError, OSError, LookupError, ValueError):
         return None
 
 
-def lower_folder(folder: Path, form: Format, compute: Callable[[], Tables]) -> LoweredModel:
-    """Read and lower a folder. Raises `NotPlainError`, and what damaged files raise."""
+def lower_folder(folder: Path, form: str, compute: Callable[[], Tables]) -> LoweredModel:
+    """Read and lower a folder; `auto` is what `saucier bench` chose, or float32, in which nothing is lost.
+
+    Raises `NotPlainError`, and what damaged files raise.
+    """
     document, where = read_json(folder / "config.json"), str(folder / "config.json")
     if is_sentence_folder(folder) or document.get("model_type") == MODEL_TYPE or QUANTIZATION in document:
         raise NotPlainError
@@ -167,6 +186,11 @@ def lower_folder(folder: Path, form: Format, compute: Callable[[], Tables]) -> L
     if tree.encoder is not None or not tree.writes or names.rules.tables or names.rules.carried:
         raise NotPlainError
     states = [(name, size, changed) for name, size, changed in list_states(files.paths)]
+    if form == "auto":
+        form = read_choice(name_choice(digest_files(states), tree.model_dump_json(), limit_threads())) or "float32"
+    if form == OWN_PARTS:
+        raise NotPlainError
+    form = cast(Format, form)
     with ThreadPoolExecutor(1) as pool:
         digest = None if form == "float32" else pool.submit(digest_files, states)
         weights = Weights(arrays, form)
@@ -178,5 +202,5 @@ def lower_folder(folder: Path, form: Format, compute: Callable[[], Tables]) -> L
         path = name_packed(digest.result(), tree.model_dump_json(), form)
         keep_packed(path, form, weights.made, {})
         weights.made.update(read_packed(path))
-        remember_lowered(folder, form, files.paths, lowered, path)
+        remember_lowered(folder, files.paths, lowered, Packed(path, digest.result()))
     return lowered

@@ -21,7 +21,7 @@ from saucier.files import parse_json, write_json
 from saucier.native.decoders import lower
 from saucier.native.lowering import Tables
 from saucier.native.matrices import Array, Format, Weights
-from saucier.native.packed import Made, packed_folder, read_packed
+from saucier.native.packed import Made, name_choice, packed_folder, read_choice, read_packed
 from saucier.native.plan import Plan
 from saucier.plain import VERSION
 
@@ -123,13 +123,22 @@ class LoweredModel:
         return lower(self.config, self.weights, self.tables, places)
 
 
-def remember_lowered(folder: Path, form: Format, files: Collection[Path], lowered: LoweredModel, packed: Path) -> None:
-    """Note what the load of a folder with these weight files came to; `packed`: the file of its matrices."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Where a model's matrices are, and the digest of its weight files."""
+
+    path: Path
+    digest: str
+
+
+def remember_lowered(folder: Path, files: Collection[Path], lowered: LoweredModel, packed: Packed) -> None:
+    """Note what the load of a folder with these weight files came to."""
     known = [folder, *(path for name in SETTINGS if (path := folder / name).is_file()), *files]
     record, target = {
-        "files": list_states(known), "code": digest_code(), "packed": packed.name,
+        "files": list_states(known), "code": digest_code(), "packed": packed.path.name,
+        "digest": packed.digest,
         "weights": list(lowered.weights.arrays), "generation": dict(lowered.generation),
-        "config": lowered.config.model_dump(mode="json")}, name_record(folder, form)
+        "config": lowered.config.model_dump(mode="json")}, name_record(folder, lowered.weights.form)
     if read_record(target) != record:
         write_json(target, record)
 
@@ -153,6 +162,17 @@ def find_lowered(folder: Path, form: str, compute: Callable[[], Tables]) -> Lowe
     weights = Weights(PackedNames(record["weights"]), form, made)
     tables = KeptTables(made, compute, count_kept_places(config))
     return LoweredModel(config, weights, tables, record["generation"]) if made else None
+
+
+def find_chosen(folder: Path, compute: Callable[[], Tables], threads: int) -> LoweredModel | None:
+    """Return what a folder's model is in the format that `saucier bench` chose for it; None where that is not known."""
+    for form in get_args(Format):
+        found = find_lowered(folder, form, compute)
+        if found is not None:
+            digest = str(read_record(name_record(folder, form)).get("digest"))
+            if read_choice(name_choice(digest, found.config.model_dump_json(), threads)) == form:
+                return found
+    return None
 
 
 def read_record(path: Path) -> dict[str, Any]:

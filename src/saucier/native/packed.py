@@ -12,6 +12,7 @@ import hashlib
 import json
 import mmap
 import os
+import platform
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -20,7 +21,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from saucier.files import cache_folder, parse_json, remove_path, write_atomically
+from saucier.files import cache_folder, parse_json, read_object, remove_path, write_atomically
+from saucier.native.library import SOURCES
 from saucier.native.matrices import Array, Format, Matrix, Panels
 from saucier.plain import format_bytes
 
@@ -30,6 +32,8 @@ LARGEST = 16 * 2**30
 """Bytes of the folder; beyond, the files that were used longest ago are removed."""
 SUFFIX, INDEX, ALIGNED = ".matrices", "weight-files.json", 64
 KINDS = {"matrix": Matrix, "panels": Panels}
+OWN_PARTS = "own parts"
+"""What `auto` may choose instead of a format."""
 Made = dict[str, Any]
 """Name -> `Matrix`, `Panels` or an array, as in `Weights.made`."""
 
@@ -64,6 +68,21 @@ def name_packed(model: str, config: str, form: Format) -> Path:
     """Return the file of a model, named by the digest of its weights and its config as text, in a format."""
     found = hashlib.sha256(repr((VERSION, model, config, form)).encode())
     return packed_folder() / f"{form}-{found.hexdigest()[:24]}{SUFFIX}"
+
+
+def name_choice(model: str, config: str, threads: int) -> Path:
+    """Return where the choice of a format for a model on this machine, with these kernels and as many threads, is kept;
+    the model is named as in `name_packed`.
+    """
+    found = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))))
+    found.update(repr((model, config, platform.node(), platform.machine(), threads)).encode())
+    return cache_folder("formats") / f"{found.hexdigest()[:24]}.json"
+
+
+def read_choice(path: Path) -> str | None:
+    """Return what `saucier bench` chose for a model, a format or its own parts; None where it was not measured."""
+    found = read_object(path).get("format")
+    return found if found in (OWN_PARTS, *get_args(Format)) else None
 
 
 def read_packed(path: Path) -> Made:

@@ -23,11 +23,11 @@ from saucier.generation import formats
 from saucier.generation import processors as p
 from saucier.generation.native_feed import PartTables
 from saucier.generation.options import GenerationOptions
-from saucier.generation.plan_feed import write_rows
+from saucier.generation.plan_feed import limit_threads, write_rows
 from saucier.generation.rules import Prompt, make_search, make_search_rules
 from saucier.generation.search import decode
 from saucier.native import lowered, packed
-from saucier.native.lowered import KeptTables, LoweredModel, find_lowered
+from saucier.native.lowered import KeptTables, LoweredModel, find_chosen, find_lowered
 from saucier.native.lowering import Tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:the matrices in")
@@ -47,8 +47,7 @@ class Decoder:
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (packed, formats):
-        monkeypatch.setattr(module, "cache_folder", lambda name: tmp_path)
+    monkeypatch.setattr(packed, "cache_folder", lambda name: tmp_path)
     return tmp_path
 
 
@@ -128,6 +127,21 @@ def test_floats_are_read_as_they_are_stored(cache: Path, name: str) -> None:
     assert write_rows(found, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == saucier.generate(
         model, ids, **OPTIONS).tolist()
     assert not list(cache.glob("*.matrices")) and not list(cache.glob("folder-*"))
+
+
+def test_auto_is_what_was_chosen(tmp_path: Path) -> None:
+    folder, threads = copy_golden("llama", tmp_path / "model"), limit_threads()
+    model = saucier.load(folder, dtype="float32")
+
+    def find() -> tuple[str | None, ...]:
+        both = find_chosen(folder, PartTables, threads), open_published_arrays(folder, "auto", PartTables)
+        return tuple(None if one is None else one.weights.form for one in both)
+
+    assert find() == (None, "float32"), "never measured: nothing is lost"
+    formats.write_choice(model, {"format": "int8"})
+    assert find() == (None, "int8") and find() == ("int8", "int8")
+    formats.write_choice(model, {"format": packed.OWN_PARTS})
+    assert find() == (None, None)
 
 
 @pytest.mark.parametrize("name", ["bart", "bert", "bert-pytorch-bin", "gpt2-double-heads",

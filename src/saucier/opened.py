@@ -7,25 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-import torch
-
-from saucier.checkpoints.adapter_folder import is_adapter_folder
 from saucier.checkpoints.hub import resolve_folder
 from saucier.config import Transformer as Config
-from saucier.devices import AutocastDtype
-from saucier.errors import InputError
+from saucier.config import learned_length
+from saucier.errors import InputError, WorkError
 from saucier.files import is_file, path_exists
-from saucier.folders.kinds import identify_adapter
-from saucier.folders.load import check_tokenizer_fits, load
-from saucier.generation.prompt import find_max_positions
-from saucier.model import Transformer
-from saucier.recipes import Recipe, recipe
-from saucier.recipes.catalogue import learned_length
+from saucier.generation.plan_feed import limit_threads
+from saucier.generation.rules import find_max_positions
+from saucier.native.library import load_library
+from saucier.native.lowered import LoweredModel, find_chosen, find_lowered
 from saucier.text.tokenizer.folder import TOKENIZER_FILES
+from saucier.text.tokenizer.model_inputs import check_tokenizer_fits
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
+    import torch
+
+    from saucier.devices import AutocastDtype
+    from saucier.model import Transformer
+    from saucier.native.lowering import Tables
     from saucier.objectives.build import BuiltObjective
+    from saucier.recipes import Recipe
     from saucier.tasks.task import Task
 
 PASSPORT_FILE = "passport.json"
@@ -74,6 +76,8 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """Read the run's recipe."""
+        from saucier.recipes import recipe
+
         return recipe(self.path / "recipe.yaml")
 
 
@@ -124,6 +128,23 @@ class OpenModel:
         return self.recipe.training.length if self.recipe else otherwise
 
 
+@dataclass(frozen=True, slots=True)
+class OpenLowered:
+    """A decoder ready to write by the kernels, and its tokenizer; no torch."""
+
+    path: Path
+    model: LoweredModel
+    tokenizer: Tokenizer
+    recipe: None = None
+    is_encoder_decoder: Literal[False] = False
+
+    def trained_length(self, otherwise: int) -> int:
+        """Return another length than that of the rows that the model was trained on, which is not known."""
+        return otherwise
+
+
+OpenWriter = OpenModel | OpenLowered
+"""What writes."""
 Limit = TypeVar("Limit", int, None)
 
 
@@ -158,18 +179,55 @@ def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: s
     names. `check` refuses a model that cannot do the job, before its tokenizer is read. `tokenizer`: instead of the
     folder's. Raises `InputError` for what is no such folder.
     """
+    from saucier.folders.load import load
+
     model = load(path, dtype=dtype, device=device, base=base, format=format)
     if check is not None:
         check(model)
     folder = RunFolder(run_folder_of(path))
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_model_tokenizer(folder.path, base) if tokenizer is None else load_tokenizer(tokenizer)
-    check_tokenizer_fits(model, tokenizer, str(path))
+    check_tokenizer_fits(model.config, tokenizer, str(path))
     return OpenModel(path, model, tokenizer, folder.recipe() if folder.is_run else None)
+
+
+def open_lowered(path: Path, form: str) -> OpenLowered | None:
+    """Open a model folder for writing in a number format: what was packed before, or a decoder that is plain to read.
+
+    None for anything else, which `open_model` opens. Raises `InputError` for a folder that is not there.
+    """
+    folder = resolve_folder(path)
+    if run_folder_of(path) != path or RunFolder(path).is_run:  # what a run is has to be read
+        return None
+    try:
+        load_library()
+    except WorkError:  # said where all is read
+        return None
+    model = (find_chosen(folder, compute_tables, limit_threads()) if form == "auto"
+             else find_lowered(folder, form, compute_tables))
+    if model is None:
+        from saucier.folders.arrays import open_published_arrays
+
+        model = open_published_arrays(folder, form, compute_tables)
+    if model is None:
+        return None
+    tokenizer = load_tokenizer(folder)
+    check_tokenizer_fits(model.config, tokenizer, str(path))
+    return OpenLowered(path, model, tokenizer)
+
+
+def compute_tables() -> Tables:
+    """Return what computes tables of positions."""
+    from saucier.generation.native_feed import PartTables
+
+    return PartTables()
 
 
 def load_model_tokenizer(path: str | Path, base: str | None = None) -> Tokenizer:
     """Load the tokenizer of a folder; where an adapter comes without one, that of its base."""
+    from saucier.checkpoints.adapter_folder import is_adapter_folder
+    from saucier.folders.kinds import identify_adapter
+
     folder = resolve_folder(path)
     if not is_adapter_folder(folder) or any((folder / name).is_file() for name in TOKENIZER_FILES):
         return load_tokenizer(folder)

@@ -7,6 +7,7 @@ Decimal units: 1 GB is 10^9 bytes.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
@@ -16,8 +17,14 @@ HANDED_IN: dict[str, Callable[..., Any]] = {}
 VERSION = "0.2.0.dev0"
 """Of this package: `saucier.__version__`, and what a wheel is called; `.dev0` until it is released (CHANGELOG.md)."""
 
+
 Difference = tuple[str, Any, Any]
 """The path of keys, and the value at each side; None where there is none."""
+
+
+def library_of(array: Any) -> Any:
+    """Return the module that an array is of, numpy or torch, for what both spell alike."""
+    return sys.modules[type(array).__module__.partition(".")[0]]
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> Difference | None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import saucier
 from saucier.cli import main
 from saucier.errors import InputError
+from saucier.families import FAMILIES
+from saucier.files import cache_folder
 from saucier.jobs.finetuning.labelled_files import refuse_missing_columns
+from saucier.native.library import load_library
+from saucier.text.config import Characters
+from saucier.text.tokenizer.training import train_tokenizer
 
 HEAVY = ("torch", "numpy", "pydantic", "yaml", "tokenizers", "pyarrow", "rich", "matplotlib")
 
@@ -141,3 +148,29 @@ def test_a_column_file_has_no_header(tmp_path: Path) -> None:
     refuse_missing_columns("tagging", ["task.words=form"], {"train": [str(table)]})
     with pytest.raises(InputError, match="no column 'form'"):
         refuse_missing_columns("classification", ["task.text=form"], {"train": [str(table)]})
+
+
+@pytest.mark.filterwarnings("ignore:the matrices in")
+def test_writing_needs_no_torch_once_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    """The same text appears as where all is read; what is drawn too, for which torch is imported then."""
+    load_library()
+    shutil.copytree(cache_folder("native"), tmp_path / "native")
+    monkeypatch.setenv("SAUCIER_CACHE", str(tmp_path))
+    folder, tokenizer = tmp_path / "model", train_tokenizer(Characters(), ["a text of words, and the words of a text"])
+    config = FAMILIES["gpt2"](dim=32, layers=2, heads=4, vocab=tokenizer.vocab_size, length=64)
+    saucier.build(config, seed=0).save(folder)
+    tokenizer.save(folder)
+    likeliest = ["generate", str(folder), "a text", "--tokens", "8", "--format", "int8", "--temperature", "0"]
+    drawn = [*likeliest[:-1], "1", "--seed", "3"]
+    found = []
+    for more in (["--dtype", "float32"], [], []):  # by the whole model, by its arrays, by what is packed
+        if not more and len(found) == 2:
+            shutil.rmtree(tmp_path / "matrices")
+        for words in (drawn, likeliest):
+            assert main([*words, *more]) == 0
+            found.append(capsys.readouterr().out)
+    assert found[:2] == found[2:4] == found[4:] and found[0] != found[1]
+    shutil.rmtree(tmp_path / "matrices")
+    program = f"from saucier.cli import main; import warnings; warnings.simplefilter('ignore'); words = {likeliest!r}"
+    assert imported(f"{program}; main(words); main(words)") == {"numpy", "pydantic", "tokenizers"}

@@ -15,11 +15,10 @@ from tests.parity import field_experiment as experiment  # noqa: E402
 from tests.parity import writing_experiment as writing  # noqa: E402
 
 import saucier  # noqa: E402
-from saucier.checkpoints.published_folder import read_generation_defaults  # noqa: E402
+from saucier.checkpoints.published_names import read_generation_defaults  # noqa: E402
 from saucier.errors import InputError  # noqa: E402
-from saucier.generation.feeds import Prompt  # noqa: E402
 from saucier.generation.options import GenerationOptions, resolve_options  # noqa: E402
-from saucier.generation.prompt import make_search_rules  # noqa: E402
+from saucier.generation.rules import Prompt, make_search_rules  # noqa: E402
 from saucier.generation.search import apply_processors  # noqa: E402
 
 EVERY = sorted(transformers.GenerationConfig().to_dict())

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 import saucier
+from saucier.config import learned_length
 from saucier.diagnosis.laws import TextRow, make_batch
 from saucier.families import LAYOUTS
 from saucier.folders.save import save
 from saucier.model import Transformer
-from saucier.recipes.catalogue import learned_length
 from saucier.text.config import ByteBPE, Unigram, WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
 from tools.fuzzing.cases import Case, UnsoundError, size_of

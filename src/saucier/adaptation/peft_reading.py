@@ -18,7 +18,7 @@ from saucier.adaptation.rewrite import apply_rewrite
 from saucier.adaptation.target_modules import TargetMap, list_targets
 from saucier.checkpoints.adapter_folder import PREFIX, VECTORS, Adapter, base_error
 from saucier.checkpoints.layout import model_error
-from saucier.checkpoints.published_folder import BASE, PublishedNames
+from saucier.checkpoints.published_names import BASE, PublishedNames
 from saucier.checkpoints.weight_names import Concat, HeadByHead, Rule, Same, Transpose
 from saucier.config.base import ConfigError
 from saucier.errors import InputError

@@ -33,7 +33,7 @@ from saucier.checkpoints.adapter_folder import (
     VECTORS,
     WEIGHTS,
 )
-from saucier.checkpoints.published_folder import BASE, PublishedNames
+from saucier.checkpoints.published_names import BASE, PublishedNames
 from saucier.checkpoints.weight_files import write_tensors
 from saucier.errors import InputError
 from saucier.model import Transformer

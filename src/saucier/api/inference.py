@@ -94,19 +94,25 @@ def write(
 
     options, files = ReadOptions(delimiter, encoding), file_names(file)
     from saucier.jobs.writing import written as job
+    from saucier.opened import open_lowered
 
     drawing = job.Drawing(tokens, temperature, top_k, top_p, beams, length_penalty, repetition_penalty, no_repeat_ngram,
                           tuple(file_names(stop)), samples, seed, compile)
     sources = None if file is None else job.Sources(files, column, optional_path(out), batch, options)
     job.refuse_unused(sources, {"--out": out, "--column": column, "--delimiter": delimiter, "--encoding": encoding},
                       strategy)
+    text = prompt if isinstance(prompt, str) else " ".join(prompt)
+    if (dtype, device, compile) == ("auto", "auto", False) and not any(
+            (sources, strategy, source_language, target_language, lookup, draft, base)):
+        lowered = None if format is None else open_lowered(Path(model), format)
+        if lowered is not None:
+            return job.write_on(lowered, text, drawing.options(), speak)
     opened = job.open_writer(Path(model), dtype, device, base, format)
     way = job.Way(source_language, target_language, strategy, masks)
     ahead = job.choose_speculation(opened, way, lookup, optional_path(draft), dtype)
     if sources is not None:
         return job.write_for_files(opened, sources, drawing, way, ahead)
-    return job.write_for_prompt(opened, prompt if isinstance(prompt, str) else " ".join(prompt), drawing, way, speak,
-                                ahead)
+    return job.write_for_prompt(opened, text, drawing, way, speak, ahead)
 
 
 @public

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,21 @@ from torch import Tensor
 
 from saucier import config as c
 from saucier.checkpoints.adapter_folder import Source
-from saucier.checkpoints.fields import GENERATION, OLDER_GENERATION, SPECIAL_IDS, look_up, put
-from saucier.checkpoints.layout import QUANTIZATION, Layout, class_of, published_tree, saved_class
+from saucier.checkpoints.fields import SPECIAL_IDS, put
+from saucier.checkpoints.layout import QUANTIZATION, Layout, class_of, saved_class
 from saucier.checkpoints.own_folder import stored_weights, weights_error
+from saucier.checkpoints.published_names import (
+    BASE,
+    PublishedNames,
+    find_stored_names,
+    read_generation_defaults,
+    resolve_names,
+    unlimited_top_k,
+)
 from saucier.checkpoints.sentence_folder import is_sentence_head, write_modules
 from saucier.checkpoints.weight_files import check_shape, widest_dtype, write_tensors
-from saucier.checkpoints.weight_names import Concat, Operation, Rule, Rules, Same, Table, Twins
-from saucier.config.counting.model import parameters
+from saucier.checkpoints.weight_names import Concat, Operation, Same, Table
 from saucier.errors import InputError
-from saucier.files import read_json
 from saucier.model import Transformer, allocate_model, build_on_meta, retie_head
 from saucier.parts.initialization import allocate_weights
 from saucier.parts.positions import SinusoidalPositions
@@ -34,8 +39,6 @@ from saucier.parts.provenance import Provenance
 
 TABLE_TOLERANCE = 1e-3
 """How far a stored copy of a fixed table may be from what it must hold: they may have been stored in half precision."""
-BASE = "@"
-"""Replaces in rules the prefix that classes with a head put before the body's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +73,11 @@ def build_published(folder: PublishedFolder, source: Source, *, published: str |
                          remedy="use the folder in float")
     name = (saved_class(document, folder.layout, where) if published is None
             else class_of(folder.layout, document, published, where))
-    layout = folder.layout.choose_layout(folder.layout, document)
-    tree = drop_empty_slots(PublishedNames(layout, published_tree(layout, document, name, where), name), source)
-    tree = untie_as_stored(PublishedNames(layout, tree, name), source)
-    check_size(tree, source, where)
-    names = PublishedNames(layout, tree, name)
+    names = resolve_names(folder.layout, document, name, source, where)
     if install is None:
-        model = allocate_model(tree, dtype=dtype or torch.float32, device=device)
+        model = allocate_model(names.tree, dtype=dtype or torch.float32, device=device)
     else:
-        model = build_on_meta(tree)
+        model = build_on_meta(names.tree)
         install(model, names)
         allocate_weights(model, dtype=dtype or torch.float32, device=device)
         retie_head(model)
@@ -87,58 +86,6 @@ def build_published(folder: PublishedFolder, source: Source, *, published: str |
                                   generation=read_generation_defaults(folder.path, document),
                                   unread={one: source[one].clone() for one in names.rules.carried if one in source})
     return model
-
-
-@dataclass(frozen=True)
-class PublishedNames:
-    """The weight names of one published class."""
-
-    layout: Layout
-    tree: c.Transformer
-    published: str
-
-    @cached_property
-    def rules(self) -> Rules:
-        """The rules of body and head."""
-        return self.layout.rules(self.tree, self.published)
-
-    def present(self, template: str, source: Source, instead: str | None = None) -> str | None:
-        """Return the name that is in the file, with one of the prefixes of the body or without it.
-
-        `instead`: another name, of a file that has not the first.
-        """
-        bases = (self.layout.base_of(self.published), *self.layout.bases)
-        names = (one.replace(BASE, base) for one in (template, instead) if one for base in bases)
-        return next((name for name in names if name in source), None)
-
-    def spare(self, name: str) -> bool:
-        """Say whether an unused tensor may be left: a known copy, or a part of the family that this class has not."""
-        short = [BASE + name.removeprefix(base) for base in self.layout.bases if name.startswith(base)]
-        return any(self.layout.knows(one, self.tree) for one in (name, *short))
-
-
-def check_size(tree: c.Transformer, source: Source, where: str) -> None:
-    """Refuse a config that describes far more than the files hold, before anything is allocated for it."""
-    try:
-        expected = parameters(tree)
-    except ArithmeticError as error:
-        raise InputError("the config describes a model too large to be counted", where=where,
-                         remedy="copy the config again") from error
-    if expected > source.size:  # a parameter takes two bytes at least
-        raise InputError(f"the config describes {expected:,} parameters, and the files hold {source.size:,} bytes",
-                         where=where, remedy="the weights do not belong to this config.json")
-
-
-def drop_empty_slots(names: PublishedNames, source: Source) -> c.Transformer:
-    """Return the tree without the parts that its class need not have and for which the file holds no weights."""
-    tree = names.tree
-    for slot in names.layout.classes[names.published].optional:
-        known = [theirs.format(p=part) for rule in names.rules.rules if rule.ours.startswith(f"{slot}.")
-                 for theirs in rule.foreign for part in ("weight", "bias")]
-        has_weights = getattr(getattr(tree, slot), "dense", True)
-        if has_weights and not any(names.present(name, source) for name in known):
-            tree = tree.model_copy(update={slot: None})
-    return tree
 
 
 def copy_weights(model: Transformer, names: PublishedNames, source: Source, where: str) -> None:
@@ -168,14 +115,6 @@ def copy_weights(model: Transformer, names: PublishedNames, source: Source, wher
                *(f"{name} is unknown" for name in source if name not in used and not names.spare(name))]
     if faults:
         raise weights_error(faults, where)
-
-
-def find_stored_names(names: PublishedNames, rule: Rule, source: Source) -> list[str | None]:
-    """Return the names under which the files hold what a rule reads, each None where it is missing; of twins the ones
-    that are there, if any is.
-    """
-    found = [names.present(template, source, rule.instead) for template in rule.foreign]
-    return [name for name in found if name] if isinstance(rule.operation, Twins) and any(found) else found
 
 
 def write_parameter(operation: Operation, source: Source, given: Sequence[str], target: Tensor) -> None:
@@ -209,32 +148,6 @@ def compute_table(table: Table) -> Tensor:
     assert table.positions.length is not None, "a stored table has an end"
     rows: Tensor = SinusoidalPositions(table.positions, table.width)(torch.arange(table.positions.length)[None])[0]
     return rows.cpu()
-
-
-def read_generation_defaults(folder: Path, document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what generation reads: generation_config.json, or else the config."""
-    path = folder / "generation_config.json"
-    said = {name: value for name, value in read_json(path).items() if name != "transformers_version"} \
-        if path.is_file() else read_config_defaults(document)
-    found = {name: value for name, value in said.items() if value is not None}
-    return {**found, "top_k": UNSAID_TOP_K} if unlimited_top_k(found) else found
-
-
-UNSAID_TOP_K = 50
-"""From how many tokens the reference draws where a folder that asks for drawing does not say it."""
-
-
-def unlimited_top_k(generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what says that all tokens are drawn from, where options ask for drawing and name no number of tokens."""
-    return {"top_k": 0} if generation.get("do_sample") is True and generation.get("top_k") is None else {}
-
-
-def read_config_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what generation reads in a config: its own fields, and what its decoder's config adds."""
-    decoder = document.get("decoder")
-    inside = decoder if isinstance(decoder, Mapping) else {}
-    return {**{name: inside.get(name) for name in (*SPECIAL_IDS, *OLDER_GENERATION)},
-            **{name: document[name] for name in (*SPECIAL_IDS, *GENERATION) if document.get(name) is not None}}
 
 
 def express_model(model: Transformer, layout: Layout) -> tuple[PublishedNames, dict[str, Any]]:
@@ -296,30 +209,3 @@ def write_published(model: Transformer, names: PublishedNames, document: dict[st
                   folder / "model.safetensors")
     if is_sentence_head(model.config.head):
         write_modules(model.config, folder, weights)
-
-
-LANGUAGE_HEADS = ("head", "head.language")
-"""Where a tree may have a language head."""
-
-
-def untie_as_stored(names: PublishedNames, source: Source) -> c.Transformer:
-    """Return the tree with its output layer untied, where the files hold another matrix than the token table."""
-    place = next((place for place in LANGUAGE_HEADS if isinstance(look_up(names.tree, place), c.LanguageHead)), None)
-    if place is None or not look_up(names.tree, place).tied:
-        return names.tree
-    untied = names.layout.finish(put(names.tree, {f"{place}.tied": False}))
-    own = replace(names, tree=untied)
-    target = names.tree.decoder_embed
-    embed = "decoder_embed" if target is not None and not target.tied else "embed"
-    output = find_stored_name(own, f"{place}.weight", source)
-    table = find_stored_name(own, f"{embed}.tokens.weight", source)
-    if output is None or table is None or output == table:
-        return names.tree
-    first, second = source[output], source[table]
-    return names.tree if first.shape == second.shape and torch.equal(first, second) else untied
-
-
-def find_stored_name(names: PublishedNames, ours: str, source: Source) -> str | None:
-    """Return the name under which the files hold one of our parameters, or the first part of it."""
-    match = names.rules.match(ours)
-    return None if match is None else names.present(match.foreign[0], source, match.instead)

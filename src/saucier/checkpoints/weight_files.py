@@ -11,15 +11,16 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.files import read_object
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 
 def read_tensors(path: Path) -> Iterator[tuple[str, Tensor]]:
@@ -44,6 +45,8 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str,
 
     Raises `OSError` with the system's number where the library only gives its text.
     """
+    from safetensors.torch import save_file
+
     try:
         save_file(dict(tensors), path, metadata={"format": "pt", **(notes or {})})
     except SafetensorError as error:
@@ -55,6 +58,8 @@ def write_tensors(tensors: Mapping[str, Tensor], path: Path, notes: Mapping[str,
 
 def widest_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
     """Return the number format that holds all tensors exactly."""
+    import torch
+
     return reduce(torch.promote_types, {tensor.dtype for tensor in tensors.values()})
 
 
@@ -121,6 +126,8 @@ class PickledShard:
 
     def __init__(self, path: Path) -> None:
         """Open a file. Raises `InputError` for one that is broken, or that holds anything but tensors."""
+        import torch
+
         if not path.is_file():
             raise InputError("no such file", where=str(path), remedy="fetch the whole folder")
         self.path = path
@@ -129,7 +136,7 @@ class PickledShard:
         except Exception as error:  # a broken archive or pickle raises anything; nothing of it was run
             raise InputError("holds something else than tensors, or is broken; it is not opened", where=str(path),
                              remedy="use a folder with model.safetensors") from error
-        if not isinstance(self.tensors, dict) or not all(isinstance(name, str) and isinstance(value, Tensor)
+        if not isinstance(self.tensors, dict) or not all(isinstance(name, str) and isinstance(value, torch.Tensor)
                                                          for name, value in self.tensors.items()):
             raise InputError("is not a table of tensors by name", where=str(path), remedy="do not use this file")
 
@@ -184,6 +191,8 @@ class Weights:
 
     def dtype(self) -> torch.dtype:
         """Return the number format that holds every weight exactly; float32 where there are none."""
+        import torch
+
         found = {shard.get(stored).dtype for shard, stored in self.places.values()}
         floats = [one for one in found if one.is_floating_point and one.itemsize >= 2]
         return reduce(torch.promote_types, floats) if floats else torch.float32

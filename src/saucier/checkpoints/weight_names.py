@@ -1,5 +1,6 @@
 """Weights of other libraries as rules that work in both directions: their names, the operations between their tensors
-and ours (transpose, concatenate, reorder heads), and the table of a body with one stack.
+and ours (transpose, concatenate, reorder heads), and the table of a body with one stack. What makes ours is written for
+tensors of torch and arrays of numpy alike.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from saucier import config as c
 from saucier.checkpoints.fields import first_attention
+from saucier.plain import library_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -42,7 +44,7 @@ class Transpose(Operation):
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Transpose a matrix, and leave a vector alone."""
-        return tensors[0].T if tensors[0].dim() == 2 else tensors[0]
+        return tensors[0].T if tensors[0].ndim == 2 else tensors[0]
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:
         """Transpose back, in the same way."""
@@ -60,9 +62,8 @@ class Concat(Operation):
         found = tuple(tensor.shape[0] for tensor in tensors)
         if found != self.rows:
             raise ValueError(f"rows {list(found)} instead of {list(self.rows)}")
-        import torch
-
-        return torch.cat(list(tensors))
+        joined: Tensor = library_of(tensors[0]).concatenate(list(tensors))
+        return joined
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:
         """Split them."""
@@ -92,9 +93,8 @@ class SideBySide(Operation):
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Put the columns next to each other. Raises `RuntimeError` for other numbers of rows."""
-        import torch
-
-        return torch.cat([tensors[0], tensors[1].T], dim=1)
+        joined: Tensor = library_of(tensors[0]).concatenate([tensors[0], tensors[1].T], axis=1)
+        return joined
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:
         """Split them."""
@@ -138,11 +138,10 @@ class PerHead(Operation):
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Put the heads' rows after each other. Raises `ValueError` for another number of heads."""
-        if any(tensor.dim() != 3 or tensor.shape[1] != self.heads for tensor in tensors):
+        if any(tensor.ndim != 3 or tensor.shape[1] != self.heads for tensor in tensors):
             raise ValueError(f"{[list(tensor.shape) for tensor in tensors]} instead of [inputs, {self.heads}, width]")
-        import torch
-
-        return torch.cat([tensor.flatten(1).T for tensor in tensors])
+        joined: Tensor = library_of(tensors[0]).concatenate([one.reshape(len(one), -1).T for one in tensors])
+        return joined
 
     def theirs(self, tensor: Tensor) -> list[Tensor]:
         """Split them."""
@@ -170,7 +169,7 @@ class HeadByHead(Operation):
 
 def swap_levels(tensor: Tensor, outer: int, inner: int) -> Tensor:
     """Exchange two levels of the order of rows. Shapes: [outer · inner · E, ...] -> the same."""
-    return tensor.view(outer, inner, -1, *tensor.shape[1:]).transpose(0, 1).flatten(0, 2)
+    return tensor.reshape(outer, inner, -1, *tensor.shape[1:]).swapaxes(0, 1).reshape(tensor.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +196,7 @@ class ZeroRow(Operation):
 
     def ours(self, tensors: Sequence[Tensor]) -> Tensor:
         """Set the row to zero."""
-        found = tensors[0].clone()
+        found: Tensor = library_of(tensors[0]).asarray(tensors[0], copy=True)
         found[[] if self.row is None else self.row] = 0
         return found
 

@@ -95,8 +95,6 @@ def shell_help(function: Callable[..., Any]) -> str:
 
 def print_result(found: Result, show: Callable[[Any], None] | None, *, as_json: bool) -> None:
     """Print a result for a program, or for a person."""
-    from saucier.jobs.run.console import print_json, print_table
-
     if show is not None and not as_json:  # the end of what appeared while it was made comes before remarks
         show(found)
     for line in found.remarks():
@@ -104,8 +102,12 @@ def print_result(found: Result, show: Callable[[Any], None] | None, *, as_json: 
     if as_json and isinstance(lines := found.to_json(), str):
         typer.echo(lines, nl=False)
     elif as_json:
+        from saucier.jobs.run.console import print_json
+
         print_json(lines)
     elif show is None and isinstance(view := found.view(), str):
         typer.echo(view)
     elif show is None:
+        from saucier.jobs.run.console import print_table
+
         print_table(found.view())

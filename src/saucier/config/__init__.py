@@ -139,6 +139,7 @@ from saucier.config.questions import global_terms as global_terms
 from saucier.config.questions import has_prefix as has_prefix
 from saucier.config.questions import hides_keys as hides_keys
 from saucier.config.questions import keeps_directions_apart as keeps_directions_apart
+from saucier.config.questions import learned_length as learned_length
 from saucier.config.questions import list_length_limits as list_length_limits
 from saucier.config.questions import longest_input as longest_input
 from saucier.config.questions import mixes_padding as mixes_padding

@@ -216,6 +216,13 @@ def longest_input(positions: EmbeddingPositions) -> int | None:
             return positions.length - offset
 
 
+def learned_length(model: Transformer) -> int | None:
+    """Return the longest input that a model can take, or None where its positions know no end."""
+    rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
+    inside = [room for stack in model.stacks for room in list_length_limits(stack)]
+    return min([*(room for room in rooms if room is not None), *inside], default=None)
+
+
 def list_recurrent_parts(stack: Stack | None) -> list[Recurrent]:
     """Return the recurrent sublayers of a stack in the order they are applied."""
     return [one for one in stack.sublayers() if isinstance(one, Recurrent)] if stack else []

@@ -62,15 +62,6 @@ from saucier.text.tokenizer.model_inputs import spell_tokens
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
-def check_tokenizer_fits(model: Transformer, tokenizer: Tokenizer, where: str) -> None:
-    """Raise `InputError` for a tokenizer that has ids without a row in the model's table."""
-    for ids, rows in ((tokenizer.vocab_size, model.config.input_embed.vocab),
-                      (tokenizer.target.vocab_size, model.config.output_embed.vocab)):
-        if ids > rows:
-            raise InputError(f"the tokenizer does not fit the model: {ids:,} ids, and the model has {rows:,} rows for "
-                             "them", where=where, remedy="put the model's own tokenizer into its folder")
-
-
 def set_token_spellings(model: Transformer, tokenizer: Tokenizer) -> None:
     """Give a model the spellings of a tokenizer's tokens; nothing is done where it does not read characters."""
     tokens = model.embed.tokens

@@ -27,7 +27,8 @@ from saucier.adaptation.quantization.schemes import NormalFloat
 from saucier.checkpoints.adapter_folder import CONFIG, WEIGHTS
 from saucier.checkpoints.layout import MODEL_TYPE, QUANTIZATION
 from saucier.checkpoints.own_folder import write_model
-from saucier.checkpoints.published_folder import PublishedNames, express_model, write_published
+from saucier.checkpoints.published_folder import express_model, write_published
+from saucier.checkpoints.published_names import PublishedNames
 from saucier.checkpoints.sentence_modules import is_sentence_folder, read_max_length
 from saucier.devices import choose_dtype
 from saucier.errors import InputError, expect, suggest_name

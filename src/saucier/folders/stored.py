@@ -15,7 +15,8 @@ from torch import Tensor
 
 from saucier.adaptation.quantization.published_weights import QuantizedWeights
 from saucier.checkpoints.adapter_folder import Source
-from saucier.checkpoints.published_folder import PublishedFolder, PublishedNames, find_stored_names
+from saucier.checkpoints.published_folder import PublishedFolder
+from saucier.checkpoints.published_names import PublishedNames, find_stored_names
 from saucier.checkpoints.sentence_folder import MAP
 from saucier.checkpoints.sentence_modules import is_classifier_folder
 from saucier.checkpoints.weight_files import SAFE, SafeShard, Weights

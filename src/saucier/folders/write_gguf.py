@@ -18,7 +18,8 @@ from saucier.checkpoints.gguf_names import HOLDS_OUTPUT
 from saucier.checkpoints.gguf_weights import FORMATS, GgufWeights, express_tensors, read_document
 from saucier.checkpoints.layout import describe_difference
 from saucier.checkpoints.own_folder import stored_weights
-from saucier.checkpoints.published_folder import PublishedNames, express_model, list_published_tensors
+from saucier.checkpoints.published_folder import express_model, list_published_tensors
+from saucier.checkpoints.published_names import PublishedNames
 from saucier.errors import InputError, suggest_name
 from saucier.families import LAYOUTS
 from saucier.files import write_atomically

@@ -25,7 +25,8 @@ from saucier.generation.decoding import (
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import Processor, forbid_tokens
-from saucier.generation.prompt import check_call, check_mask, check_tokens, make_distribution
+from saucier.generation.prompt import check_call, check_mask
+from saucier.generation.rules import check_tokens, make_distribution
 from saucier.generation.search import Sample, Step, TokenSelection, apply_processors, decode, pick_likeliest
 from saucier.model import Transformer
 from saucier.parts.input_checks import expect_tensor
@@ -79,7 +80,9 @@ class MaskedModel:
         rows = torch.arange(len(ids), device=ids.device)
         head = self.model.head
         assert head is not None, "check_masked_model refuses a model without a head"
-        return forbid_tokens(head(output.last_hidden_state[rows, places]).float(), (self.token, *self.suppressed))
+        scores: Tensor = forbid_tokens(head(output.last_hidden_state[rows, places]).float(),
+                                       (self.token, *self.suppressed))
+        return scores
 
     def energy(self, ids: Tensor, kind: RawScores | LogProbabilities, rows: Tensor | None = None) -> Tensor:
         """Sum what the written tokens cost, each with its own place hidden. Shapes: [R, L] -> [R].

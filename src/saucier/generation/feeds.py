@@ -14,34 +14,10 @@ from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.generation.rules import Prompt
 from saucier.generation.search import Feed, Step
 from saucier.model import Transformer
 from saucier.parts.output import Cache, Output
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """What is known before the first new token."""
-
-    ids: Tensor
-    """[B, L] for the decoder: the prompt, or the start token of an encoder-decoder."""
-    mask: Tensor | None = None
-    """[B, L], 1 where `ids` is real; None: everywhere."""
-    source: Tensor | None = None
-    """[B, S] for the encoder of an encoder-decoder."""
-    source_mask: Tensor | None = None
-    """[B, S]; None: all of the source is real."""
-    sources: int = 1
-    """K, rows of `source` that each row of `ids` reads, next to each other: [B·K, S]."""
-    source_global: Tensor | None = None
-    """[B, S], 1 = a token that sees all of the source and is seen by all of it."""
-    prefix: Tensor | None = None
-    """[B], how many first columns of `ids`, padding included, all may see; None: the model knows no prefix."""
-
-    @property
-    def padding(self) -> Tensor | None:
-        """[B], the padding at the left of each row; None where there is none."""
-        return None if self.mask is None else self.mask.argmax(1)
 
 
 @dataclass(slots=True)

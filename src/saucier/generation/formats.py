@@ -6,8 +6,6 @@ stored, which loses nothing, and of other models the own parts.
 
 from __future__ import annotations
 
-import hashlib
-import platform
 import warnings
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -15,21 +13,35 @@ from typing import Any, Literal, cast, get_args
 import torch
 
 from saucier.errors import InputError, WorkError, expect, suggest_name
-from saucier.files import cache_folder, read_object, write_json
+from saucier.files import write_json
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.native_encoder import list_stack_arrays, use_native
-from saucier.generation.native_feed import MADE, as_array, lower_model
+from saucier.generation.native_feed import PartTables, check_lowered, convert_weights
 from saucier.model import Transformer
-from saucier.native.library import SOURCES, count_threads, load_library
+from saucier.native.library import count_threads, load_library
+from saucier.native.lowered import (
+    SETTINGS,
+    KeptTables,
+    LoweredModel,
+    Packed,
+    count_kept_places,
+    remember_lowered,
+)
 from saucier.native.matrices import Format, Matrix, Panels, Weights
-from saucier.native.packed import digest_files, name_packed, read_packed, write_packed
-from saucier.plain import format_bytes
+from saucier.native.packed import (
+    OWN_PARTS,
+    Made,
+    digest_files,
+    keep_packed,
+    name_choice,
+    name_packed,
+    read_choice,
+    read_packed,
+)
 
 Choice = Literal["auto"] | Format
 CHOICES: tuple[str, ...] = ("auto", *get_args(Format))
-OWN_PARTS = "own parts"
-"""What `auto` may choose instead of a format."""
 
 
 def check_format(form: object) -> None:
@@ -55,7 +67,8 @@ def use_format(model: Transformer, form: str, *, widest: torch.dtype = torch.flo
     check_format(form)
     if form != "auto":
         return set_format(model, cast(Format, form))
-    chosen = read_choice(model)
+    place = find_choice(model)
+    chosen = None if place is None else read_choice(place)
     if chosen is None and not writes_tokens(model):
         warnings.warn("format auto: not measured on this machine yet, so the model's own parts; `saucier bench` "
                       "measures and chooses", stacklevel=3)
@@ -85,24 +98,39 @@ def set_format(model: Transformer, form: Format) -> Transformer:
 
 def prepare(model: Transformer, engine: Native) -> Transformer:
     """Lower a model; its matrices come from the user's cache folder, or go there. Raises `InputError`."""
-    form, path = engine.format, find_packed(model, engine.format)
+    path = find_packed(model, engine.format)
     kept = {} if path is None else read_packed(path)
     if writes_tokens(model):
-        weights = MADE.get(model, ("native", form), lambda: Weights(
-            {name: as_array(one) for name, one in model.state_dict().items()}, form, dict(kept)))
-        lower_model(model, engine, 1)
-        view = model
-    else:
-        weights = Weights(list_stack_arrays(model), form, dict(kept))
-        view = use_native(model, engine, weights)
-    made = list_made(weights)
-    if path is not None and made.keys() - kept.keys():
-        size = write_packed(path, made)
-        warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})",
-                      stacklevel=5)
-        if view is model:  # from here on the memory that other processes share
-            weights.made.update(read_packed(path))
+        prepare_decoder(model, engine, path, kept)
+        return model
+    weights = Weights(list_stack_arrays(model), engine.format, dict(kept))
+    view = use_native(model, engine, weights)
+    keep_packed(path, engine.format, list_made(weights), kept)
     return view
+
+
+def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept: Made) -> None:
+    """Lower a model that writes; of a decoder alone all that its plan reads is kept, for starts without torch.
+
+    Raises `InputError`.
+    """
+    check_lowered(model)
+    weights = convert_weights(model, engine, kept)
+    alone = path is not None and model.config.encoder is None
+    tables = KeptTables(weights.made, PartTables, count_kept_places(model.config)) if alone else PartTables()
+    lowered = LoweredModel(model.config, weights, tables, model.generation)
+    lowered.plan(1)
+    rounded = list_made(weights)
+    if keep_packed(path, engine.format, weights.made if alone and rounded else rounded, kept):
+        assert path is not None, "there it is kept"
+        weights.made.update(read_packed(path))  # from here on the memory that other processes share
+    stored = model.provenance.stored
+    digest = digest_model(model)
+    if path is not None and alone and rounded and stored is not None and digest is not None:
+        folder = Path(stored.state.path)
+        if (stored.head, stored.base, stored.separate) == ("auto", None, False) and (folder / SETTINGS[0]).is_file():
+            files = [Path(name) for name, _, _ in stored.state.files]
+            remember_lowered(folder, files, lowered, Packed(path, digest))
 
 
 def list_made(weights: Weights) -> dict[str, Any]:
@@ -127,28 +155,16 @@ def find_packed(model: Transformer, form: Format) -> Path | None:
     return name_packed(digest, model.config.model_dump_json(), form)
 
 
-def name_choice(model: Transformer) -> Path | None:
-    """Return where the choice for a model on this machine, with these kernels and as many threads, is kept."""
+def find_choice(model: Transformer) -> Path | None:
+    """Return where the choice for a model is kept; None for one that has no files."""
     digest = digest_model(model)
-    if digest is None:
-        return None
-    found = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))))
     threads = min(torch.get_num_threads(), count_threads())
-    facts = (digest, model.config.model_dump_json(), platform.node(), platform.machine(), threads)
-    found.update(repr(facts).encode())
-    return cache_folder("formats") / f"{found.hexdigest()[:24]}.json"
-
-
-def read_choice(model: Transformer) -> str | None:
-    """Return what `saucier bench` chose for a model; None where it was not measured."""
-    path = name_choice(model)
-    found = None if path is None else read_object(path).get("format")
-    return found if found in (OWN_PARTS, *get_args(Format)) else None
+    return None if digest is None else name_choice(digest, model.config.model_dump_json(), threads)
 
 
 def write_choice(model: Transformer, choice: dict[str, Any]) -> Path | None:
     """Keep the choice for a model, with why; return where."""
-    path = name_choice(model)
+    path = find_choice(model)
     if path is not None:
         write_json(path, choice)
     return path

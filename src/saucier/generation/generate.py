@@ -20,7 +20,6 @@ from saucier.generation.feeds import (
     CachedFeed,
     MemoryFeed,
     MixtureFeed,
-    Prompt,
     RereadFeed,
     prediction_kind,
     read_token,
@@ -32,23 +31,18 @@ from saucier.generation.prompt import (
     add_global_tokens,
     add_prefix_lengths,
     check_call,
-    check_length,
     check_mixture,
-    check_tokens,
     join_sources,
-    make_search_rules,
     read_prompt,
 )
+from saucier.generation.rules import Prompt, check_length, check_tokens, make_search, make_search_rules
 from saucier.generation.search import (
     Feed,
     Listener,
     RowSearch,
-    Sample,
     Search,
-    SearchRules,
     TextDecoder,
     decode,
-    pick_likeliest,
 )
 from saucier.generation.speculation import (
     Draft,
@@ -138,7 +132,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
             feed = make_speculative_feed(model, prompt, chosen, search, speculation)
             inner = feed.feed
         if prefixes is None:
-            ids = decode(feed, search, listener)
+            ids: Tensor = decode(feed, search, listener)
         else:
             assert isinstance(inner, KeepsRows), "check_prefix_cache refuses models without a cache"
             maker = fingerprint_weights(model), chosen.engine
@@ -188,9 +182,9 @@ def make_feed(model: Transformer, prompt: Prompt, options: GenerationOptions, *,
         if compiled or not options.use_cache:
             raise InputError("the native engine cannot go with " + ("compile" if compiled else "use_cache=False"),
                              where="engine", remedy="leave one of them out")
-        from saucier.generation.native_feed import NativeFeed
+        from saucier.generation.native_feed import make_native_feed
 
-        return NativeFeed(model, prompt, options.engine, copies=copies, capacity=capacity)
+        return make_native_feed(model, prompt, options.engine, copies=copies, capacity=capacity)
     config = model.config
     stack = config.decoder or config.encoder
     assert stack is not None, "read_prompt refuses a model without stacks"
@@ -239,13 +233,3 @@ def make_speculative_feed(model: Transformer, prompt: Prompt, options: Generatio
     lengths = lengths.repeat_interleave(options.rows)
     guesses = make_guesses(speculation, prompt, search, model.config, feeds[1] if len(feeds) > 1 else None, lengths)
     return SpeculativeFeed(feeds[0], guesses, search, lengths, speculation.tokens, speculation.acceptance)
-
-
-def make_search(options: GenerationOptions, prompt: Tensor, rules: SearchRules) -> Search:
-    """Return the search that the options ask for, at the prompts [B, L]."""
-    choice = Sample.seeded(options.seed, prompt.device) if options.do_sample else pick_likeliest
-    if options.num_beams > 1:
-        from saucier.generation.beams import BeamSearch
-
-        return BeamSearch(prompt, rules, choice, options)
-    return RowSearch(prompt.repeat_interleave(options.rows, 0), rules, choice)

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.generation.decoding import Fast, Thorough
-from saucier.generation.feeds import Prompt
 from saucier.generation.generate import generate
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view, use_packed_weights
-from saucier.generation.prompt import check_mixture, find_fill_token, read_prompt
+from saucier.generation.prompt import check_mixture, read_prompt
+from saucier.generation.rules import Prompt, find_fill_token
 from saucier.model import Transformer
 
 MOST_ROWS = 64

@@ -16,7 +16,8 @@ from saucier.generation.decoding import MaskPredict
 from saucier.generation.options import GenerationOptions
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.processors import forbid_tokens
-from saucier.generation.prompt import check_tokens, find_fill_token, read_prompt
+from saucier.generation.prompt import read_prompt
+from saucier.generation.rules import check_tokens, find_fill_token
 from saucier.generation.search import Step, decode
 from saucier.model import Transformer
 

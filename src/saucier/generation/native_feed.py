@@ -1,12 +1,14 @@
-"""The native kernels as a search sees them: a model lowered to a plan, and a feed that reads through it.
+"""A model of torch for the native kernels: lowered to a plan, its positions as tables, what its encoder gives; and the
+feed that reads through the plan (`plan_feed.py`).
 
-Prompt and new tokens go the same way, 32 at a time, so that a token's scores do not depend on who read it with it.
-Letters: B prompts, R rows, L length, S sources' tokens, D dim, V vocab, P places, H heads.
+Letters: B prompts, L length, D dim, V vocab, P places, H heads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saucier import config as c
-from saucier.config.questions import fits_any_place
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
-from saucier.generation.feeds import Prompt
 from saucier.generation.packed_weights import MadeFromWeights, inference_view, use_packed_weights
-from saucier.generation.search import Step
-from saucier.generation.vocabulary_map import VocabularyMap, load_vocabulary_map
+from saucier.generation.plan_feed import Candidates, PlanFeed, Sources, check_prompt
+from saucier.generation.rules import Prompt
+from saucier.generation.vocabulary_map import load_vocabulary_map
 from saucier.model import PassOptions, Transformer
 from saucier.native.decoders import lower
 from saucier.native.library import count_threads
@@ -97,9 +98,13 @@ def lower_model(model: Transformer, engine: Native, places: int) -> Plan:
     Raises `InputError` for a model that the kernels do not run: elsewhere than on a CPU, or with parts they lack.
     """
     check_lowered(model)
-    made = MADE.get(model, ("native", engine.format), lambda: Weights(
-        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format))
-    return lower(model.config, made, PartTables(), places)
+    return lower(model.config, convert_weights(model, engine), PartTables(), places)
+
+
+def convert_weights(model: Transformer, engine: Native, kept: Mapping[str, Any] = MappingProxyType({})) -> Weights:
+    """Return a model's weights in a format, converted once; `kept`: what is converted already."""
+    return MADE.get(model, ("native", engine.format), lambda: Weights(
+        {name: as_array(one) for name, one in model.state_dict().items()}, engine.format, dict(kept)))
 
 
 def check_lowered(model: Transformer) -> None:
@@ -113,116 +118,18 @@ def check_lowered(model: Transformer) -> None:
                          remedy="use engine=None")
 
 
-class NativeFeed:
-    """Feeds a plan through its own cache, in which every row has its length; padding is not read at all."""
+def make_native_feed(model: Transformer, prompt: Prompt, engine: Native, *, copies: int, capacity: int) -> PlanFeed:
+    """Return a feed of `copies` rows for each prompt, of up to `capacity` tokens.
 
-    def __init__(self, model: Transformer, prompt: Prompt, engine: Native, *, copies: int, capacity: int) -> None:
-        """`copies` rows for each prompt, of up to `capacity` tokens. Raises `InputError` for what cannot be lowered."""
-        self.prompt, self.copies, self.model = prompt, copies, model
-        rows = prompt.ids.shape[0] * copies
-        threads = min(torch.get_num_threads(), count_threads())
-        plan = lower_model(model, engine, capacity)
-        check_prompt(model.config, prompt)
-        self.candidates = None if engine.vocabulary_map is None else Candidates.of_prompt(
-            load_vocabulary_map(engine.vocabulary_map), prompt, model.config)
-        self.session = Session(plan if self.candidates is None else plan.limit_scores(self.candidates.tokens), rows,
-                               threads=threads)
-        self.lengths = np.zeros(rows, np.int32)
-        self.numbers = np.arange(rows, dtype=np.int32)
-        self.begun = [0] * prompt.ids.shape[0]
-        """How many first tokens of each prompt are in the cache already."""
-
-    def __call__(self, step: Step | None) -> Tensor:
-        """Read the prompt, or one more token a row. Shapes: -> [R, V], float32."""
-        if step is None:
-            return self.read_prompt()
-        if step.rows is not None:
-            self.follow(step.rows.numpy())
-        tokens = step.tokens.numpy().astype(np.int32)
-        scores = self.session.read(tokens, self.numbers, self.lengths, self.numbers)
-        self.lengths = self.lengths + 1
-        return self.spread(scores, self.session.sources)
-
-    def read_ahead(self, tokens: Tensor, rows: Tensor, places: Tensor) -> Tensor:
-        """Read tokens of some rows, each at its place, which is forgotten from the first of them on.
-
-        Shapes: tokens, rows, places [T], in rising order -> scores of what follows each [T, V], float32.
-        """
-        read, row, place = (one.numpy().astype(np.int32) for one in (tokens, rows, places))
-        return torch.from_numpy(self.session.read(read, row, place, np.arange(len(read), dtype=np.int32)))
-
-    def read_prompt(self) -> Tensor:
-        """Read every prompt into its first row, then give the other rows copies. Shapes: -> [R, V], float32."""
-        ids, mask = self.prompt.ids, self.prompt.mask
-        if self.prompt.source is not None:
-            self.session.read_sources(*encode_sources(self.model, self.prompt), self.numbers // self.copies)
-        real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-        lengths = real.sum(1).numpy().astype(np.int32)
-        first = np.arange(len(ids), dtype=np.int32) * self.copies
-        places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
-        new = places >= np.repeat(self.begun, lengths)
-        tokens, rows = ids[real].numpy().astype(np.int32)[new], np.repeat(first, lengths)[new]
-        scores = self.session.read(tokens, rows, places[new],
-                                   (lengths - np.array(self.begun)).cumsum().astype(np.int32) - 1)
-        self.lengths[first] = lengths
-        self.follow(np.repeat(first, self.copies))
-        return self.spread(scores, np.arange(len(ids))).repeat_interleave(self.copies, 0)
-
-    def spread(self, scores: NDArray[Any], sources: NDArray[Any]) -> Tensor:
-        """Return the scores of all tokens, those of no candidate -∞. Shapes: [R, C], the source of each [R] -> [R, V].
-        """
-        found = torch.from_numpy(scores)
-        return found if self.candidates is None else self.candidates.spread(found, torch.from_numpy(sources))
-
-    def take_row(self, row: int, length: int) -> list[NDArray[Any]]:
-        """Return copies of keys and values of a row's first `length` tokens."""
-        return [view[row].copy() for view in self.session.list_blocks(length)]
-
-    def put_row(self, row: int, kept: list[NDArray[Any]], length: int) -> None:
-        """Fill the first `length` places of a row."""
-        for view, one in zip(self.session.list_blocks(length), kept, strict=True):
-            view[row] = one[:, :view.shape[2]]
-
-    def follow(self, sources: NDArray[Any]) -> None:
-        """Let each row continue another one. Shapes: [R]."""
-        self.session.move(sources, self.lengths)
-        self.lengths = self.lengths[sources]
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The tokens that may be written for some sources. C: those of all sources together."""
-
-    tokens: NDArray[np.int64]
-    """[C], rising."""
-    barred: Tensor
-    """[B, C], True where a token is a candidate of other sources alone."""
-    vocab: int
-
-    @classmethod
-    def of_prompt(cls, found: VocabularyMap, prompt: Prompt, config: c.Transformer) -> Candidates:
-        """Look the sources of a prompt up. Raises `InputError` for a map of other vocabularies, or without sources."""
-        sizes, vocab = (config.input_embed.vocab, config.output_embed.vocab), config.output_embed.vocab
-        if prompt.source is None:
-            raise InputError("a vocabulary map is for models that write from a source", where="engine.vocabulary_map",
-                             remedy="leave it out")
-        if prompt.sources > 1:
-            raise InputError("a vocabulary map is for texts of one source each", where="engine.vocabulary_map",
-                             remedy="leave it out, or fusion")
-        if (found.source_vocab, found.target_vocab) != sizes:
-            raise InputError(f"a map of {found.source_vocab} source and {found.target_vocab} target tokens, and the "
-                             f"model has {sizes[0]} and {sizes[1]}", where="engine.vocabulary_map",
-                             remedy="build it with the model's own tokenizer")
-        real = torch.ones_like(prompt.source).bool() if prompt.source_mask is None else prompt.source_mask.bool()
-        lists = [found.find_candidates(row[kept].numpy()) for row, kept in zip(prompt.source, real, strict=True)]
-        tokens = np.unique(np.concatenate(lists))
-        return cls(tokens, torch.from_numpy(np.stack([~np.isin(tokens, one) for one in lists])), vocab)
-
-    def spread(self, scores: Tensor, sources: Tensor) -> Tensor:
-        """Put the scores of candidates among those of all tokens. Shapes: [R, C], [R] -> [R, V]."""
-        kept = scores.masked_fill_(self.barred[sources], -torch.inf)
-        full = torch.full((len(scores), self.vocab), -torch.inf)
-        return full.index_copy_(1, torch.from_numpy(self.tokens), kept)
+    Raises `InputError` for what cannot be lowered.
+    """
+    plan = lower_model(model, engine, capacity)
+    check_prompt(model.config, prompt)
+    candidates = None if engine.vocabulary_map is None else Candidates.of_prompt(
+        load_vocabulary_map(engine.vocabulary_map), prompt, model.config)
+    return PlanFeed(plan, prompt, copies=copies, threads=min(torch.get_num_threads(), count_threads()),
+                    candidates=candidates,
+                    encode=None if prompt.source is None else partial(encode_sources, model, prompt))
 
 
 def find_engine(model: Transformer) -> Native | None:
@@ -249,7 +156,7 @@ def score_texts(model: Transformer, engine: Native, ids: Tensor, mask: Tensor) -
     return scores
 
 
-def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+def encode_sources(model: Transformer, prompt: Prompt) -> Sources:
     """Return what the encoder gives for the real tokens of each text's sources, and how many there are: [T, D], [B].
     """
     reader, ids, mask = inference_view(use_packed_weights(model)), prompt.source, prompt.source_mask
@@ -266,17 +173,3 @@ def encode_sources(model: Transformer, prompt: Prompt) -> tuple[NDArray[np.float
     return as_array(hidden[real].float()), lengths.numpy().astype(np.int32)
 
 
-def check_prompt(config: c.Transformer, prompt: Prompt) -> None:
-    """Raise `InputError` for prompts that these parts of a model read otherwise in one piece than token by token."""
-    assert config.decoder is not None, "lower() refuses others"
-    full = [one.capacity for one in config.decoder.sublayers() if isinstance(one, c.Experts) and one.capacity]
-    length, positions = prompt.ids.shape[1], config.output_embed.positions
-    padded = prompt.mask is not None and not all(fits_any_place(one.visibility) for one in config.decoder.attentions())
-    skipped = length > 1 and isinstance(positions, c.Learned | c.Sinusoidal) and isinstance(
-        positions.places, c.SkipPadding) and bool(((prompt.ids == positions.places.padding) & (
-            prompt.ids >= 0 if prompt.mask is None else prompt.mask.bool())).any())
-    for found, what in ((full and length > min(full), f"experts that take {min(full, default=0)} of {length} tokens"),
-                        (padded, "patterns of visibility that count padding"),
-                        (skipped, "padding among real tokens")):
-        if found:
-            raise InputError(f"the native kernels have no {what}", where="engine", remedy="use engine=None")

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from saucier.arguments import Help, check_argument
 from saucier.errors import InputError
-from saucier.generation.feeds import Prompt, prediction_kind
+from saucier.generation.feeds import prediction_kind
 from saucier.generation.options import GenerationOptions
+from saucier.generation.rules import Prompt
 from saucier.generation.slots import find_state
 from saucier.model import Transformer
 

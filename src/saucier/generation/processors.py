@@ -1,92 +1,106 @@
 """What changes the scores of the next token before one is chosen: functions that are applied in the order of a list,
 their settings bound with `functools.partial`.
 
+A search that needs nothing of torch keeps its rows in numpy, so that a process that only writes does not import torch:
+what forbids and forces tokens is written in what both libraries spell alike. Where torch's own spelling stands, tokens
+are drawn, or beams add the scores up.
 Letters: R rows, L tokens so far, V vocab, W windows, N size of an n-gram.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import torch
-from torch import Tensor
+from saucier.plain import library_of
 
 NEVER = float("-inf")
 
-Processor = Callable[[Tensor, Tensor], Tensor]
+Array = Any
+"""Torch's tensor, or numpy's array."""
+Processor = Callable[[Array, Array], Array]
 """Scores of the next token -> other scores; its input is left as it was.
 
 Shapes: ids [R, L] so far, scores [R, V] float32 -> [R, V]; so in all functions here.
 """
 
 
-def forbid_tokens(scores: Tensor, tokens: Sequence[int]) -> Tensor:
+def forbid_tokens(scores: Array, tokens: Sequence[int]) -> Array:
     """Give tokens no chance in any row. Shapes: [R, V] -> [R, V]."""
-    return scores.index_fill(1, torch.tensor(tokens, device=scores.device), NEVER)
+    changed = library_of(scores).asarray(scores, copy=True)
+    changed[:, list(tokens)] = NEVER
+    return changed
 
 
-def penalize_repetition(ids: Tensor, scores: Tensor, *, penalty: float, padding: Tensor | None = None) -> Tensor:
+def penalize_repetition(ids: Array, scores: Array, *, penalty: float, padding: Array | None = None) -> Array:
     """Divide positive scores of tokens that are already there by the penalty, and multiply negative ones.
 
     `padding` [R]: tokens at the left of each row that are padding and do not count.
     Source: Keskar et al. 2019, §4.1, arXiv:1909.05858, which only divides; negative scores as in transformers.
     """
-    seen = torch.zeros(scores.shape[0], scores.shape[1] + 1, dtype=torch.bool, device=scores.device)
+    of = library_of(scores)
+    rows = of.arange(len(ids), device=scores.device)[:, None]
+    seen = of.zeros((len(ids), scores.shape[1] + 1), dtype=of.bool, device=scores.device)
     if padding is not None:  # counted in a column that is cut off again
-        places = torch.arange(ids.shape[1], device=ids.device)
-        ids = ids.masked_fill(places < padding[:, None], scores.shape[1])
-    seen = seen.scatter(1, ids, True)[:, :-1]
-    return torch.where(seen, torch.where(scores < 0, scores * penalty, scores / penalty), scores)
+        places = of.arange(ids.shape[1], device=ids.device)
+        ids = of.where(places < padding[:, None], scores.shape[1], ids)
+    seen[rows, ids] = True
+    return of.where(seen[:, :-1], of.where(scores < 0, scores * penalty, scores / penalty), scores)
 
 
-def forbid_repeated_ngrams(ids: Tensor, scores: Tensor, *, size: int) -> Tensor:
+def forbid_repeated_ngrams(ids: Array, scores: Array, *, size: int) -> Array:
     """Forbid a token that would complete an n-gram a second time. Source: Paulus et al. 2018, §2.5, arXiv:1705.04304.
     """
     if ids.shape[1] < size:
         return scores
-    windows = ids.unfold(1, size, 1)  # [R, W, N]
-    recent = ids[:, None, ids.shape[1] - size + 1:]
-    rows, places = (windows[..., :-1] == recent).all(-1).nonzero(as_tuple=True)
-    return scores.index_put((rows, windows[rows, places, -1]), scores.new_tensor(NEVER))
+    of, count = library_of(scores), ids.shape[1] - size + 1
+    windows = of.stack([ids[:, start:start + count] for start in range(size)], -1)  # [R, W, N]
+    rows, places = of.where((windows[..., :-1] == ids[:, None, count:]).all(-1))
+    changed = of.asarray(scores, copy=True)
+    changed[rows, windows[rows, places, -1]] = NEVER
+    return changed
 
 
-def forbid_bad_word(ids: Tensor, scores: Tensor, *, word: Sequence[int]) -> Tensor:
+def forbid_bad_word(ids: Array, scores: Array, *, word: Sequence[int]) -> Array:
     """Forbid the last token of a sequence where a row ends with its beginning."""
     *start, last = word
     if len(start) > ids.shape[1]:
         return scores
-    matches = (ids[:, ids.shape[1] - len(start):] == ids.new_tensor(start)).all(1)
-    changed = scores.clone()
+    of = library_of(scores)
+    matches = (ids[:, ids.shape[1] - len(start):] == of.asarray(start, dtype=ids.dtype, device=ids.device)).all(1)
+    changed = of.asarray(scores, copy=True)
     changed[matches, last] = NEVER
     return changed
 
 
-def suppress(ids: Tensor, scores: Tensor, *, tokens: Sequence[int], lengths: range | None = None) -> Tensor:
+def suppress(ids: Array, scores: Array, *, tokens: Sequence[int], lengths: range | None = None) -> Array:
     """Forbid tokens while rows have one of these lengths: no end before the minimum; None: always."""
     return forbid_tokens(scores, tokens) if lengths is None or ids.shape[1] in lengths else scores
 
 
-def force_at(ids: Tensor, scores: Tensor, *, tokens: Sequence[int], length: int) -> Tensor:
+def force_at(ids: Array, scores: Array, *, tokens: Sequence[int], length: int) -> Array:
     """Allow only these tokens at one length (a language token at the start, an end token at the limit)."""
     if ids.shape[1] != length:
         return scores
-    return torch.full_like(scores, NEVER).index_fill_(1, torch.tensor(tokens, device=scores.device), 0.0)
+    forced = library_of(scores).full_like(scores, NEVER)
+    forced[:, list(tokens)] = 0.0
+    return forced
 
 
-def make_finite(ids: Tensor, scores: Tensor) -> Tensor:
+def make_finite(ids: Array, scores: Array) -> Array:
     """Make numbers of scores that are none: 0 of NaN, the largest and the smallest number of the infinite ones.
 
     What was forbidden before it is then very unlikely, as in transformers.
     """
-    return scores.nan_to_num()
+    return library_of(scores).nan_to_num(scores)
 
 
-def apply_temperature(ids: Tensor, scores: Tensor, *, temperature: float) -> Tensor:
+def apply_temperature(ids: Array, scores: Array, *, temperature: float) -> Array:
     """Divide the scores: below 1 sharpens the distribution, above 1 flattens it."""
     return scores / temperature
 
 
-def keep_top_k(ids: Tensor, scores: Tensor, *, count: int) -> Tensor:
+def keep_top_k(ids: Array, scores: Array, *, count: int) -> Array:
     """Keep the k likeliest tokens, and those as likely as the last of them.
 
     Source: Fan et al. 2018, §5.1, arXiv:1805.04833.
@@ -95,7 +109,7 @@ def keep_top_k(ids: Tensor, scores: Tensor, *, count: int) -> Tensor:
     return scores.masked_fill(scores < least, NEVER)
 
 
-def keep_top_p(ids: Tensor, scores: Tensor, *, share: float, least: int = 1) -> Tensor:
+def keep_top_p(ids: Array, scores: Array, *, share: float, least: int = 1) -> Array:
     """Keep the smallest set of likeliest tokens whose probability is at least p, and the `least` likeliest in any case.
 
     Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751.
@@ -106,6 +120,6 @@ def keep_top_p(ids: Tensor, scores: Tensor, *, share: float, least: int = 1) -> 
     return scores.masked_fill(dropped.scatter(1, places, dropped), NEVER)
 
 
-def renormalize(ids: Tensor, scores: Tensor) -> Tensor:
+def renormalize(ids: Array, scores: Array) -> Array:
     """Make log probabilities of scores."""
     return scores.log_softmax(-1)

@@ -1,7 +1,8 @@
 """The one decoding loop: how tokens are selected from scores, when a row ends, the search of independent rows, and the
 text while it is written.
 
-Beam search is in `beams.py`, whole texts in `mask_predict.py`, texts with open places in `chains.py`.
+Beam search is in `beams.py`, whole texts in `mask_predict.py`, texts with open places in `chains.py`. Rows are torch's
+tensors, or numpy's arrays where the model is read without torch (`processors.py`).
 Letters: B prompts, R rows, L length, V vocab or candidates.
 """
 
@@ -10,20 +11,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import torch
-from torch import Tensor
+from saucier.generation.processors import Array, Processor
+from saucier.plain import library_of
 
-from saucier.generation.processors import Processor
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-TokenSelection = Callable[[Tensor, int], Tensor]
+TokenSelection = Callable[[Array, int], Array]
 """Picks candidates of each row: scores [R, V] and a count -> places [R, count]."""
 
 
-def pick_likeliest(scores: Tensor, count: int) -> Tensor:
+def pick_likeliest(scores: Array, count: int) -> Array:
     """Pick the highest scores, the best first; of equal ones the first. Shapes: scores [R, V] -> [R, count]."""
-    return scores.argmax(1, keepdim=True) if count == 1 else scores.topk(count).indices
+    return scores.argmax(1)[:, None] if count == 1 else scores.topk(count).indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,22 +38,28 @@ class Sample:
     @classmethod
     def seeded(cls, seed: int | None, device: torch.device) -> Sample:
         """Return a sampler with a generator of its own; without a seed, one is drawn from torch's global generator."""
+        import torch
+
         if seed is None:
             seed = int(torch.randint(2**62, ()))
         return cls(torch.Generator(device).manual_seed(seed))
 
     def __call__(self, scores: Tensor, count: int) -> Tensor:
         """Shapes: scores [R, V] -> [R, count]."""
+        import torch
+
         return torch.multinomial(scores.softmax(1), count, generator=self.generator)
 
     def fork(self) -> Sample:
         """Return one that will draw with the same random numbers."""
+        import torch
+
         generator = torch.Generator(self.generator.device)
         generator.set_state(self.generator.get_state())
         return Sample(generator)
 
 
-def apply_processors(processors: Sequence[Processor], ids: Tensor, scores: Tensor) -> Tensor:
+def apply_processors(processors: Sequence[Processor], ids: Array, scores: Array) -> Array:
     """Apply all, in order. Shapes: ids [R, L], scores [R, V] -> [R, V]."""
     for processor in processors:
         scores = processor(ids, scores)
@@ -64,33 +73,39 @@ class TextDecoder(Protocol):
         """Return the text of ids."""
 
 
-Stop = Callable[[Tensor], Tensor]
+def repeat_rows(array: Array, count: int) -> Array:
+    """Put copies of each row next to it. Shapes: [R, ...] -> [R * count, ...]."""
+    return array[library_of(array).arange(len(array) * count, device=array.device) // count]
+
+
+Stop = Callable[[Array], Array]
 """Says which rows end with their last token. Shapes: ids [R, L] -> [R], True where the row has ended."""
 
 
-def find_ended_rows(stops: Sequence[Stop], ids: Tensor) -> Tensor:
+def find_ended_rows(stops: Sequence[Stop], ids: Array) -> Array:
     """Say which rows end by any of these. Shapes: ids [R, L] -> [R]."""
-    found = torch.zeros(ids.shape[0], dtype=torch.bool, device=ids.device)
+    of = library_of(ids)
+    found = of.zeros(ids.shape[0], dtype=of.bool, device=ids.device)
     for stop in stops:
         found = found | stop(ids)
     return found
 
 
-def end_at_tokens(ids: Tensor, *, tokens: Sequence[int]) -> Tensor:
+def end_at_tokens(ids: Array, *, tokens: Sequence[int]) -> Array:
     """End a row with one of these tokens. Shapes: ids [R, L] -> [R]."""
-    return torch.stack([ids[:, -1] == token for token in tokens]).any(0)
+    return library_of(ids).stack([ids[:, -1] == token for token in tokens]).any(0)
 
 
-def end_at_strings(ids: Tensor, *, strings: Sequence[str], tokenizer: TextDecoder, start: int) -> Tensor:
+def end_at_strings(ids: Array, *, strings: Sequence[str], tokenizer: TextDecoder, start: int) -> Array:
     """End a row when its new text, from `start`, holds one of these strings, wherever token borders fall.
 
     Shapes: ids [R, L] -> [R].
     """
     texts = (tokenizer.decode(row) for row in ids[:, start:].tolist())
-    return torch.tensor([any(string in text for string in strings) for text in texts], device=ids.device)
+    return library_of(ids).asarray([any(string in text for string in strings) for text in texts], device=ids.device)
 
 
-Listener = Callable[[Tensor], None]
+Listener = Callable[[Array], None]
 """Called with the new tokens [R] after each step."""
 
 
@@ -98,11 +113,11 @@ Listener = Callable[[Tensor], None]
 class Step:
     """What a search decided."""
 
-    tokens: Tensor
+    tokens: Array
     """[R], the next token of each row; of texts that are not written from left to right [R, L], all tokens."""
-    rows: Tensor | None = None
+    rows: Array | None = None
     """[R], the row that each row continues; None: itself."""
-    places: Tensor | None = None
+    places: Array | None = None
     """[R], the place of each row that is scored, where it is not the next one."""
 
 
@@ -113,18 +128,18 @@ class Search(Protocol):
     def finished(self) -> bool:
         """Whether there is nothing more to write."""
 
-    def advance(self, logits: Tensor) -> Step:
+    def advance(self, logits: Array) -> Step:
         """Take the scores of the next token, [R, V] float32, and decide."""
 
-    def result(self) -> Tensor:
+    def result(self) -> Array:
         """The rows, prompt included. Shapes: -> [rows, L]."""
 
 
-Feed = Callable[[Step | None], Tensor]
+Feed = Callable[[Step | None], Array]
 """The model, as a search sees it: what was decided in (None: the prompt), scores of what comes next out, float32."""
 
 
-def decode(feed: Feed, search: Search, listener: Listener | None = None, start: Step | None = None) -> Tensor:
+def decode(feed: Feed, search: Search, listener: Listener | None = None, start: Step | None = None) -> Array:
     """Write until the search is finished: the only decoding loop. Shapes: -> [rows, L].
 
     `start`: what is read first; None: the prompt.
@@ -153,25 +168,25 @@ class SearchRules:
 class RowSearch:
     """Every row goes its own way: greedy, or by sampling."""
 
-    def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection) -> None:
+    def __init__(self, prompt: Array, rules: SearchRules, choice: TokenSelection) -> None:
         """Begin at the prompt [R, L]."""
         self.rules, self.choice = rules, choice
-        self.ids = prompt.new_full((prompt.shape[0], rules.limit), rules.fill)
-        self.ids[:, :prompt.shape[1]] = prompt
-        self.length = prompt.shape[1]
-        self.ended = torch.zeros(prompt.shape[0], dtype=torch.bool, device=prompt.device)
+        rows, self.length = prompt.shape
+        self.ids = library_of(prompt).full((rows, rules.limit), rules.fill, dtype=prompt.dtype, device=prompt.device)
+        self.ids[:, :self.length] = prompt
+        self.ended = find_ended_rows((), prompt)
 
     @property
     def finished(self) -> bool:
         """Whether every row has ended, or the limit is reached."""
         return self.length == self.rules.limit or bool(self.rules.stops and self.ended.all())
 
-    def advance(self, logits: Tensor) -> Step:
+    def advance(self, logits: Array) -> Step:
         """Choose the next token of every row; a row that has ended is filled. Shapes: logits [R, V]."""
         scores = apply_processors(self.rules.processors, self.ids[:, :self.length], logits)
         tokens = self.choice(scores, 1)[:, 0]
         if self.rules.stops:
-            tokens = tokens.masked_fill(self.ended, self.rules.fill)
+            tokens[self.ended] = self.rules.fill
         self.ids[:, self.length] = tokens
         self.length += 1
         if self.rules.stops:
@@ -182,10 +197,10 @@ class RowSearch:
         """Return a search that goes on from here by itself, with the same random numbers."""
         forked = copy.copy(self)
         forked.choice = self.choice.fork() if isinstance(self.choice, Sample) else self.choice
-        forked.ids, forked.ended = self.ids.clone(), self.ended.clone()
+        forked.ids, forked.ended = (library_of(one).asarray(one, copy=True) for one in (self.ids, self.ended))
         return forked
 
-    def result(self) -> Tensor:
+    def result(self) -> Array:
         """The rows as far as the longest. Shapes: -> [R, L]."""
         return self.ids[:, :self.length]
 
@@ -206,7 +221,7 @@ class TextStream:
         self.ids: list[int] = []
         self.written = 0
 
-    def __call__(self, tokens: Tensor) -> None:
+    def __call__(self, tokens: Array) -> None:
         """Take the new tokens [R] of a step."""
         self.ids.append(int(tokens[0]))
         self.send(self.tokenizer.decode(self.ids), whole=False)

@@ -14,7 +14,7 @@ from saucier import config as c
 from saucier.config.questions import fits_any_place, has_prefix
 from saucier.errors import InputError
 from saucier.generation.packed_weights import inference_view, use_packed_weights
-from saucier.generation.prompt import find_max_positions
+from saucier.generation.rules import find_max_positions
 from saucier.model import Transformer
 
 

@@ -39,7 +39,7 @@ from saucier.tasks.definitions import Classification, ManyLabels, MultipleChoice
 from saucier.tasks.examples import PAIR, TEXT, Example, Place
 from saucier.tasks.tag_schemes import are_entities
 from saucier.tasks.task import Answer
-from saucier.tasks.written.task import map_in_batches, pad_rows
+from saucier.tasks.written.task import map_in_batches
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 Row = str | Sequence[str] | Mapping[str, Any]
@@ -152,7 +152,7 @@ class Writing:
     def answer(self, rows: Sequence[Row], *, source_language: str | None = None, target_language: str | None = None,
                **options: Any) -> list[str]:
         """Write for each text; only what is new is returned."""
-        drawing, pad = self.drawing(options), self.opened.tokenizer.pad_id or 0
+        drawing = self.drawing(options)
         writer = self.writer(drawing, source_language, target_language)
 
         def write_some(texts: list[str], start: int) -> list[str]:
@@ -160,9 +160,8 @@ class Writing:
             if not all(prompts):
                 raise InputError("there is no text, and this model has no token that begins one", where="rows",
                                  remedy="give some text")
-            ids, mask = pad_rows(prompts, pad, left=not self.opened.is_encoder_decoder)
             drawn = {} if drawing.seed is None else {"seed": drawing.seed + start}
-            return writer.generate(ids, mask, drawing.options() | drawn)
+            return writer.generate(prompts, drawing.options() | drawn)
 
         return map_in_batches(list(map(read_text, rows)), BATCH, write_some)
 

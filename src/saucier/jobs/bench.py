@@ -17,7 +17,7 @@ from torch import Tensor
 
 from saucier.errors import InputError, WorkError
 from saucier.generation.decoding import Native
-from saucier.generation.formats import OWN_PARTS, prepare, write_choice, writes_tokens
+from saucier.generation.formats import prepare, write_choice, writes_tokens
 from saucier.generation.generate import generate
 from saucier.generation.native_encoder import name_side
 from saucier.generation.native_feed import lower_model, score_texts
@@ -30,6 +30,7 @@ from saucier.jobs.writing.writer import Writer
 from saucier.model import Transformer
 from saucier.native.library import load_library
 from saucier.native.matrices import Format
+from saucier.native.packed import OWN_PARTS
 from saucier.opened import OpenModel, open_model, room
 from saucier.plain import format_bytes
 from saucier.report.page import ACCENT, SECOND, draw_or_explain, write_page

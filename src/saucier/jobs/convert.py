@@ -18,6 +18,7 @@ from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import SEPARATOR, NewTokens, Operation, OperationOptions, Positions, Tokens
 from saucier.checkpoints.hub import resolve_folder
 from saucier.checkpoints.layout import MODEL_TYPE
+from saucier.config import learned_length
 from saucier.config.visibility import SEPARATORS
 from saucier.devices import choose_dtype
 from saucier.diagnosis.equivalence import Equivalence, compare_models
@@ -30,7 +31,6 @@ from saucier.jobs.finetuning.start import name_labels
 from saucier.jobs.finetuning.task_folder import copy_task
 from saucier.model import Transformer
 from saucier.parts.provenance import Saved
-from saucier.recipes.catalogue import learned_length
 from saucier.report.card import find_facts, name_base, write_card
 from saucier.result import Result
 from saucier.text.reading.documents import read_documents

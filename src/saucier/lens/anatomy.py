@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from saucier.checkpoints.hub import find_finetuned_model
-from saucier.config import Node, Transformer, anatomy
+from saucier.config import Node, Transformer, anatomy, learned_length
 from saucier.cost.memory import MemoryEstimate, estimate_memory
 from saucier.cost.workload import STATES
 from saucier.errors import InputError
@@ -21,7 +21,6 @@ from saucier.files import is_file, path_exists, read_object
 from saucier.lens.stored_matrices import StoredSize, read_stored_sizes, stored_table
 from saucier.lens.subject import find_subject
 from saucier.plain import format_bytes, format_quantity
-from saucier.recipes.catalogue import learned_length
 from saucier.result import Result
 from saucier.table import Table
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from saucier.config import Transformer, anatomy, check
+from saucier.config import Transformer, anatomy, check, learned_length
 from saucier.config.base import validate_again
 from saucier.errors import InputError
 from saucier.lens.anatomy import anatomy_cells, anatomy_rows
-from saucier.recipes.catalogue import learned_length
 from saucier.result import render_html, render_text
 from saucier.table import Table
 

@@ -70,9 +70,8 @@ def lower_embedding(lowering: Lowering, embed: c.Embedding, name: str) -> None:
 
 def embed_tokens(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
     """Append the look-up of tokens."""
-    lowering.count_used(f"{name}.tokens")
     lowering.add("embed", f"{name}.tokens", source=to, to=to, width=width, scale=embed.scale,
-             matrix=lowering.weights.table(f"{name}.tokens", width))
+                 matrix=lowering.table(f"{name}.tokens", width, embed.vocab))
 
 
 def add_positions(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
@@ -82,7 +81,7 @@ def add_positions(lowering: Lowering, embed: c.Embedding, name: str, *, to: int,
         case c.NoPositions():
             pass
         case c.Learned(places=places):
-            lowering.add_places(name, lowering.weights.table(name, width), places, to)
+            lowering.add_places(name, lowering.table(name, width, 1), places, to)
         case c.Sinusoidal(places=places) as waves:
             table = lowering.tables.waves(waves, lowering.places + first_row(places)[0], width)
             lowering.add_places(name, store_matrix(table, "float32"), places, to)
@@ -90,6 +89,8 @@ def add_positions(lowering: Lowering, embed: c.Embedding, name: str, *, to: int,
             rows, columns = (lowering.vector(f"{name}.{one}") for one in ("rows", "columns"))
             assert rows is not None and columns is not None, "the part has both"
             grid = np.concatenate([np.repeat(rows, len(columns), 0), np.tile(columns, (len(rows), 1))], 1)
+            if grid.shape[1] != width:
+                refuse(f"grid of {grid.shape[1]} numbers in place of {name}")
             lowering.add_places(name, store_matrix(grid, "float32"), places, to)
 
 
@@ -99,8 +100,7 @@ def add_segment(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, w
         case None | c.TablelessSegments(kind="tokens"):
             pass
         case c.SegmentTable(otherwise=c.OneSegment()) | c.FirstSegment():
-            lowering.count_used(f"{name}.segments")
-            first = lowering.weights.table(f"{name}.segments", width).values()[0].astype(np.float32)
+            first = lowering.table(f"{name}.segments", width, 1).values()[0].astype(np.float32)
             lowering.add("shift", f"{name}.segments", source=to, to=to, width=width, arrays={"bias": first})
         case _:
             refuse(f"segments of kind {embed.segments.kind}")

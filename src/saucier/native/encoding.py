@@ -55,7 +55,7 @@ def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places:
     for step in lowering.steps:
         if step.kind not in KINDS:
             refuse(f"{step.kind} for whole rows ({step.what})")
-    return Plan(tuple(lowering.steps), tuple(lowering.widths), (), 1, places, 0)
+    return Plan(tuple(lowering.steps), tuple(lowering.widths), (), places, 0)
 
 
 class RowLowering(Lowering):

@@ -95,11 +95,9 @@ class Lowering:
         """Return what was made."""
         stack = self.config.decoder
         assert stack is not None, "lower() refuses others"
-        sharing = max((one.projection.heads // (one.projection.kv_heads or one.projection.heads)
-                       for one in stack.sublayers() if isinstance(one, c.SelfAttention | c.CrossAttention)), default=1)
         source = self.source or Lowering(self.config, self.weights, self.tables, 0)
-        return Plan(tuple(self.steps), tuple(self.widths), tuple(list_key_widths(stack, self.config.dim)), sharing,
-                    self.places, self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
+        return Plan(tuple(self.steps), tuple(self.widths), tuple(list_key_widths(stack, self.config.dim)), self.places,
+                    self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
                     tuple(source.key_widths))
 
     def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | Panels | None = None,
@@ -109,10 +107,21 @@ class Lowering:
         self.steps.append(Step(kind, what, {"source": source, "to": to, "width": width} | numbers, matrix,
                                arrays or {}))
 
-    def vector(self, name: str) -> Array | None:
-        """Return a gain or a bias, counted as used."""
+    def vector(self, name: str, *shape: int) -> Array | None:
+        """Return a gain, a bias or vectors whose last sizes are these, counted as used."""
         self.used.add(name)
-        return self.weights.vector(name)
+        found = self.weights.vector(name)
+        if found is not None and found.shape[found.ndim - len(shape):] != shape:
+            refuse(f"{name} of the shape {list(found.shape)}")
+        return found
+
+    def table(self, name: str, width: int, rows: int) -> Matrix:
+        """Return a table of vectors with so many rows at least, counted as used."""
+        self.count_used(name)
+        found = self.weights.table(name, width)
+        if found.inputs != width or found.rows < rows:
+            refuse(f"table of {found.rows} × {found.inputs} numbers in place of {name}")
+        return found
 
     def norm(self, norm: c.Norm, name: str, source: int, to: int, width: int | None = None) -> None:
         """Append a norm."""
@@ -123,8 +132,9 @@ class Lowering:
                 kind = 1
             case _:
                 refuse(f"norm of kind {norm.kind}")
-        arrays = {"gain": self.vector(f"{name}.weight"), "bias": self.vector(f"{name}.bias")}
-        self.add("norm", name, source=source, to=to, width=width or self.config.dim, norm=kind, eps=eps, arrays=arrays)
+        width = width or self.config.dim
+        arrays = {"gain": self.vector(f"{name}.weight", width), "bias": self.vector(f"{name}.bias", width)}
+        self.add("norm", name, source=source, to=to, width=width, norm=kind, eps=eps, arrays=arrays)
 
     def count_used(self, name: str) -> None:
         """Count a matrix as used, however it is stored."""
@@ -135,7 +145,7 @@ class Lowering:
         """Append a map from and to these widths, or the two of a map of low rank."""
         inputs, outputs = sizes
         if f"{name}.first.weight" in self.weights.arrays:
-            rank = len(self.weights.arrays[f"{name}.first.weight"])
+            rank = self.weights.matrix(f"{name}.first", inputs).rows
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
         matrix, arrays = self.lay_out_map(name, inputs, outputs)
@@ -181,7 +191,7 @@ class Lowering:
                 refuse("bottleneck")
             if stack.layer_positions is not None:
                 name = f"decoder.positions.{number}"
-                self.add_places(name, self.weights.table(name, self.config.dim), stack.layer_positions.places, STREAM)
+                self.add_places(name, self.table(name, self.config.dim, 1), stack.layer_positions.places, STREAM)
             self.run_block(block, f"decoder.blocks.{stored}")
 
     def run_block(self, block: c.Block, name: str) -> None:
@@ -254,8 +264,11 @@ class Lowering:
             refuse("experts with maps of low rank")
         router = f"{name}.router"
         self.count_used(router)
-        self.add("product", router, source=source, to=RANKS, width=experts.count + dim,
-                 matrix=self.weights.stored_matrix(router, dim), arrays={"bias": self.vector(f"{router}.bias")})
+        matrix = self.weights.stored_matrix(router, dim)
+        if (matrix.rows, matrix.inputs) != (experts.count, dim):
+            refuse(f"map of {matrix.inputs} to {matrix.rows} numbers in place of {router}")
+        self.add("product", router, source=source, to=RANKS, width=experts.count + dim, matrix=matrix,
+                 arrays={"bias": self.vector(f"{router}.bias", experts.count)})
         rows = inner.hidden * (1 + gated)
         maps = [self.read_map(f"{name}.experts.{number}.{one}", *sizes) for number in range(experts.count)
                 for one, sizes in (("up", (dim, rows)), ("down", (inner.hidden, dim)))]
@@ -286,8 +299,10 @@ class Lowering:
             case c.Alibi() | c.T5Bias() as biased:
                 table = self.weights.vector("decoder.shared.weight")
                 bias = self.tables.biases(biased, heads, self.places, table)
+                if len(bias) != heads:
+                    refuse(f"biases of {len(bias)} heads in place of {heads}")
             case c.Shaw() | c.RelativeVectors() | c.MusicTransformer() as vectors:
-                relative = self.read_relative(vectors, f"{name}.positions", scale)
+                relative = self.read_relative(vectors, f"{name}.positions", head, scale)
             case _:
                 refuse(f"attention with positions of kind {attention.positions.kind}")
         window = find_window(visibility := attention.visibility)
@@ -311,15 +326,15 @@ class Lowering:
                  neighbours=int(rotary.pairs.kind == "neighbours"),
                  arrays={"table": self.tables.turns(rotary, self.places, head)})
 
-    def read_relative(self, positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, name: str,
+    def read_relative(self, positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, name: str, head: int,
                       scale: float) -> Relative:
         """Return the vectors of distances. Raises `InputError` where there are fewer than places."""
         if positions.longest is not None and self.places > positions.longest:
             raise InputError(f"{self.places} tokens, and {name} has {positions.longest} distances",
                              where="max_new_tokens", remedy="write less")
-        keys = self.vector(f"{name}.keys" if isinstance(positions, c.Shaw) else f"{name}.weight")
+        keys = self.vector(f"{name}.keys" if isinstance(positions, c.Shaw) else f"{name}.weight", head)
         assert keys is not None, "every kind has vectors"
-        return make_relative(positions, keys, self.vector(f"{name}.values"), scale=scale)
+        return make_relative(positions, keys, self.vector(f"{name}.values", head), scale=scale)
 
     def attend_source(self, attention: c.CrossAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention to a source, and to the steps of the source its keys and values."""

@@ -38,8 +38,8 @@ GROUP = 32
 """Inputs that share a scale in int4, where a matrix is rounded here; in int8 a whole row does."""
 LINE = 64
 """Bytes of a line of the caches, and of the widest load."""
-ROWS_AT_ONCE = 4096
-"""Rows that are rounded together, so that a copy in float32 stays small."""
+ROWS_AT_ONCE = 256
+"""Rows that are rounded together, so that what is computed on the way stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def store_matrix(array: Array, form: Format) -> Matrix:
     """Return a matrix [O, I] in a format; as it is where it is stored so. Shapes: array float32, or bfloat16's bits."""
     rows, inputs = array.shape
     if DTYPES.get(array.dtype) == form:
-        return Matrix(form, array, inputs)
+        return Matrix(form, np.ascontiguousarray(array), inputs)
     pieces = [widen(array[start:start + ROWS_AT_ONCE]) for start in range(0, rows, ROWS_AT_ONCE)]
     match form:
         case "float32":

@@ -1,4 +1,5 @@
-"""Rounded and laid out matrices kept in the user's cache folder: one file for each model and format, mapped read-only.
+"""Rounded and laid out matrices, with what else a plan reads, kept in the user's cache folder: one file for each model
+and format, mapped read-only.
 
 A file's name is a digest of the content of the model's weight files, of its config and the format, so that nothing
 there is ever out of date; processes that map the same file share its memory. Content is read once: an index remembers
@@ -11,6 +12,8 @@ import hashlib
 import json
 import mmap
 import os
+import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -18,17 +21,21 @@ from typing import Any, get_args
 
 import numpy as np
 
-from saucier.files import cache_folder, parse_json, remove_path, write_atomically
+from saucier.files import cache_folder, parse_json, read_object, remove_path, write_atomically
+from saucier.native.library import SOURCES
 from saucier.native.matrices import Array, Format, Matrix, Panels
+from saucier.plain import format_bytes
 
-VERSION = 3
+VERSION = 4
 """Of how matrices are rounded and laid out; a change of `matrices.py` that changes numbers raises it."""
 LARGEST = 16 * 2**30
 """Bytes of the folder; beyond, the files that were used longest ago are removed."""
 SUFFIX, INDEX, ALIGNED = ".matrices", "weight-files.json", 64
 KINDS = {"matrix": Matrix, "panels": Panels}
+OWN_PARTS = "own parts"
+"""What `auto` may choose instead of a format."""
 Made = dict[str, Any]
-"""Name -> `Matrix` or `Panels`, as in `Weights.made`."""
+"""Name -> `Matrix`, `Panels` or an array, as in `Weights.made`."""
 
 
 def packed_folder() -> Path:
@@ -63,6 +70,21 @@ def name_packed(model: str, config: str, form: Format) -> Path:
     return packed_folder() / f"{form}-{found.hexdigest()[:24]}{SUFFIX}"
 
 
+def name_choice(model: str, config: str, threads: int) -> Path:
+    """Return where the choice of a format for a model on this machine, with these kernels and as many threads, is kept;
+    the model is named as in `name_packed`.
+    """
+    found = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(SOURCES.glob("*.[ch]"))))
+    found.update(repr((model, config, platform.node(), platform.machine(), threads)).encode())
+    return cache_folder("formats") / f"{found.hexdigest()[:24]}.json"
+
+
+def read_choice(path: Path) -> str | None:
+    """Return what `saucier bench` chose for a model, a format or its own parts; None where it was not measured."""
+    found = read_object(path).get("format")
+    return found if found in (OWN_PARTS, *get_args(Format)) else None
+
+
 def read_packed(path: Path) -> Made:
     """Map a file; nothing is read before it is used. What is no whole file of ours is as if it were not there."""
     try:
@@ -76,14 +98,16 @@ def read_packed(path: Path) -> Made:
         return {}
 
 
-def read_entry(entry: Mapping[str, Any], mapped: mmap.mmap, start: int) -> Matrix | Panels:
-    """Return one matrix of a mapped file. Raises `ValueError` for one that is not wholly inside."""
+def read_entry(entry: Mapping[str, Any], mapped: mmap.mmap, start: int) -> Matrix | Panels | Array | None:
+    """Return one matrix or array of a mapped file. Raises `ValueError` for one that is not wholly inside."""
     def view(stored: tuple[str, list[int], int] | None) -> Array | None:
         if stored is None:
             return None
         dtype, shape, offset = stored
         return np.frombuffer(mapped, np.dtype(dtype), int(np.prod(shape)), start + offset).reshape(shape)
 
+    if entry["kind"] == "array":
+        return view(entry["codes"])
     if entry["facts"]["format"] not in get_args(Format):
         raise ValueError("no format of ours")
     made: Matrix | Panels = KINDS[entry["kind"]](codes=view(entry["codes"]), scales=view(entry["scales"]),
@@ -97,7 +121,8 @@ def start_of_arrays(size: int) -> int:
 
 
 def write_packed(path: Path, made: Made) -> int:
-    """Write matrices as one file, whole or not at all; return its bytes. The folder is kept below `LARGEST`."""
+    """Write matrices and arrays as one file, whole or not at all; return its bytes. The folder is kept below `LARGEST`.
+    """
     arrays: list[Array] = []
     length = 0
 
@@ -109,11 +134,15 @@ def write_packed(path: Path, made: Made) -> int:
         begin, length = length, length + -(-array.nbytes // ALIGNED) * ALIGNED
         return array.dtype.str, list(array.shape), begin
 
-    document = json.dumps({name: {
-        "kind": "matrix" if isinstance(one, Matrix) else "panels", "codes": place(one.codes),
-        "scales": place(one.scales), "facts": {field.name: getattr(one, field.name) for field in fields(one)
-                                               if field.init and field.name not in ("codes", "scales")}}
-        for name, one in made.items()}).encode()
+    def describe(one: Matrix | Panels | Array) -> dict[str, Any]:
+        if not isinstance(one, Matrix | Panels):
+            return {"kind": "array", "codes": place(one)}
+        facts = {field.name: getattr(one, field.name) for field in fields(one)
+                 if field.init and field.name not in ("codes", "scales")}
+        return {"kind": "matrix" if isinstance(one, Matrix) else "panels", "codes": place(one.codes),
+                "scales": place(one.scales), "facts": facts}
+
+    document = json.dumps({name: describe(one) for name, one in made.items()}).encode()
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:
@@ -126,6 +155,15 @@ def write_packed(path: Path, made: Made) -> int:
     write_atomically(path, write)
     bound_folder(path)
     return path.stat().st_size
+
+
+def keep_packed(path: Path | None, form: Format, made: Made, kept: Made) -> bool:
+    """Write what was made to the user's cache folder, and say so; False where nothing is new, or nothing to be kept."""
+    if path is None or not made.keys() - kept.keys():
+        return False
+    size = write_packed(path, made)
+    warnings.warn(f"the matrices in {form} are kept for the next start: {path} ({format_bytes(size)})", stacklevel=7)
+    return True
 
 
 def bound_folder(newest: Path) -> None:

@@ -112,8 +112,6 @@ class Plan:
     """Numbers of a token in each buffer."""
     key_widths: tuple[tuple[int, int], ...]
     """Key heads and head width of each attention."""
-    sharing: int
-    """The most query heads that share a key head."""
     places: int
     """Tokens of a row, at most."""
     vocab: int

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from saucier.config import SkipPadding, Transformer, check, list_length_limits, longest_input
+from saucier.config import SkipPadding, Transformer, check, learned_length
 from saucier.config.base import ConfigError
 from saucier.config.registry import import_package
 from saucier.errors import InputError, expect, expect_texts, suggest_name
@@ -119,13 +119,6 @@ def check_length(recipe: Recipe, model: Transformer, source: Source) -> None:
         raise make_fault(source, ("training", "length"),
                          f"{recipe.training.length} tokens do not fit into the model's {longest} learned positions",
                          f"use training.length={longest}, or more positions (model.length={recipe.training.length})")
-
-
-def learned_length(model: Transformer) -> int | None:
-    """Return the longest input that a model can take, or None where its positions know no end."""
-    rooms = [longest_input(embed.positions) for embed in (model.embed, model.decoder_embed) if embed]
-    inside = [room for stack in model.stacks for room in list_length_limits(stack)]
-    return min([*(room for room in rooms if room is not None), *inside], default=None)
 
 
 def make_fault(source: Source, path: KeyPath, what: str, remedy: str | None) -> InputError:

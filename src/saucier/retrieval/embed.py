@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from saucier import config as c
+from saucier.config import learned_length
 from saucier.errors import InputError, expect, expect_texts
-from saucier.folders.load import check_tokenizer_fits, load
+from saucier.folders.load import load
 from saucier.model import Transformer
-from saucier.recipes.catalogue import learned_length
-from saucier.text.tokenizer.model_inputs import LengthOptions, encode_rows, pad_rows, warn_of_cuts
+from saucier.text.tokenizer.model_inputs import LengthOptions, check_tokenizer_fits, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -43,7 +43,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     expect(batch, int, "batch", "give a number of texts")
     if batch < 1:
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
-    check_tokenizer_fits(model, tokenizer, "tokenizer")
+    check_tokenizer_fits(model.config, tokenizer, "tokenizer")
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = find_limit(model, tokenizer)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()

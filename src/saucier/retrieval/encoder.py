@@ -86,12 +86,12 @@ class ModelEncoder:
 
         Raises `InputError` for one without an embedding head, and for the tokenizer of another model.
         """
-        from saucier.folders.load import check_tokenizer_fits
         from saucier.parts.provenance import digest_values
         from saucier.retrieval.embed import find_limit, require_embedding_head
+        from saucier.text.tokenizer.model_inputs import check_tokenizer_fits
 
         head = require_embedding_head(model, place)
-        check_tokenizer_fits(model, tokenizer, place)
+        check_tokenizer_fits(model.config, tokenizer, place)
         return cls(EncoderPassport(
             model=place, digest=digest_encoder(model, tokenizer, weights or digest_values(model)),
             width=head.widths(model.config.dim)[-1], head=head.model_dump(mode="json"),

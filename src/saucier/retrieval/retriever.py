@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from saucier.config import learned_length
 from saucier.errors import InputError
-from saucier.folders.load import check_tokenizer_fits, load
-from saucier.recipes.catalogue import learned_length
+from saucier.folders.load import load
 from saucier.retrieval.collection import Collection
 from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.fusion import Floats, Ranking
@@ -22,6 +22,7 @@ from saucier.retrieval.nearest import find_nearest
 from saucier.tasks.encoded_examples import EncodedExamples
 from saucier.tasks.labelled_texts import encode_texts
 from saucier.tasks.task import Encoding, Predictor
+from saucier.text.tokenizer.model_inputs import check_tokenizer_fits
 from saucier.text.tokenizer.tokenizer import load_tokenizer
 
 LONGEST_PAIR = 512
@@ -109,7 +110,7 @@ def open_reranker(folder: str | Path, *, batch: int = 32) -> Reranker:
     if model.config.head is None or model.config.head.kind not in ("classification", "multiple_choice"):
         raise InputError("scores no pairs of texts", where=str(folder),
                          remedy="give a reranker, such as `saucier retrieve train reranker` makes")
-    check_tokenizer_fits(model, tokenizer, str(folder))
+    check_tokenizer_fits(model.config, tokenizer, str(folder))
     known = (LONGEST_PAIR, learned_length(model.config), tokenizer.handling.max_length)
     length = min(one for one in known if one)
     return Reranker(Predictor(model, Encoding(tokenizer, length, model.config), batch))

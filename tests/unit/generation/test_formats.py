@@ -26,8 +26,7 @@ pytestmark = pytest.mark.skipif(not GOLDEN.is_dir(), reason="no golden checkpoin
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for module in (packed, formats):
-        monkeypatch.setattr(module, "cache_folder", lambda name: tmp_path)
+    monkeypatch.setattr(packed, "cache_folder", lambda name: tmp_path)
     return tmp_path
 
 
@@ -105,7 +104,7 @@ def test_auto_loses_nothing_unless_it_was_chosen() -> None:
     formats.write_choice(model, {"format": "int8"})
     with pytest.warns(UserWarning, match="are kept"):
         assert saucier.load(GOLDEN / "gpt2", format="auto").format == "int8"
-    formats.write_choice(model, {"format": formats.OWN_PARTS})
+    formats.write_choice(model, {"format": packed.OWN_PARTS})
     assert saucier.load(GOLDEN / "gpt2", format="auto").format is None
     with pytest.warns(UserWarning, match="not measured on this machine yet, so the model's own parts"):
         assert saucier.load(GOLDEN / "bert", format="auto").format is None

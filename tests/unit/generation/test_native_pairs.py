@@ -21,8 +21,8 @@ from saucier.config.layers import Router
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
-from saucier.generation.feeds import Prompt
-from saucier.generation.native_feed import NativeFeed, encode_sources, lower_model
+from saucier.generation.native_feed import encode_sources, lower_model, make_native_feed
+from saucier.generation.rules import Prompt
 from saucier.generation.search import Step
 from saucier.native.library import list_paths
 from saucier.native.matrices import Format, store_matrix
@@ -115,7 +115,7 @@ def test_rows_of_one_source_share_its_keys_and_move_between_sources() -> None:
     model, (ids, mask) = golden("bart"), draw_sources()
     prompt = Prompt(torch.full((3, 1), 2), source=ids, source_mask=mask)
     with torch.inference_mode():
-        feed = NativeFeed(model, prompt, Native(), copies=4, capacity=20)
+        feed = make_native_feed(model, prompt, Native(), copies=4, capacity=20)
         first = feed(None)
         assert feed.session.bytes == cache_bytes(feed.session.plan, 12) + source_bytes(
             feed.session.plan, np.array([9, 6, 2]))

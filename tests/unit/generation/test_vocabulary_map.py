@@ -16,8 +16,8 @@ from tests.unit.generation.test_native_pairs import OPTIONS, draw_sources
 import saucier
 from saucier.errors import InputError
 from saucier.generation import Native, VocabularyMap, build_vocabulary_map, load_vocabulary_map
-from saucier.generation.feeds import Prompt
-from saucier.generation.native_feed import NativeFeed
+from saucier.generation.native_feed import make_native_feed
+from saucier.generation.rules import Prompt
 
 VOCAB = 120
 
@@ -37,7 +37,7 @@ def read_first(name: str, path: Path | None, ids: torch.Tensor, mask: torch.Tens
     engine = Native(vocabulary_map=None if path is None else str(path))
     with torch.inference_mode():
         prompt = Prompt(torch.zeros(len(ids), 1, dtype=torch.long), source=ids, source_mask=mask)
-        return NativeFeed(model, prompt, engine, copies=1, capacity=4)(None)
+        return make_native_feed(model, prompt, engine, copies=1, capacity=4)(None)
 
 
 def test_counts_are_the_definition() -> None:

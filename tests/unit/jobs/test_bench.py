@@ -13,7 +13,6 @@ from tests.unit.generation.test_native import GOLDEN
 import saucier
 from saucier.errors import InputError
 from saucier.families import FAMILIES
-from saucier.generation import formats
 from saucier.jobs.bench import FormatFigures, choose
 from saucier.lens.kernel_plan import describe_kernel_plan
 from saucier.native import library, packed
@@ -25,8 +24,7 @@ TEXT = "The cat sat on the mat. It was a warm day, and nobody came by.\n\nA dog 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (packed, formats):
-        monkeypatch.setattr(module, "cache_folder", lambda name: tmp_path)
+    monkeypatch.setattr(packed, "cache_folder", lambda name: tmp_path)
 
 
 def build(folder: Path, family: str, tokenizer: str) -> Path:

@@ -125,7 +125,7 @@ def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, in
                                              "after": after, "scale": scale, "reach": reach, **sizes},
                 arrays={"table": bias})
     widths = [heads.shape[1] if buffer == STREAM else width for buffer in range(8)]
-    plan = Plan((step,), tuple(widths), (), 1, max(lengths), 0)
+    plan = Plan((step,), tuple(widths), (), max(lengths), 0)
     starts = np.cumsum([0, *lengths]).astype(np.int32)
     held = hold_buffers(plan, len(heads))
     run_pass(plan, heads, starts, np.zeros(len(heads), np.int32), threads, path, held)
@@ -168,4 +168,4 @@ def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MOST_TOKENS", 10)
     starts = np.cumsum([0, 4, 5, 3, 25, 0, 10, 1]).astype(np.int32)
     assert list(cut_passes(starts)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
-    assert count_attention_room(Plan((), (0,) * 8, (), 1, 1, 0), 40) == 48 * 12
+    assert count_attention_room(Plan((), (0,) * 8, (), 1, 0), 40) == 48 * 12

@@ -18,7 +18,7 @@ from saucier.adaptation.quantization.schemes import StoredMatrix, StoredPart
 from saucier.adaptation.quantization.storage import check_matrices, put_matrix, replace_modules
 from saucier.checkpoints.gguf_blocks import read_codes
 from saucier.checkpoints.gguf_weights import GgufWeights
-from saucier.checkpoints.published_folder import PublishedNames, find_stored_names
+from saucier.checkpoints.published_names import PublishedNames, find_stored_names
 from saucier.model import Transformer
 from saucier.parts.heads import LanguageHead
 from saucier.parts.linear import Linear, PartlyBiased, Table

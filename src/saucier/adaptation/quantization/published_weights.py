@@ -33,7 +33,7 @@ from saucier.adaptation.quantization.published_codes import (
 from saucier.adaptation.quantization.published_config import FIRST, SECOND, read_scheme
 from saucier.adaptation.quantization.schemes import Integers, StoredMatrix
 from saucier.adaptation.quantization.storage import check_matrices, put_matrix, replace_modules
-from saucier.checkpoints.published_folder import BASE, PublishedNames, find_stored_names
+from saucier.checkpoints.published_names import BASE, PublishedNames, find_stored_names
 from saucier.checkpoints.weight_files import Weights, check_shape
 from saucier.checkpoints.weight_names import Concat, HeadByHead, Operation, Same, Transpose
 from saucier.errors import InputError

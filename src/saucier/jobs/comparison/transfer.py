@@ -16,6 +16,7 @@ import torch
 
 from saucier import config as c
 from saucier.adaptation.starting_weights import initialize_from
+from saucier.config import learned_length
 from saucier.devices import AutocastDtype, autocast, choose_autocast_dtype, move_batch
 from saucier.errors import InputError
 from saucier.jobs.comparison.experiment import Classification
@@ -26,7 +27,6 @@ from saucier.model import Transformer, build
 from saucier.objectives.base import Batch, RowCorruption, to_int_tensor
 from saucier.objectives.labels import ClassLabels, get_logits, run_model
 from saucier.recipes import Recipe
-from saucier.recipes.catalogue import learned_length
 from saucier.text.reading.documents import Document
 from saucier.text.reading.sources import SourceFile, find_sources
 from saucier.text.reading.tables import TableRow, read_text_cell

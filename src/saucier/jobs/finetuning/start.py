@@ -17,7 +17,7 @@ from saucier.adaptation.starting_weights import TransferReport, drop_decoder, in
 from saucier.arguments import format_overrides
 from saucier.checkpoints.hub import is_hub_id, resolve_folder
 from saucier.checkpoints.layout import Published, find_head_kinds, published_tree
-from saucier.checkpoints.published_folder import read_generation_defaults
+from saucier.checkpoints.published_names import read_generation_defaults
 from saucier.config.base import Config, rewrite_config
 from saucier.config.questions import reads_pooled
 from saucier.config.visibility import SEPARATORS

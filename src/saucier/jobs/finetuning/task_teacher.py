@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from saucier.checkpoints.hub import resolve_folder
-from saucier.checkpoints.published_folder import read_generation_defaults
+from saucier.checkpoints.published_names import read_generation_defaults
 from saucier.devices import AutocastDtype, autocast, move_batch
 from saucier.errors import InputError
 from saucier.files import read_object

@@ -10,33 +10,29 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-import yaml
-from pydantic import TypeAdapter, ValidationError
-from torch import Tensor
-
 from saucier.config import LengthHead, sees_prefix
 from saucier.errors import InputError
 from saucier.generation.decoding import Beams, Greedy, Strategy
-from saucier.generation.generate import generate
+from saucier.generation.plan_feed import write_rows
 from saucier.generation.search import Listener, TextStream
-from saucier.jobs.run.language_pairs import Direction
-from saucier.lens.heat_map import HeatMap, clean_labels
-from saucier.objectives.base import TokenIds
-from saucier.objectives.config import Causal, Noisy, SequenceToSequence, Single, list_single_objectives
-from saucier.opened import OpenModel, room
-from saucier.tasks.written.task import pad_rows
+from saucier.objectives.token_ids import TokenIds
+from saucier.opened import OpenLowered, OpenModel, OpenWriter, room
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from saucier.generation.chains import Chains
+    from saucier.jobs.run.language_pairs import Direction
+    from saucier.lens.heat_map import HeatMap
+    from saucier.objectives.config import Single
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
     """A model that writes."""
 
-    opened: OpenModel
+    opened: OpenWriter
     longest: int
     """The most tokens of a text that it was trained on."""
     direction: Direction | None = None
@@ -45,14 +41,14 @@ class Writer:
     @property
     def ids(self) -> TokenIds:
         """The special ids of what is written."""
-        return TokenIds.of(self.opened.tokenizer.target)
+        target = self.opened.tokenizer.target
+        return TokenIds(target.vocab_size, target.pad_id, target.bos_id, target.eos_id)
 
     def translate(self, sources: Sequence[str], options: Mapping[str, Any]) -> list[str]:
         """Write the target of each source; `options` are those of generation, the likeliest one without any."""
         rows = [self.start(text)[: self.longest] for text in sources]
-        ids, mask = pad_rows(rows, self.opened.tokenizer.pad_id or 0, left=not self.opened.is_encoder_decoder)
-        most = min(self.longest, 2 * ids.shape[1] + 10)
-        return self.generate(ids, mask, {"do_sample": False, **options, "max_new_tokens": most})
+        most = min(self.longest, 2 * max(map(len, rows)) + 10)
+        return self.generate(rows, {"do_sample": False, **options, "max_new_tokens": most})
 
     def write(self, prompt: str, options: Mapping[str, Any], listener: Listener | None = None) -> list[str]:
         """Write on from a prompt, or translate it; only what is new is returned.
@@ -63,30 +59,43 @@ class Writer:
         if not ids:
             raise InputError("there is no prompt, and this model has no token that begins a text", where="prompt",
                              remedy="give some text")
-        given = torch.tensor([ids])
-        return self.generate(given, torch.ones_like(given), options, listener)
+        return self.generate([ids], options, listener)
 
-    def generate(self, ids: Tensor, mask: Tensor, options: Mapping[str, Any],
+    def generate(self, prompts: Sequence[list[int]], options: Mapping[str, Any],
                  listener: Listener | None = None) -> list[str]:
-        """Write for each row, in the target language, as far as there is room; return the text of what is new.
-
-        Shapes: ids and mask [B, L]. A language model sees no part of a prompt as a prefix, any other all of it.
+        """Write for each row of ids, in the target language, as far as there is room; return the text of what is new.
         """
-        config, device = self.opened.model.config, self.opened.device
-        prefix = ids.new_zeros(len(ids)) if sees_prefix(config.decoder) and isinstance(self.objective, Causal) else None
-        used = 1 if self.opened.is_encoder_decoder else ids.shape[1]
-        most = max(1, room(config, options["max_new_tokens"], ahead=used))
+        used = 1 if self.opened.is_encoder_decoder else max(map(len, prompts))
+        most = max(1, room(self.opened.model.config, options["max_new_tokens"], ahead=used))
         if self.writes_whole:  # nothing is drawn, and there are no beams
             options = {name: options.get(name) for name in ("strategy", "num_return_sequences")} | {"do_sample": False}
-        written = generate(self.opened.model, ids.to(device), mask.to(device), prefix_length=prefix, listener=listener,
-                           tokenizer=self.opened.tokenizer.target,
-                           **{**self.special_tokens, **options, **self.target_start, "max_new_tokens": most})
-        return [self.opened.tokenizer.target.decode(row[used:]) for row in written.tolist()]
+        given = {**self.special_tokens, **options, **self.target_start, "max_new_tokens": most,
+                 "tokenizer": self.opened.tokenizer.target, "listener": listener}
+        written = (write_rows(self.opened.model, prompts, **given) if isinstance(self.opened, OpenLowered)
+                   else self.run_parts(self.opened, prompts, given))
+        return [self.opened.tokenizer.target.decode(row[used:]) for row in written]
+
+    def run_parts(self, opened: OpenModel, prompts: Sequence[list[int]], options: Mapping[str, Any]) -> list[list[int]]:
+        """Write for each row by `saucier.generate`. A language model sees no part of a prompt as a prefix, any other
+        all of it.
+        """
+        from saucier.generation.generate import generate
+        from saucier.tasks.written.task import pad_rows
+
+        ids, mask = pad_rows(prompts, opened.tokenizer.pad_id or 0, left=not opened.is_encoder_decoder)
+        prefix = None
+        if sees_prefix(opened.model.config.decoder):
+            from saucier.objectives.config import Causal
+
+            prefix = ids.new_zeros(len(ids)) if isinstance(self.objective, Causal) else None
+        found: list[list[int]] = generate(opened.model, ids.to(opened.device), mask.to(opened.device),
+                                          prefix_length=prefix, **options).tolist()
+        return found
 
     @property
     def special_tokens(self) -> dict[str, Any]:
         """The special ids that generation takes: what the model's folder says of them, else the tokenizer's."""
-        return {name: self.opened.model.provenance.generation.get(name, number)
+        return {name: self.opened.model.generation.get(name, number)
                 for name, number in self.ids.generation_options.items()}
 
     @property
@@ -106,11 +115,16 @@ class Writer:
         """
         if self.direction is not None:
             return self.direction.encode(prompt, self.opened.tokenizer)
-        if self.opened.is_encoder_decoder or isinstance(self.objective, SequenceToSequence):
+        source, noisy, objective = self.opened.is_encoder_decoder, False, self.objective
+        if objective is not None:
+            from saucier.objectives.config import Noisy, SequenceToSequence
+
+            source, noisy = source or isinstance(objective, SequenceToSequence), isinstance(objective, Noisy)
+        if source:
             return self.opened.tokenizer.encode(prompt)
         ids = self.opened.tokenizer.encode(prompt, add_special_tokens=False)
         end = [] if self.ids.eos is None else [self.ids.eos]
-        if isinstance(self.objective, Noisy):
+        if noisy:
             return ids + end
         begin = end if self.ids.bos is None else [self.ids.bos]
         return begin + ids
@@ -119,8 +133,11 @@ class Writer:
     def objective(self) -> Single | None:
         """The objective by which a decoder alone writes: that of a language model, if it has learned it, or else the
         first."""
-        recipe = self.opened.recipe
-        known = () if recipe is None else list_single_objectives(recipe.objective)
+        if (recipe := self.opened.recipe) is None:
+            return None
+        from saucier.objectives.config import Causal, list_single_objectives
+
+        known = list_single_objectives(recipe.objective)
         return next((one for one in known if isinstance(one, Causal)), known[0] if known else None)
 
 
@@ -139,12 +156,12 @@ def choose_decoding(*, beams: int = 1, length_penalty: float = 1.0, temperature:
                     "seed": seed}
 
 
-def goes_on(opened: OpenModel) -> bool:
+def goes_on(opened: OpenWriter) -> bool:
     """Say whether a model writes on from a prompt, which a person then reads before the text."""
     return opened.model.config.encoder is None
 
 
-def write_freely(opened: OpenModel, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
+def write_freely(opened: OpenWriter, prompt: str, options: Mapping[str, Any], *, direction: Direction | None = None,
                  speak: Callable[[str], None] | None = None) -> list[str]:
     """Let an opened model write; `speak` is given a language model's prompt, then the text while it is written.
 
@@ -176,6 +193,9 @@ CHAINS = ("gibbs", "metropolis_hastings")
 
 def read_strategy(text: str, tokenizer: Tokenizer) -> Strategy:
     """Understand `gibbs steps=200 order=sequential`: a kind, and its settings. Raises `InputError`."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
     kind, *settings = text.split() or [""]
     values: dict[str, Any] = {"kind": kind}
     for setting in settings:
@@ -210,6 +230,8 @@ def encode_masked_text(prompt: str, masks: int, tokenizer: Tokenizer) -> list[in
 
 def fill_masks(opened: OpenModel, prompt: str, masks: int, options: Mapping[str, Any]) -> tuple[list[str], Chains]:
     """Let an opened model write where the prompt has mask tokens, and say how the chains went. Raises `InputError`."""
+    import torch
+
     from saucier.generation.chains import walk  # few texts are filled in
 
     tokenizer = opened.tokenizer
@@ -230,6 +252,8 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
     of a token is the step that predicts it. Source: Bahdanau et al. 2015, §5.2.1 and figure 3, arXiv:1409.0473.
     Raises `InputError` for a model without attention to an encoder, and for a layer or head that it has not.
     """
+    from saucier.lens.heat_map import HeatMap, clean_labels
+
     longest = opened.trained_length(LONGEST_TARGET)
     writer = Writer(opened, longest, way)
     if not opened.is_encoder_decoder:
@@ -239,7 +263,7 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
     text = writer.translate([source], {"num_beams": BEAMS})[0] if target is None else target
     written = opened.tokenizer.target.encode(text) if way is None else way.written(text, opened.tokenizer)
     target_ids = written[:longest]
-    weights = select_attention_head(cross_attention_weights(writer, source_ids, target_ids), str(opened.path),
+    weights = select_attention_head(cross_attention_weights(opened, writer, source_ids, target_ids), str(opened.path),
                                     layer=layer, head=head)
     pieces = [clean_labels([tokenizer.id_to_token(one) or str(one) for one in ids])
               for tokenizer, ids in ((opened.tokenizer.target, target_ids), (opened.tokenizer, source_ids))]
@@ -247,12 +271,15 @@ def attention_map(opened: OpenModel, source: str, target: str | None = None, *, 
                    title="" if target is not None else text)
 
 
-def cross_attention_weights(writer: Writer, source: list[int], target: list[int]) -> tuple[Tensor, ...]:
+def cross_attention_weights(opened: OpenModel, writer: Writer, source: list[int],
+                            target: list[int]) -> tuple[Tensor, ...]:
     """Return the weights of every attention to the encoder. Shapes: -> [H, T, S] each."""
+    import torch
+
     read = [(writer.special_tokens | writer.target_start)["decoder_start_token_id"], *target[:-1]]
     with torch.inference_mode():
-        ids, written = (torch.tensor([one], device=writer.opened.device) for one in (source, read))
-        output = writer.opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)
+        ids, written = (torch.tensor([one], device=opened.device) for one in (source, read))
+        output = opened.model.eval()(ids, decoder_input_ids=written, output_attentions=True)
     return tuple(weights[0].float().cpu() for weights in output.cross_attentions or ())
 
 

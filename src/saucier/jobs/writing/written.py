@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from saucier.arguments import Help, Place, check_argument
 from saucier.config import LengthHead
 from saucier.errors import InputError
 from saucier.files import write_text
 from saucier.generation.decoding import ChainStrategy
-from saucier.generation.speculation import Draft, PromptLookup, Speculation
-from saucier.jobs.run.language_pairs import Direction, read_direction
-from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
 from saucier.jobs.writing.writer import choose_decoding, fill_masks, goes_on, read_strategy, write_freely
-from saucier.opened import OpenModel, open_model
+from saucier.opened import OpenModel, OpenWriter, open_model
 from saucier.result import Result
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED
+
+if TYPE_CHECKING:
+    from saucier.generation.speculation import Speculation
+    from saucier.jobs.run.language_pairs import Direction
 
 Speak = Callable[[str], None]
 
@@ -86,6 +88,8 @@ class Way:
 
     def direction(self, opened: OpenModel) -> Direction | None:
         """Return the direction of a model that translates."""
+        from saucier.jobs.run.language_pairs import read_direction
+
         return read_direction(opened, self.source, self.target)
 
 
@@ -179,6 +183,8 @@ def choose_speculation(opened: OpenModel, way: Way, lookup: int | None, draft: P
     if way.strategy is not None or writes_whole(opened):
         raise InputError("only texts that are written token by token are guessed ahead",
                          where="--lookup" if draft is None else "--draft", remedy="leave it out")
+    from saucier.generation.speculation import Draft, PromptLookup
+
     if draft is None:
         return {"speculation": PromptLookup() if lookup is None else PromptLookup(tokens=lookup)}
     if lookup is not None:
@@ -203,6 +209,8 @@ def count_guesses(ahead: Mapping[str, Speculation]) -> dict[str, int]:
 def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: Way,
                     ahead: Mapping[str, Speculation] = MappingProxyType({})) -> Written:
     """Write for each line or row of files, into a file where one is named. Raises `InputError`."""
+    from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
+
     drawing.refuse_steps(opened)
     if sources.out is not None:
         refuse_existing(sources.out)
@@ -231,7 +239,12 @@ def write_for_prompt(opened: OpenModel, prompt: str, drawing: Drawing, way: Way,
         return Written(tuple(texts), prompt, {"proposed": done.proposed, "accepted": done.accepted}, separator="\n")
     options = drawing.options() | {"strategy": strategy if writes_whole(opened) else None, "compile": drawing.compile,
                                    **ahead}
+    return write_on(opened, prompt, options, speak, way.direction(opened), partial(count_guesses, ahead))
+
+
+def write_on(opened: OpenWriter, prompt: str, options: Mapping[str, Any], speak: Speak | None,
+             direction: Direction | None = None, counts: Callable[[], dict[str, int]] = dict) -> Written:
+    """Write on from a text, or translate it, by options of `saucier.generate`; `counts` is asked when it is written."""
     live = speak if options["num_beams"] == options["num_return_sequences"] == 1 else None
-    texts = write_freely(opened, prompt, options, direction=way.direction(opened), speak=live)
-    return Written(tuple(texts), prompt, count_guesses(ahead), before=prompt if goes_on(opened) else "",
-                   spoken=live is not None)
+    texts = write_freely(opened, prompt, options, direction=direction, speak=live)
+    return Written(tuple(texts), prompt, counts(), before=prompt if goes_on(opened) else "", spoken=live is not None)

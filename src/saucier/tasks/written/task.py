@@ -207,7 +207,7 @@ def write_batch(rows: Sequence[Sequence[int]], predictor: Predictor, options: di
 
 def room_for_new_tokens(requested: int, body: c.Transformer, prompt: int) -> int:
     """Return how many tokens may be written after `prompt` others. Raises `InputError` where there is no room."""
-    from saucier.generation.prompt import find_max_positions
+    from saucier.generation.rules import find_max_positions
 
     limit = find_max_positions(body)
     if limit is not None and prompt >= limit:

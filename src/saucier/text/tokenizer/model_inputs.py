@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from saucier.config import Transformer
     from saucier.text.tokenizer.folder import TextHandling
 
 class Encoder(Protocol):
@@ -41,6 +42,14 @@ class Encoder(Protocol):
     @property
     def eos_id(self) -> int | None:
         """Id of the token that ends a text, if there is one."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are."""
+
+    @property
+    def target(self) -> Encoder:
+        """The tokenizer of what the model writes."""
 
     @property
     def has_segments(self) -> bool:
@@ -250,3 +259,12 @@ def spell_tokens(tokenizer: Encoder, ids: Sequence[int], longest: int) -> Spelli
             row[:] = PADDING
             write_symbols(row, [borders[number]])
     return found
+
+
+def check_tokenizer_fits(config: Transformer, tokenizer: Encoder, where: str) -> None:
+    """Raise `InputError` for a tokenizer that has ids without a row in a model's table."""
+    for ids, rows in ((tokenizer.vocab_size, config.input_embed.vocab),
+                      (tokenizer.target.vocab_size, config.output_embed.vocab)):
+        if ids > rows:
+            raise InputError(f"the tokenizer does not fit the model: {ids:,} ids, and the model has {rows:,} rows for "
+                             "them", where=where, remedy="put the model's own tokenizer into its folder")

@@ -45,7 +45,6 @@ INLINE void add_quads(Codes *sum, Codes weights, const char *x) {
     sum->high = vdotq_s32(sum->high, BYTES(weights.high), one);
 }
 INLINE Codes load_codes(const void *from) { return (Codes){vld1q_s32(from), vld1q_s32((const int32_t *)from + 4)}; }
-INLINE Codes add_whole(Codes x, Codes y) { return BOTH(vaddq_s32, x, y); }
 INLINE Codes low_halves(Codes x) {
     Codes mask = {vdupq_n_s32(0x0f0f0f0f), vdupq_n_s32(0x0f0f0f0f)};
     return BOTH(vandq_s32, x, mask);

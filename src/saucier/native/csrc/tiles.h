@@ -7,6 +7,7 @@
 
 #define PANEL PANEL_ROWS
 #define UNIT SUMMED_INPUTS
+#define AHEAD 16384 /* bytes: what will be multiplied is asked for so early */
 #define LONGEST_BLOCK 128 /* inputs that are rounded together, at most */
 
 /* R is a constant in each case: sums stay in registers. */
@@ -113,7 +114,7 @@ INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t c
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
             pairs[h] = join_pairs(_mm512_maskz_loadu_epi16(both, b + h * apart));
-            _mm_prefetch((const char *)(b + h * apart) + 8192, _MM_HINT_T0);
+            _mm_prefetch((const char *)(b + h * apart) + AHEAD, _MM_HINT_T0);
         }
         for (int r = 0; r < R; r++) {
             __m512bh one = (__m512bh)load_one((const float *)a + r);
@@ -185,7 +186,7 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
         for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
             __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
             __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + 8192, _MM_HINT_T0);
+            _mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
             for (int r = 0; r < R; r++) {
                 __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
                 __asm__("vbroadcastss %[x], %[one]\n\t"

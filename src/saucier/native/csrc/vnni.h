@@ -14,7 +14,6 @@ INLINE Codes load_quad(const char *x) {
     return _mm512_set1_epi32(quad);
 }
 INLINE Codes load_codes(const void *from) { return _mm512_loadu_si512(from); }
-INLINE Codes add_whole(Codes x, Codes y) { return _mm512_add_epi32(x, y); }
 INLINE Codes low_halves(Codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 INLINE Codes high_halves(Codes x) { return low_halves(_mm512_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm512_cvtepi32_ps(x); }
@@ -33,7 +32,6 @@ INLINE void add_quads(Codes *sum, Codes weights, const char *x) {
     *sum = _mm256_dpbusd_avx_epi32(*sum, weights, load_quad(x));
 }
 INLINE Codes load_codes(const void *from) { return _mm256_loadu_si256(from); }
-INLINE Codes add_whole(Codes x, Codes y) { return _mm256_add_epi32(x, y); }
 INLINE Codes low_halves(Codes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
 INLINE Codes high_halves(Codes x) { return low_halves(_mm256_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm256_cvtepi32_ps(x); }
@@ -52,7 +50,6 @@ INLINE void order_rows(Codes sum[PARTS]) {
 #endif
 
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
-#define CHAINS 4 /* sums of a token that go on side by side where there are few: one waits for itself */
 
 /* Quads of codes [quads, R, 4], then -CODE_OFFSET times their sum. */
 INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
@@ -75,7 +72,6 @@ INLINE void end_group(Vector found[TILE][PARTS], const float *row_scales, float 
 }
 
 INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
-    const int chains = R == 1 ? CHAINS : R <= 3 ? 2 : 1;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
@@ -84,36 +80,32 @@ INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scale
         for (int h = 0; h < PARTS; h++) found[r][h] = no_numbers();
     read_scales(s, group, row_scales);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
-        int64_t inputs = count - start < s->block ? count - start : s->block, whole = (inputs + 1) / 4, k = 0;
+        int64_t inputs = count - start < s->block ? count - start : s->block, whole = (inputs + 1) / 4;
         const char *begin = a + (inputs + 3) / 4 * 4 * R;
         if (s->begin + start == next) {
             end_group(found, row_scales, c, stride, R);
             read_scales(s, ++group, row_scales), next += s->group;
         }
-        Codes sum[CHAINS][TILE][PARTS], quads[PARTS];
+        Codes sum[TILE][PARTS], quads[PARTS]; /* one sum each, of one token too: several at once outrun the memory, which then stalls */
         for (int r = 0; r < R; r++)
-            for (int i = 0; i < chains; i++)
-                for (int h = 0; h < PARTS; h++) sum[i][r][h] = i ? (Codes){0} : load_quad(begin + 4 * r);
-        for (; k + chains <= whole; k += chains)
-            for (int i = 0; i < chains; i++, a += 4 * R, b += 4 * PANEL) {
-                load_quads(b, 0, quads);
-                __builtin_prefetch(b + 8192, 0, 3);
-                for (int r = 0; r < R; r++)
-                    for (int h = 0; h < PARTS; h++) add_quads(&sum[i][r][h], quads[h], a + 4 * r);
-            }
-        for (; k * 4 < inputs; k++, a += 4 * R, b += 4 * PANEL) { /* the last quad may have one pair */
-            if (k < whole) load_quads(b, 0, quads);
-            else load_quads(b, 1, quads);
+            for (int h = 0; h < PARTS; h++) sum[r][h] = load_quad(begin + 4 * r);
+        for (int64_t k = 0; k < whole; k++, a += 4 * R, b += 4 * PANEL) {
+            load_quads(b, 0, quads);
+            __builtin_prefetch(b + AHEAD, 0, 3);
             for (int r = 0; r < R; r++)
-                for (int h = 0; h < PARTS; h++) add_quads(&sum[0][r][h], quads[h], a + 4 * r);
+                for (int h = 0; h < PARTS; h++) add_quads(&sum[r][h], quads[h], a + 4 * r);
+        }
+        if (whole * 4 < inputs) { /* the last quad has one pair */
+            load_quads(b, 1, quads);
+            for (int r = 0; r < R; r++)
+                for (int h = 0; h < PARTS; h++) add_quads(&sum[r][h], quads[h], a + 4 * r);
+            a += 4 * R, b += 4 * PANEL;
         }
         a += 4 * R; /* where sums began */
         for (int r = 0; r < R; r++) {
-            for (int i = 1; i < chains; i++)
-                for (int h = 0; h < PARTS; h++) sum[0][r][h] = add_whole(sum[0][r][h], sum[i][r][h]);
-            order_rows(sum[0][r]);
+            order_rows(sum[r]);
             for (int h = 0; h < PARTS; h++)
-                found[r][h] = add_product(as_floats(sum[0][r][h]), load_one(token_scales + r), found[r][h]);
+                found[r][h] = add_product(as_floats(sum[r][h]), load_one(token_scales + r), found[r][h]);
         }
     }
     end_group(found, row_scales, c, stride, R);
@@ -150,7 +142,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
                 Codes both = load_codes(b + quad * 4 * PANEL + h * 4 * WIDTH);
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
-            __builtin_prefetch(b + quad * 4 * PANEL + 8192, 0, 3);
+            __builtin_prefetch(b + quad * 4 * PANEL + AHEAD, 0, 3);
 #pragma clang loop unroll(full) /* of 11 and 12 tokens it would not, and keep the sums in memory */
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -33,6 +34,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if seen[name] % SAMPLED:
                 item.add_marker(pytest.mark.slow)
             seen[name] += 1
+
+
+@pytest.fixture(scope="session", autouse=True)
+def processors_without_bfloat16() -> Iterator[None]:
+    """`auto` is float32 on every processor, so that a test is the same on each; tests about it say what they assume."""
+    from saucier import devices
+    from saucier.training import optimizers
+
+    asked = devices.multiplies_bfloat16
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (devices, optimizers):
+            patch.setattr(module, "multiplies_bfloat16", lambda device: device.type != "cpu" and asked(device))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from benchmarks.section import Row, Section, at_least
 
 SHAPE = {"dim": 768, "layers": 12, "heads": 12, "vocab": 50257, "length": 1024, "prompt": 16, "new": 48}
 QUICK = SHAPE | {"dim": 64, "layers": 1, "heads": 2, "vocab": 512, "length": 128, "new": 8}
+LONG = SHAPE | {"prompt": 1008, "new": 1}
+QUICK_LONG = QUICK | {"prompt": 100, "new": 1}
 LLAMA = {"family": "llama", "dim": 1024, "layers": 24, "heads": 16, "kv_heads": 16, "hidden": 2816, "vocab": 32000,
          "prompt": 16, "new": 48}
 QUICK_LLAMA = LLAMA | {"dim": 64, "layers": 1, "heads": 2, "kv_heads": 2, "hidden": 96, "vocab": 512, "new": 8}
@@ -285,9 +287,9 @@ def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any
         found |= {f"ctranslate2: {form}": told | {"format": form} for form in ("float32", "int8")}
     if importlib.util.find_spec("llama_cpp") is not None:
         found |= {f"llama_cpp: {form}": told | {"format": form} for form in FORMATS}
-    for form in FORMATS:
-        found |= {f"native: {form}": told | {"format": form},
-                  f"memory: {form}": {"bytes": count_bytes(shape, form)}}
+    found |= {f"native: {form}": told | {"format": form} for form in FORMATS}
+    if rows == 1 and shape["new"] > 1:
+        found |= {f"memory: {form}": {"bytes": count_bytes(shape, form)} for form in FORMATS}
     return found
 
 
@@ -310,8 +312,7 @@ def compare(found: dict[str, float], rows: int, model: str) -> list[Row]:
                               f"{found[against]:.1f}", ours / found[against], 1.0 if rows == 1 else 1.5))
         lines.append(at_least(f"{model}, batch {rows}: native {form}, against our parts in float32", f"{ours:.1f}",
                               f"{found['saucier: float32']:.1f}", ours / found["saucier: float32"]))
-        if rows == 1:
-            floor = found[f"memory: {form}"]
+        if (floor := found.get(f"memory: {form}")) is not None:
             lines.append(at_least(f"{model}: share of the floor, {form}", f"{ours:.1f}", f"{floor:.1f}", ours / floor,
                                   None if form == "int4" else 0.85))
     return lines
@@ -347,8 +348,9 @@ def measure(quick: bool) -> Section:
     """Compare at 1 and 8 rows."""
     shape, rounds = (QUICK, TRIED) if quick else (SHAPE, 5)
     rows, notes = [], []
-    llama = QUICK_LLAMA if quick else LLAMA
-    for name, held, batch in (("GPT-2", shape, 1), ("GPT-2", shape, 8), ("LLaMA", llama, 1)):
+    llama, long = (QUICK_LLAMA, QUICK_LONG) if quick else (LLAMA, LONG)
+    for name, held, batch in (("GPT-2", shape, 1), ("GPT-2", shape, 8), ("LLaMA", llama, 1),
+                              ("GPT-2, first token after a long prompt", long, 1)):
         found = race_by_format(list_contenders(held, batch), rounds)
         rows += compare(found, batch, name)
         notes.append(f"{name}, batch {batch}, tokens a second: " + ", ".join(

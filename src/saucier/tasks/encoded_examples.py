@@ -220,9 +220,11 @@ class EncodedBatches(BucketedBatches[EncodedRows]):
 
 
 def order_by_length(encoded: EncodedExamples, batch: int) -> Iterator[EncodedRows]:
-    """Yield every unit once, shortest first."""
+    """Yield every unit once, longest first: what a batch leaves free then has room for the next one. Where they grow,
+    memory grows with their number, since libraries keep a little of each new shape in between.
+    """
     plan = LengthPlan(encoded.lengths, BatchLimits(batch=batch), 0)
-    for step in range(plan.batches):
+    for step in reversed(range(plan.batches)):
         units = plan.ordered_batch(step)
         yield EncodedRows(encoded, units, np.arange(len(units)))
 

@@ -100,7 +100,7 @@ class Predictor:
     """A second model that was trained with it."""
 
     def outputs(self, encoded: EncodedExamples) -> Iterator[tuple[Ints, Batch, Output]]:
-        """Yield (numbers of the units, what the model read, what it gave), shortest units first."""
+        """Yield (numbers of the units, what the model read, what it gave), longest units first."""
         import torch
 
         from saucier.devices import autocast, move_batch

@@ -48,6 +48,6 @@ def test_every_unit_is_seen_once_an_epoch_and_shared_by_processes() -> None:
     assert alone == collate(whole, seed=0, step=0)["labels"].tolist()[1:2]
 
 
-def test_a_reader_sees_every_unit_once_shortest_first() -> None:
+def test_a_reader_sees_every_unit_once_the_longest_batch_first() -> None:
     sheet = sheet_of([5, 1, 3, 2, 4])
-    assert [unit for rows in order_by_length(sheet, 2) for unit in rows.units.tolist()] == [1, 3, 2, 4, 0]
+    assert [rows.units.tolist() for rows in order_by_length(sheet, 2)] == [[0], [2, 4], [1, 3]]

@@ -6,7 +6,8 @@
 #define CODE_OFFSET 128
 typedef __m512i Codes;
 INLINE void add_quads(Codes *sum, Codes weights, const char *x) { /* in assembly: GCC copies the sums around */
-    __asm__("vpdpbusd %[x]%{1to16%}, %[weights], %[sum]" : [sum] "+v"(*sum) : [weights] "v"(weights), [x] "m"(*(const int32_t *)x));
+    __asm__("vpdpbusd %[x]%{1to16%}, %[weights], %[sum]"
+            : [sum] "+v"(*sum) : [weights] "v"(weights), [x] "m"(*(const int32_t *)x));
 }
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
@@ -86,7 +87,8 @@ INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scale
             end_group(found, row_scales, c, stride, R);
             read_scales(s, ++group, row_scales), next += s->group;
         }
-        Codes sum[TILE][PARTS], quads[PARTS]; /* one sum each, of one token too: several at once outrun the memory, which then stalls */
+        /* One sum each, of one token too: several at once outrun the memory, which then stalls. */
+        Codes sum[TILE][PARTS], quads[PARTS];
         for (int r = 0; r < R; r++)
             for (int h = 0; h < PARTS; h++) sum[r][h] = load_quad(begin + 4 * r);
         for (int64_t k = 0; k < whole; k++, a += 4 * R, b += 4 * PANEL) {
@@ -120,7 +122,8 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
     memcpy(to + R * UNIT + 4 * r, &sum, 4);
 }
 
-INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
+INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride,
+                            const int R) {
     const char *a = (const char *)tile;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;

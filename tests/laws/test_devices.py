@@ -13,6 +13,8 @@ from torch import Tensor
 
 import saucier
 from saucier.model import Transformer
+from saucier.parts.kernels import Scores, attend_fused
+from saucier.parts.masks import Mask
 
 CUDA = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
                                                                        reason="needs a CUDA device")])
@@ -35,7 +37,9 @@ def run(model: Transformer, ids: Tensor, mask: Tensor) -> Tensor:
 @pytest.mark.parametrize("device", [CUDA])
 @pytest.mark.parametrize("name", MODELS)
 def test_outputs_and_gradients_are_those_of_the_cpu(name: str, device: str) -> None:
-    """In float64, rows of unequal length, so that kernels and not roundings are compared."""
+    """In float64, rows of unequal length, so that kernels and not roundings are compared; but for sines of positions,
+    which are float32, and which devices round otherwise.
+    """
     config = MODELS[name]
     length = longest(config)
     model, ids = steady(config).double(), tokens(config, ROWS, length)
@@ -43,13 +47,13 @@ def test_outputs_and_gradients_are_those_of_the_cpu(name: str, device: str) -> N
     mask[1, length - length // 3:] = 0
     other = copy.deepcopy(model).to(device)
     expected, found = run(model, ids, mask), run(other, ids.to(device), mask.to(device))
-    torch.testing.assert_close(found.cpu(), expected, rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-5)
     theirs = dict(other.named_parameters())
     for place, weight in model.named_parameters():
         gradient = theirs[place].grad
         assert (weight.grad is None) == (gradient is None), place
         if weight.grad is not None and gradient is not None:
-            torch.testing.assert_close(gradient.cpu(), weight.grad, rtol=1e-6, atol=1e-7, msg=place)
+            torch.testing.assert_close(gradient.cpu(), weight.grad, rtol=1e-4, atol=1e-5, msg=place)
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])
@@ -66,6 +70,17 @@ def test_gradients_are_numbers_in_bfloat16(name: str, device: str) -> None:
     assert bool(found.isfinite().all())
     for place, weight in model.named_parameters():
         assert weight.grad is None or bool(weight.grad.isfinite().all()), place
+
+
+@pytest.mark.parametrize("device", [CUDA])
+def test_no_kernel_of_cudnn_learns_under_a_mask(device: str) -> None:
+    """Its gradients were no numbers (`allow_fused_kernels`)."""
+    query, key, value = (torch.randn(2, 4, 16, 32, device=device, dtype=torch.bfloat16, requires_grad=True)
+                         for _ in range(3))
+    allowed = torch.ones(2, 1, 1, 16, dtype=torch.bool, device=device)
+    allowed[1, ..., 9:] = False
+    mixed = attend_fused(query, key, value, Scores(Mask(allowed=allowed), scale=1.0))
+    assert mixed.grad_fn is not None and "Cudnn" not in mixed.grad_fn.name()
 
 
 @pytest.mark.parametrize("device", [CUDA])

@@ -197,7 +197,8 @@ def pad_start(x: Tensor | None, count: int, value: int = 0) -> Tensor | None:
 def finds_a_key(span: Span, *, starts_seen: bool) -> bool:
     """Say whether padding and documents leave each query, of those that see themselves, some key.
 
-    Padding at the end leaves the first one, if it is seen from everywhere. A padded place is in no document, and a target's document need not have a source in its row.
+    Padding at the end leaves the first one, if it is seen from everywhere. A padded place is in no document, and a
+    target's document need not have a source in its row.
     """
     if span.query_documents is None:
         return span.padding is None or (span.starts_real and starts_seen)

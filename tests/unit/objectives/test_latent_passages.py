@@ -123,7 +123,7 @@ def test_the_posterior_is_by_bayes_rule() -> None:
 
 
 def test_chances_sum_to_one_under_autocast() -> None:
-    """Inner products are of the vectors as they are: in bfloat16, times a scale, they would be none of these chances."""
+    """Inner products are of the vectors as they are: in bfloat16, times a scale, they would give other chances."""
     _, encoder = models()
     retriever = Retriever(encoder.float(), Held(), FOUND, 20.0)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):

@@ -167,9 +167,9 @@ def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[
                        open_encoder(weights(), device="cpu")).write(run / "model" / "passages")
     right = score_all(run, learn(place / "spans", "question_answering", weights(), learned, seed, quick),
                       files["test.jsonl"])
-    tables = tuple(write_table(path) for path in (*learned, files["test.jsonl"]))
-    closed = learn(place / "closed", "text_to_text", start, tables[:2], seed, quick)
-    right["no passages"] = score(predict(closed, tables[2]), files["test.jsonl"])
+    train, dev, test = (write_table(path) for path in (*learned, files["test.jsonl"]))
+    closed = learn(place / "closed", "text_to_text", start, (train, dev), seed, quick)
+    right["no passages"] = score(predict(closed, test), files["test.jsonl"])
     write_json(kept, right)
     return right
 

@@ -54,13 +54,6 @@ class CMatrix(Structure):
                 ("format", c_int32), ("scale_format", c_int32)]
 
 
-class CProduct(Structure):
-    """`Product`."""
-
-    _fields_ = [("matrix", POINTER(CMatrix)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
-                ("bias", c_void_p), ("to", c_void_p), ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
-
-
 class CRelative(Structure):
     """`Relative`."""
 
@@ -98,7 +91,6 @@ class CKernels(Structure):
 
     _fields_ = [("name", c_char_p),
                 ("weight", ctypes.CFUNCTYPE(c_float, POINTER(CMatrix), c_int64, c_int64)),
-                ("product", ctypes.CFUNCTYPE(None, POINTER(CProduct), c_int64, c_int64)),
                 ("norm", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_float)),
                 ("activate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
@@ -147,7 +139,6 @@ class CBatch(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_kernels": (POINTER(CKernels), [c_char_p]),
     "saucier_best_path": (c_char_p, []),
-    "saucier_product": (None, [c_char_p, POINTER(CProduct), c_int32]),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
     "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),
     "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_void_p, c_int64, c_int32])}

@@ -41,7 +41,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 """Instruction set -> the flags that it is compiled with; a compiler for another family of processors refuses them."""
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 48
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 PANEL_ROOM = 512 * PANEL_ROWS
 """Numbers of a part of a panel, as in `rows.c`."""

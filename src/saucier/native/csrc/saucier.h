@@ -24,7 +24,7 @@ typedef struct {
 #define TILE_TOKENS 12 /* of a tile, at most */
 #define SUMMED_INPUTS 32
 #define PANELS_AT_ONCE 8 /* of a chunk, at most */
-#define MOST_TOKENS 48 /* of a pass of a decoder: whole tiles */
+#define MOST_TOKENS 144 /* of a pass of a decoder: whole tiles */
 
 /* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32 and BFLOAT16: [panels, inputs, 16].
  * INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]. INT4: c + 8 in half a byte, in units of SUMMED_INPUTS:

@@ -134,10 +134,14 @@ def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept:
 
 
 def list_made(weights: Weights) -> dict[str, Any]:
-    """Return the matrices that are not the model's own memory."""
+    """Return the matrices that are rounded, or few bits laid out; laying floats out takes less than to read a file."""
     own: set[int] = {id(array) for array in weights.arrays.values()}
-    return {name: one for name, one in weights.made.items()
-            if isinstance(one, Matrix | Panels) and id(one.codes) not in own}
+
+    def is_rounded(key: str, one: Matrix | Panels) -> bool:
+        return one.scales is not None or one.format != weights.stored_format(key.removesuffix(" panels"))
+
+    return {key: one for key, one in weights.made.items()
+            if isinstance(one, Matrix | Panels) and id(one.codes) not in own and is_rounded(key, one)}
 
 
 def digest_model(model: Transformer) -> str | None:

@@ -1,7 +1,7 @@
 """A plan as a search sees it: a feed that reads prompt and tokens through it. No torch: what is given and taken are
 arrays of the library that the prompt is of.
 
-Prompt and new tokens go the same way, 48 at a time, so that a token's scores do not depend on who read it with it.
+Prompt and new tokens go the same way, 144 at a time, so that a token's scores do not depend on who read it with it.
 Letters: B prompts, R rows, L length, S sources' tokens, D dim, V vocab.
 """
 

@@ -25,8 +25,8 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Array, Panels, Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, Pointed, make_tiles
+from saucier.native.matrices import Array, Weights
+from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, make_tiles
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -78,15 +78,6 @@ class RowLowering(Lowering):
             self.norm(stack.final_norm, f"{self.side}.final_norm", STREAM, STREAM)
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
-
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, dict[str, Pointed]]:
-        """Return a map's matrix in panels, and its bias, counted as used."""
-        bias = self.read_bias(name, outputs)
-        self.count_used(name)
-        panels = self.weights.panels(name, inputs)
-        if (panels.rows, panels.inputs) != (outputs, inputs):
-            refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
-        return panels, {"bias": bias}
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""

@@ -41,7 +41,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 """Instruction set -> the flags that it is compiled with; a compiler for another family of processors refuses them."""
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
-MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 48
+MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 PANEL_ROOM = 512 * PANEL_ROWS
 """Numbers of a part of a panel, as in `rows.c`."""
@@ -52,13 +52,6 @@ class CMatrix(Structure):
 
     _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
                 ("format", c_int32), ("scale_format", c_int32)]
-
-
-class CProduct(Structure):
-    """`Product`."""
-
-    _fields_ = [("matrix", POINTER(CMatrix)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
-                ("bias", c_void_p), ("to", c_void_p), ("stride", c_int64), ("activation", c_int32), ("adds", c_int32)]
 
 
 class CRelative(Structure):
@@ -98,7 +91,6 @@ class CKernels(Structure):
 
     _fields_ = [("name", c_char_p),
                 ("weight", ctypes.CFUNCTYPE(c_float, POINTER(CMatrix), c_int64, c_int64)),
-                ("product", ctypes.CFUNCTYPE(None, POINTER(CProduct), c_int64, c_int64)),
                 ("norm", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_void_p, c_int64, c_void_p, c_void_p, c_float)),
                 ("activate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
@@ -147,7 +139,6 @@ class CBatch(Structure):
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_kernels": (POINTER(CKernels), [c_char_p]),
     "saucier_best_path": (c_char_p, []),
-    "saucier_product": (None, [c_char_p, POINTER(CProduct), c_int32]),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
     "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),
     "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_void_p, c_int64, c_int32])}

@@ -145,14 +145,14 @@ class Lowering:
         """Append a map from and to these widths, or the two of a map of low rank."""
         inputs, outputs = sizes
         if f"{name}.first.weight" in self.weights.arrays:
-            rank = self.weights.matrix(f"{name}.first", inputs).rows
+            rank = self.weights.panels(f"{name}.first", inputs).rows
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
         matrix, arrays = self.lay_out_map(name, inputs, outputs)
         self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays=arrays,
                  activation=find_activation(activation), adds=int(adds))
 
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | Panels, Mapping[str, Pointed]]:
+    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, Mapping[str, Pointed]]:
         """Return the matrix of a map, and what else its product reads, counted as used."""
         matrix, bias = self.read_map(name, inputs, outputs)
         return matrix, {"bias": bias}
@@ -164,12 +164,12 @@ class Lowering:
             refuse(f"bias for some rows of {name} alone")
         return bias
 
-    def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Matrix | Panels, Array | None]:
+    def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, Array | None]:
         """Return the matrix and the bias of a map, counted as used."""
         bias = self.read_bias(name, outputs)
         name = f"{name}.table" if f"{name}.table.codes" in self.weights.arrays else name  # an output layer in few bits
         self.count_used(name)
-        matrix = self.weights.matrix(name, inputs)
+        matrix = self.weights.panels(name, inputs)
         if (matrix.rows, matrix.inputs) != (outputs, inputs):
             refuse(f"map of {matrix.inputs} to {matrix.rows} numbers in place of {name}")
         return matrix, bias
@@ -264,7 +264,7 @@ class Lowering:
             refuse("experts with maps of low rank")
         router = f"{name}.router"
         self.count_used(router)
-        matrix = self.weights.stored_matrix(router, dim)
+        matrix = self.weights.stored_panels(router, dim)
         if (matrix.rows, matrix.inputs) != (experts.count, dim):
             refuse(f"map of {matrix.inputs} to {matrix.rows} numbers in place of {router}")
         self.add("product", router, source=source, to=RANKS, width=experts.count + dim, matrix=matrix,

@@ -44,7 +44,7 @@ ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix [O, I] for the kernels; it holds on to what its pointers point to."""
+    """A matrix [O, I] row by row, as a table is read; it holds on to what its pointers point to."""
 
     format: Format
     codes: Array
@@ -71,10 +71,6 @@ class Matrix:
     def rows(self) -> int:
         """Numbers that it gives."""
         return len(self.codes)
-
-    def take_rows(self, rows: Array) -> Matrix:
-        """Return the matrix of some rows, of floating-point numbers."""
-        return Matrix(self.format, self.codes[rows], self.inputs)
 
     def values(self) -> NDArray[np.float64]:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
@@ -112,7 +108,6 @@ class Panels:
     def bytes(self) -> int:
         """What reading it once reads."""
         return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
-
 
     def take_rows(self, rows: Array) -> Panels:
         """Return the panels of some rows."""
@@ -248,37 +243,32 @@ class Weights:
     """The format that matrices are read in."""
     made: dict[str, Any] = field(default_factory=dict)
 
-    def matrix(self, name: str, inputs: int) -> Matrix | Panels:
-        """Return the matrix of a map of a decoder: whole numbers in panels, others as they are stored.
-
-        This is the one choice between the two products; `csrc/README.md`, "Few or many", says why it is none of rows.
-        """
-        if self.form in ("int8", "int4") or f"{name}.codes" in self.arrays:
-            return self.panels(name, inputs)
-        if name not in self.made:
-            self.made[name] = read_matrix(self.arrays, name, inputs, self.form)
-        found: Matrix = self.made[name]
-        return found
-
     def panels(self, name: str, inputs: int) -> Panels:
         """Return the matrix of a map in panels."""
+        return self.lay_out(name, inputs, self.form)
+
+    def stored_panels(self, name: str, inputs: int) -> Panels:
+        """Return the matrix of a map in panels, in the numbers that it is stored in."""
+        return self.lay_out(name, inputs, self.stored_format(name))
+
+    def lay_out(self, name: str, inputs: int, form: Format) -> Panels:
+        """Return the matrix of a map in panels of a format; one in few bits stays so."""
         key = f"{name} panels"
         if key not in self.made:
-            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, self.form))
+            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, form))
         found: Panels = self.made[key]
         return found
 
-    def stored_matrix(self, name: str, inputs: int) -> Matrix | Panels:
-        """Return the matrix of a map in the numbers that it is stored in."""
-        return self.panels(name, inputs) if f"{name}.codes" in self.arrays else self.table(name, inputs)
+    def stored_format(self, name: str) -> Format:
+        """Return the format of a matrix as it is stored; float32 of one in few bits."""
+        stored = self.arrays.get(f"{name}.weight")
+        return "float32" if stored is None or stored.dtype == np.float32 else "bfloat16"
 
     def table(self, name: str, width: int) -> Matrix:
         """Return a table of vectors as it is stored: only few rows of it are read."""
         key = f"{name} table"
         if key not in self.made:
-            stored = self.arrays.get(f"{name}.weight")
-            form: Format = "float32" if stored is None or stored.dtype == np.float32 else "bfloat16"
-            self.made[key] = read_matrix(self.arrays, name, width, form)
+            self.made[key] = read_matrix(self.arrays, name, width, self.stored_format(name))
         found: Matrix = self.made[key]
         return found
 

@@ -134,7 +134,7 @@ class Plan:
         """Return the plan that gives the scores of some tokens alone: it reads these rows of the output matrix."""
         last = self.steps[-1]
         bias = last.arrays["bias"]
-        assert last.matrix is not None and not isinstance(
+        assert isinstance(last.matrix, Panels) and not isinstance(
             bias, tuple | Relative), "a plan ends with the output matrix"
         numbers = {**last.numbers, "width": len(tokens)}
         narrow = Step(last.kind, last.what, numbers, last.matrix.take_rows(tokens),

@@ -17,8 +17,8 @@ from saucier.adaptation.quantization.schemes import Integers, NormalFloat, Numbe
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
 from saucier.generation.native_feed import lower_model
-from saucier.native.library import list_paths
-from saucier.native.matrices import Format, store_matrix
+from saucier.native.library import list_paths, load_library
+from saucier.native.matrices import Format, Panels, store_matrix
 from saucier.native.session import Session, cache_bytes
 
 GOLDEN = Path(__file__).parents[3].parent / "shared" / "golden"
@@ -76,11 +76,12 @@ def test_a_format_is_the_model_with_its_numbers(form: Format) -> None:
     """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for."""
     model, ids = golden("gpt2").double(), draw(1, 12)[0]
     found = read_scores(golden("gpt2"), ids, form, at_once=12)
-    use_stored_numbers(model, [model], form)
+    path = load_library().saucier_best_path().decode()
+    use_stored_numbers(model, [model], form, path)
     with torch.no_grad():
         head = store_matrix(golden("gpt2").embed.tokens.weight.numpy(), form)
         hidden = model(ids[None], compute_logits=False).last_hidden_state[0]
-    check_apart(found.numpy(), round_activations(hidden.float().numpy(), head) @ head.values().T, form)
+    check_apart(found.numpy(), round_activations(hidden.float().numpy(), head, path) @ head.values().T, form, path)
     assert form == "float32" or (found - golden("gpt2")(ids[None]).logits[0]).abs().max() > 1e-4
 
 
@@ -111,12 +112,15 @@ def test_the_cache_is_as_large_as_predicted() -> None:
                                                                               bytes_per_value=4)
 
 
-def test_bfloat16_weights_are_read_as_they_are() -> None:
+def test_bfloat16_weights_stay_as_they_are() -> None:
+    """To the bit, in panels of 16 rows."""
     model = golden("mistral").bfloat16()
     weight = model.decoder.blocks[0].attention.inner.out.weight
     plan = lower_model(model, Native(format="bfloat16"), 16)
     held = next(step.matrix for step in plan.steps if step.what == "decoder.blocks.0.attention.inner.out")
-    assert held is not None and held.codes.ctypes.data == weight.data_ptr()
+    assert isinstance(held, Panels) and held.format == "bfloat16"
+    rows = torch.from_numpy(held.codes.view(np.int16)).transpose(1, 2).flatten(0, 1)[:len(weight)]
+    assert torch.equal(rows, weight.detach().view(torch.int16))
 
 
 def test_a_model_that_changes_is_lowered_again() -> None:

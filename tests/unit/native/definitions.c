@@ -145,19 +145,6 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
     memcpy(alone, base + last * stride, (size_t)stride * 4);
     saucier_multiply(path, &p, room, 512 * PANEL_ROWS, 1);
     if (memcmp(alone, to + last * stride, (size_t)stride * 4)) check(what, 0, 1, 0);
-    if ((format == FLOAT32 || format == BFLOAT16) && n <= MOST_TOKENS) {
-        char *stored = malloc((size_t)(rows * inputs) * 4);
-        for (int64_t i = 0; i < rows * inputs; i++)
-            if (format == FLOAT32) ((float *)stored)[i] = (float)c.weights[i];
-            else ((uint16_t *)stored)[i] = narrow((float)c.weights[i]);
-        Matrix matrix = {stored, NULL, rows, inputs, inputs, format, FLOAT32};
-        Product q = {&matrix, c.values, inputs, n, bias, to, stride, IDENTITY, 1};
-        for (int64_t i = 0; i < n * inputs; i++) c.read[i] = c.values[i];
-        memcpy(to, base, (size_t)size);
-        saucier_product(path, &q, 2);
-        check_product(&c, what, to, stride, bias, base);
-        free(stored);
-    }
     void *const made[] = {(void *)panels.codes, (void *)panels.scales, c.weights, c.values, c.read, bias, base, to,
                           tiles, room, token_scales, alone};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) free(made[i]);

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 
 from saucier.native import library
-from saucier.native.library import PANEL_ROOM, SUMMED_INPUTS, TILE_TOKENS, CProduct, CWideProduct
+from saucier.native.library import PANEL_ROOM, SUMMED_INPUTS, TILE_TOKENS, CWideProduct
 from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, narrow, store_matrix, widen
 
 
@@ -47,18 +48,9 @@ def round_activations(x: np.ndarray, matrix: Matrix, path: str = "portable") -> 
     return found
 
 
-def multiply(path: str, matrix: Matrix, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
-             base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
-    """A product as a decoder has it: whole numbers in panels, others as they are stored."""
-    if matrix.scales is not None:
-        return multiply_panels(path, lay_out_panels(matrix), x, bias=bias, activation=activation, base=base,
-                               threads=threads)
-    to = np.zeros((len(x), matrix.rows), np.float32) if base is None else base.copy()
-    product = CProduct(ctypes.pointer(matrix.struct), address(x), x.shape[1], len(x),
-                       None if bias is None else address(bias), address(to), to.shape[1], activation,
-                       int(base is not None))
-    library.load_library().saucier_product(path.encode(), product, threads)
-    return to
+def multiply(path: str, matrix: Matrix, x: np.ndarray, **more: Any) -> np.ndarray:
+    """A product with a matrix, which is laid out in panels first."""
+    return multiply_panels(path, lay_out_panels(matrix), x, **more)
 
 
 def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarray | None = None, activation: int = 0,
@@ -79,13 +71,14 @@ def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarra
     return to[:, :-3]
 
 
-def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module], form: Format) -> None:
+def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module], form: Format,
+                       path: str = "portable") -> None:
     """Let maps of a model in float64 multiply what their stored matrices stand for by what their rounded inputs are."""
     stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for part in parts for one in part.modules()
               if isinstance(one, torch.nn.Linear)}
 
     def multiply(layer: torch.nn.Linear, given: tuple[torch.Tensor]) -> torch.Tensor:
-        read = round_activations(given[0].flatten(0, -2).float().numpy(), stored[layer])
+        read = round_activations(given[0].flatten(0, -2).float().numpy(), stored[layer], path)
         return torch.from_numpy(read).view_as(given[0])
 
     with torch.no_grad():

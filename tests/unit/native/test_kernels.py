@@ -30,7 +30,7 @@ def test_products_are_those_of_the_stored_numbers(path: str, form: Format) -> No
         weight = random.normal(size=(rows, inputs)).astype(np.float32)
         x = (random.normal(size=(tokens, inputs)) * 10.0 ** random.integers(-2, 3)).astype(np.float32)
         matrix = store_matrix(weight, form)
-        expected = round_activations(x, matrix) @ matrix.values().T
+        expected = round_activations(x, matrix, path) @ matrix.values().T
         found = multiply(path, matrix, x)
         size = np.abs(x).max() * np.abs(weight).max() * np.sqrt(inputs)
         assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * size, err_msg=f"{form} {tokens}x{inputs}x{rows}")
@@ -54,7 +54,8 @@ def test_other_groups(path: str, form: Format, group: int) -> None:
     codes, scales = round_groups(weight, group, 7 if form == "int4" else 127, np.dtype(np.float16))
     matrix = Matrix(form, codes, 768, scales, group)
     x = random.normal(size=(5, 768)).astype(np.float32)
-    assert_allclose(multiply(path, matrix, x), round_activations(x, matrix) @ matrix.values().T, rtol=1e-5, atol=1e-3)
+    expected = round_activations(x, matrix, path) @ matrix.values().T
+    assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5, atol=1e-3)
 
 
 @pytest.mark.parametrize("form", ["int8", "int4"])
@@ -63,7 +64,7 @@ def test_the_largest_numbers_do_not_saturate(path: str, form: Format) -> None:
         matrix = store_matrix(np.full((8, 256), sign, np.float32), form)
         x = np.ones((2, 256), np.float32)
         x[1] = -1
-        expected = round_activations(x, matrix) @ matrix.values().T
+        expected = round_activations(x, matrix, path) @ matrix.values().T
         assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5)
         assert abs(expected[0, 0]) > 255
 

@@ -242,7 +242,7 @@ static void attend(const Attention *a, int64_t token, int64_t tokens, int64_t gr
         attend_queries(a, q, tokens, a->keys + cache, a->values + cache, scores);
 }
 
-/* ---- products ---- */
+/* ---- weights ---- */
 
 /* The whole number that is stored for a weight. */
 INLINE int32_t read_code(const Matrix *m, int64_t row, int64_t k) {
@@ -260,130 +260,6 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
     return (float)read_code(m, row, k) * read_scale(m, row, k);
 }
 
-#ifdef WIDTH
-#define TOGETHER (WIDTH == 16 ? 6 : 3) /* tokens whose sums with 4 rows the registers hold */
-
-/* Rows are short streams, which processors do not foresee: ask for what lies two tiles ahead. */
-#define FETCH_NEXT(from, bytes) __builtin_prefetch((const char *)(from) + 2 * (bytes), 0, 3)
-
-/* What is asked for: all that rows of some whole inputs have, as it lies in memory, or the same inputs of each row. */
-enum { NOTHING, IN_ORDER, BY_ROWS };
-
-/* Products of R rows with B tokens, a register of inputs at a time. */
-INLINE void add_products(const char *codes, int64_t apart, const float *x, int64_t stride, int64_t count,
-                         Vector sum[4][TOGETHER], const int format, const int fetches, const int R, const int B) {
-    const int64_t size = format == FLOAT32 ? 4 : 2;
-    for (int64_t k = 0; k < count; k += WIDTH) {
-        Vector read[TOGETHER];
-        for (int b = 0; b < B; b++) read[b] = load(x + b * stride + k);
-        for (int r = 0; r < R; r++) {
-            if (fetches == IN_ORDER) FETCH_NEXT(codes + (k * R + r * WIDTH) * size, R * apart);
-            if (fetches == BY_ROWS) FETCH_NEXT(codes + r * apart + k * size, R * apart);
-            Vector weight = load_numbers(codes + r * apart, k, format);
-            for (int b = 0; b < B; b++) sum[r][b] = add_product(weight, read[b], sum[r][b]);
-        }
-    }
-}
-
-/* R rows for all tokens, as many tokens at a time as the registers hold. Where there are more, some inputs at a time, which
- * stay in the first cache, widened once; the sums wait, so that their order is the same. */
-INLINE void multiply_some(const Product *p, int64_t row, float *to, int64_t stride, const int format, const int R) {
-    const Matrix *m = p->matrix;
-    const int64_t inputs = m->inputs, whole = inputs / WIDTH * WIDTH, size = format == FLOAT32 ? 4 : 2;
-    const int many = p->n > (WIDTH == 16 ? 24 : format == FLOAT32 ? TOGETHER : 9); /* when it pays */
-    const char *codes = (const char *)m->codes + row * inputs * size;
-    Vector sums[MOST_TOKENS / TOGETHER][4][TOGETHER];
-    float wide[4 * DEEP];
-    for (int64_t k = 0; k == 0 || k < whole; k += many ? DEEP : inputs) {
-        int64_t count = many && whole - k > DEEP ? DEEP : whole - k, apart = inputs * size;
-        const char *from = codes + k * size;
-        if (many && format == BFLOAT16) {
-            for (int r = 0; r < R; r++)
-                for (int64_t i = 0; i < count; i += WIDTH) {
-                    FETCH_NEXT(from + r * apart + i * size, R * apart);
-                    store(wide + r * DEEP + i, load_numbers(from + r * apart, i, format));
-                }
-            from = (const char *)wide, apart = DEEP * sizeof(float);
-        }
-        for (int64_t i = 0; i < p->n; i += TOGETHER) {
-            const float *x = p->values + i * p->from_stride + k;
-            Vector sum[4][TOGETHER], (*waiting)[TOGETHER] = sums[i / TOGETHER];
-            for (int r = 0; r < R; r++)
-                for (int b = 0; b < TOGETHER; b++) sum[r][b] = k ? waiting[r][b] : no_numbers();
-#define ADD(B) \
-    if (!many) add_products(from, apart, x, p->from_stride, count, sum, format, IN_ORDER, R, B); \
-    else if (format == FLOAT32 && i == 0) add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, BY_ROWS, R, B); \
-    else add_products(from, apart, x, p->from_stride, count, sum, FLOAT32, NOTHING, R, B)
-            switch (p->n - i) {
-                case 1: ADD(1); break;
-                case 2: ADD(2); break;
-#if WIDTH == 16
-                case 3: ADD(3); break;
-                case 4: ADD(4); break;
-                case 5: ADD(5); break;
-#endif
-                default: ADD(TOGETHER);
-            }
-            for (int r = 0; r < R; r++)
-                for (int b = 0; b < TOGETHER; b++) waiting[r][b] = sum[r][b];
-        }
-    }
-    for (int64_t i = 0; i < p->n; i++, to += stride) {
-        Vector found[4];
-        for (int r = 0; r < R; r++) found[r] = sums[i / TOGETHER][r][i % TOGETHER];
-        if (R == 4) four_totals(found, to);
-        else *to = total_of(found[0]);
-        for (int64_t rest = whole; rest < inputs; rest++)
-            for (int r = 0; r < R; r++)
-                to[r] += read_number(codes + r * inputs * size, rest, format) * p->values[i * p->from_stride + rest];
-    }
-}
-
-#define MULTIPLY_ALL(R) \
-    for (; row + R <= end; row += R, to += R) \
-        if (p->matrix->format == FLOAT32) multiply_some(p, row, to, stride, FLOAT32, R); \
-        else multiply_some(p, row, to, stride, BFLOAT16, R);
-static void multiply_rows(const Product *p, int64_t row, int64_t end, float *to, int64_t stride) {
-    MULTIPLY_ALL(4)
-    MULTIPLY_ALL(1)
-}
-#else
-static void multiply_rows(const Product *p, int64_t row, int64_t end, float *to, int64_t stride) {
-    const Matrix *m = p->matrix;
-    for (; row < end; row++, to++)
-        for (int64_t i = 0; i < p->n; i++) {
-            const float *values = p->values + i * p->from_stride;
-            float sum = 0;
-            if (m->format == FLOAT32) sum = dot((const float *)m->codes + row * m->inputs, values, m->inputs);
-            else {
-                const uint16_t *codes = (const uint16_t *)m->codes + row * m->inputs;
-#pragma omp simd reduction(+ : sum)
-                for (int64_t k = 0; k < m->inputs; k++) sum += widen_bfloat16(codes[k]) * values[k];
-            }
-            to[i * stride] = sum;
-        }
-}
-#endif
-
-/* Rows begin..end of a product for all its tokens, with all that follows while they are in the cache. */
-#define AT_ONCE 64
-static void product(const Product *p, int64_t begin, int64_t end) {
-    float found[AT_ONCE * MOST_TOKENS];
-    for (int64_t row = begin; row < end; row += AT_ONCE) {
-        int64_t rows = end - row < AT_ONCE ? end - row : AT_ONCE;
-        multiply_rows(p, row, row + rows, found, AT_ONCE);
-        for (int64_t i = 0; i < p->n; i++) {
-            float *from = found + i * AT_ONCE, *to = p->to + i * p->stride + row;
-            if (p->bias)
-                for (int64_t r = 0; r < rows; r++) from[r] += p->bias[row + r];
-            activate(p->activation, from, rows);
-            if (p->adds)
-                for (int64_t r = 0; r < rows; r++) to[r] += from[r];
-            else memcpy(to, from, (size_t)rows * sizeof(float));
-        }
-    }
-}
-
 #define NAME_OF_(path) #path
 #define NAME_OF(path) NAME_OF_(path)
 #define TABLE_(path) kernels_##path
@@ -391,4 +267,4 @@ static void product(const Product *p, int64_t begin, int64_t end) {
 #define ROWS_(path) rows_##path
 #define ROWS(path) ROWS_(path)
 extern const RowKernels ROWS(PATH);
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, product, norm, activate, gate, attend, rotate, &ROWS(PATH)};
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, &ROWS(PATH)};

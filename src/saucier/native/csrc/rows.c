@@ -97,17 +97,21 @@ INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
     }
 }
 
-/* Inputs k..k + count of a panel as they are multiplied: numbers of bfloat16 as floats, in `room`. */
-INLINE const void *read_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
-    const void *from = panel_of(m, panel, k);
-#ifndef __AVX512BF16__ /* which multiplies them as they are */
-    if (m->format == BFLOAT16) {
-#pragma omp simd
-        for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(((const uint16_t *)from)[i]);
-        return room;
-    }
+/* Whether a panel of bfloat16 is widened before it is multiplied: where many tiles meet it. */
+INLINE int widens(const Panels *m, int64_t tiles) {
+#ifdef __AVX512BF16__
+    return (void)m, (void)tiles, 0; /* it multiplies them as they are */
+#else
+    return m->format == BFLOAT16 && tiles > 8;
 #endif
-    return (void)count, (void)room, from;
+}
+
+/* Inputs k..k + count of a panel as floats, in `room`. */
+INLINE const float *widen_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
+    const uint16_t *from = (const uint16_t *)panel_of(m, panel, k);
+#pragma omp simd
+    for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(from[i]);
+    return room;
 }
 
 /* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
@@ -125,9 +129,10 @@ typedef struct {
     int64_t stride;
 } Sums;
 
-/* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. */
-INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int64_t k, int64_t count,
-                          int64_t token, int64_t size, Sums sums) {
+/* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
+ * the weights, which may be widened. */
+INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
+                          int64_t count, int64_t token, int64_t size, Sums sums) {
     const Panels *m = p->panels;
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
     float *to = sums.at;
@@ -139,26 +144,30 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
         .format = m->scale_format};
 #define ADD_CODES(R) add_codes(x, weights, count, &scales, to, stride, R)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
-#define ADD_FLOATS(R) \
-    if (panels == SIDE_BY_SIDE) add_floats((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, R, SIDE_BY_SIDE); \
-    else add_floats((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, R, 1)
-    if (m->format == INT8) EACH_SIZE(size, ADD_CODES)
-    else if (m->format == INT4) EACH_SIZE(size, ADD_SHORT)
+#define ADD_NUMBERS(R, P, format) \
+    add_numbers((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, format, 1, R, P)
+#define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
+    if (format == INT8) EACH_SIZE(size, ADD_CODES)
+    else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
+    else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
 #define ADD_PAIRS(R) \
     if (panels == SIDE_BY_SIDE) add_pairs(x, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
     else add_pairs(x, weights, apart, count, to, stride, R, 1)
-    else if (m->format == BFLOAT16) EACH_SIZE(size, ADD_PAIRS)
+#else
+#define ADD_PAIRS(R) ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
-    else EACH_SIZE(size, ADD_FLOATS)
+    else EACH_SIZE(size, ADD_PAIRS)
 }
 
-/* Panels that are multiplied at once. */
-INLINE int64_t panels_at_once(const Panels *m) {
+/* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
+INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
 #ifdef __AVX512BF16__
-    if (m->format == BFLOAT16) return SIDE_BY_SIDE;
+    int wide = m->format == FLOAT32 || m->format == BFLOAT16;
+#else
+    int wide = m->format == FLOAT32;
 #endif
-    return m->format == FLOAT32 ? SIDE_BY_SIDE : 1;
+    return wide && n > 4 ? SIDE_BY_SIDE : 1;
 }
 
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
@@ -167,19 +176,20 @@ INLINE int64_t panels_at_once(const Panels *m) {
 static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums,
                            float *room) {
     const Panels *m = p->panels;
-    int64_t together = panels_at_once(m), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
+    int64_t together = panels_at_once(m, p->n), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
     for (int64_t i = 0; i < groups * parts; i++) {
         int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
-        const void *weights = read_panel(m, panel, k, count, room);
+        int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
+        const void *weights = wide ? (const void *)widen_panel(m, panel, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
             for (int64_t next = panel + panels; !few && next < panel + 2 * panels && next < end; next++)
                 fetch_panel(m, next, k, count, t, tiles);
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
-            multiply_tile(p, panel, panels, weights, k, count, token, size, from);
+            multiply_tile(p, panel, panels, weights, format, k, count, token, size, from);
         }
     }
 }
@@ -189,13 +199,13 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
  * `room`: a panel of DEEP inputs as floats. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, void *room) {
     const Panels *m = p->panels;
-    float held[BLOCK * PANELS_AT_ONCE * PANEL];
+    float held[BLOCK * PANELS_AT_ONCE * PANEL], own[DEEP * PANEL];
     int64_t start = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - start;
     Sums sums = {held, (end - begin) * PANEL};
     for (int64_t first = 0; first < p->n; first += BLOCK) {
         int64_t last = p->n - first < BLOCK ? p->n : first + BLOCK;
         memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
-        multiply_block(p, first, last, begin, end, sums, room);
+        multiply_block(p, first, last, begin, end, sums, room ? room : own);
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
             if (p->bias)

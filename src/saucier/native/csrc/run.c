@@ -77,42 +77,16 @@ const char *saucier_best_path(void) {
 
 typedef struct {
     const Kernels *kernels;
-    const Product *product;
     const Attention *attention;
     const int32_t *runs; /* [+ 1]: where tokens begin that attend together */
-    int64_t chunk;
     float *scores;
     int64_t score_stride;
 } Work;
-
-static void run_rows(void *argument, int64_t chunk, int thread) {
-    const Work *work = argument;
-    int64_t begin = chunk * work->chunk, rows = work->product->matrix->rows;
-    (void)thread;
-    work->kernels->product(work->product, begin, begin + work->chunk < rows ? begin + work->chunk : rows);
-}
 
 static void run_heads(void *argument, int64_t chunk, int thread) {
     const Work *work = argument;
     int64_t groups = work->attention->groups, first = work->runs[chunk / groups], end = work->runs[chunk / groups + 1];
     work->kernels->attend(work->attention, first, end - first, chunk % groups, work->scores + thread * work->score_stride);
-}
-
-/* Chunks of whole tiles, small enough that nobody waits long for the last one and large enough to be worth claiming. */
-static void run_product(const Kernels *kernels, Product *p, int threads) {
-    const Matrix *m = p->matrix;
-    int64_t chunk = (m->rows / (threads * 8) + 63) / 64 * 64;
-    chunk = chunk < 64 ? 64 : chunk > 1024 ? 1024 : chunk;
-    Work work = {.kernels = kernels, .product = p, .chunk = threads == 1 ? m->rows : chunk};
-    saucier_parallel(threads, (m->rows + work.chunk - 1) / work.chunk, run_rows, &work);
-}
-
-/* One product, for tests and measurements. */
-void saucier_product(const char *path, const Product *product, int threads) {
-    Product copy = *product;
-    threads = saucier_enter(threads);
-    run_product(saucier_kernels(path), &copy, threads);
-    saucier_leave();
 }
 
 typedef struct {
@@ -133,22 +107,15 @@ static void read_row(const Kernels *kernels, const Matrix *m, int64_t row, float
     for (int64_t k = 0; k < m->inputs; k++) to[k] = (adds ? to[k] : 0) + kernels->weight(m, row, k) * scale;
 }
 
-/* A product of the first n vectors of a buffer. This is where a way to multiply is chosen: numbers that are in panels
- * are multiplied there, and others as they are stored, however many vectors there are; see README.md, "Few or many". */
-static void multiply_buffers(const Pass *pass, const Matrix *matrix, const Panels *panels, int from, int to, int64_t n,
-                             const float *bias, int activation, int adds) {
+/* A product of the first n vectors of a buffer. */
+static void multiply_buffers(const Pass *pass, const Panels *panels, int from, int to, int64_t n, const float *bias,
+                             int activation, int adds) {
     const Session *s = pass->session;
-    if (panels) {
-        WideProduct product = {
-            .panels = panels, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .tiles = s->tiles,
-            .token_scales = s->token_scales, .bias = bias, .to = s->buffers[to], .stride = s->strides[to],
-            .activation = activation, .adds = adds, .activate = pass->kernels->activate};
-        saucier_multiply_wide(pass->kernels, &product, NULL, 0, pass->threads);
-        return;
-    }
-    Product product = {.matrix = matrix, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .bias = bias,
-                       .to = s->buffers[to], .stride = s->strides[to], .activation = activation, .adds = adds};
-    run_product(pass->kernels, &product, pass->threads);
+    WideProduct product = {
+        .panels = panels, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .tiles = s->tiles,
+        .token_scales = s->token_scales, .bias = bias, .to = s->buffers[to], .stride = s->strides[to],
+        .activation = activation, .adds = adds, .activate = pass->kernels->activate};
+    saucier_multiply_wide(pass->kernels, &product, NULL, 0, pass->threads);
 }
 
 /* Write the keys and values of a token at a place of its room, which begins at `start` and has `capacity` places. */
@@ -248,14 +215,12 @@ static void run_experts(const Pass *pass, const Op *op) {
         for (int64_t i = 0; i < pass->n; i++)
             if (row_of(pass, RANKS, i)[e] != 0) memcpy(row_of(pass, HEADS, n++), row_of(pass, op->from, i), width);
         if (!n) continue;
-        const Matrix *matrices = op->panels ? NULL : op->matrix + 2 * e;
-        const Panels *panels = op->panels ? op->panels + 2 * e : NULL;
-        multiply_buffers(pass, matrices, panels, HEADS, HIDDEN, n, op->bias ? op->bias + e * rows : NULL,
+        const Panels *panels = op->panels + 2 * e;
+        multiply_buffers(pass, panels, HEADS, HIDDEN, n, op->bias ? op->bias + e * rows : NULL,
                          op->gated ? IDENTITY : op->activation, 0);
         for (int64_t i = 0; op->gated && i < n; i++)
             pass->kernels->gate(op->activation, row_of(pass, HIDDEN, i), op->hidden);
-        multiply_buffers(pass, matrices ? matrices + 1 : NULL, panels ? panels + 1 : NULL, HIDDEN, MIXED, n,
-                         op->second ? op->second + e * op->width : NULL, IDENTITY, 0);
+        multiply_buffers(pass, panels + 1, HIDDEN, MIXED, n, op->second ? op->second + e * op->width : NULL, IDENTITY, 0);
         n = 0;
         for (int64_t i = 0; i < pass->n; i++) {
             float *scores = row_of(pass, RANKS, i);
@@ -274,8 +239,7 @@ static void run_op(Pass *pass, const Op *op) {
     const Kernels *kernels = pass->kernels;
     switch (op->kind) {
         case PRODUCT:
-            return multiply_buffers(pass, op->matrix, op->panels, op->from, op->to, pass->n, op->bias, op->activation,
-                                    op->adds);
+            return multiply_buffers(pass, op->panels, op->from, op->to, pass->n, op->bias, op->activation, op->adds);
         case ATTEND: return attend_rows(pass, op);
         case KEEP: return keep_sources(pass, op);
         case CROSS: return attend_sources(pass, op);

@@ -1,7 +1,7 @@
 /* The plain ABI between Python (native/library.py mirrors these structs) and C. Nothing here knows torch.
  *
- * A matrix maps `inputs` numbers to `rows` numbers. `Matrix`: its rows lie one after the other exactly as the checkpoint
- * stores them, so a file that is mapped into memory can be used as it is. `Panels`: 16 rows side by side.
+ * `Matrix`: a table of which single rows are read. They lie one after the other exactly as the checkpoint stores them, so a
+ * file that is mapped into memory can be used as it is. `Panels`: a map of `inputs` numbers to `rows` numbers.
  * Letters: n tokens of a pass, E head width. */
 #ifndef SAUCIER_H
 #define SAUCIER_H
@@ -24,13 +24,12 @@ typedef struct {
 #define TILE_TOKENS 12 /* of a tile, at most */
 #define SUMMED_INPUTS 32
 #define PANELS_AT_ONCE 8 /* of a chunk, at most */
-#define MOST_TOKENS 48 /* of a pass of a decoder: whole tiles */
+#define MOST_TOKENS 144 /* of a pass of a decoder: whole tiles */
 
-/* A matrix in panels of 16 rows, whose numbers for an input lie side by side: whole numbers always, and all numbers of an
- * encoder. FLOAT32 and BFLOAT16: [panels, inputs, 16]. INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]. INT4: c + 8
- * in half a byte, in units of SUMMED_INPUTS: [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16
- * inputs, the high ones its others. And scales [panels, ceil(inputs / group), 16] as they are stored. Rows and inputs that
- * fill up are zero. */
+/* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32 and BFLOAT16: [panels, inputs, 16].
+ * INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]. INT4: c + 8 in half a byte, in units of SUMMED_INPUTS:
+ * [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16 inputs, the high ones its others. And scales
+ * [panels, ceil(inputs / group), 16] as they are stored. Rows and inputs that fill up are zero. */
 typedef struct {
     const void *codes, *scales;
     int64_t rows, inputs, group;
@@ -64,18 +63,6 @@ typedef struct {
     const float *bias; /* [heads, 2 * reach - 1] by distance of the key, -reach + 1 first; or NULL */
     int64_t reach;
 } RowAttention;
-
-/* A product with the rows of a matrix as they are stored. */
-typedef struct {
-    const Matrix *matrix; /* FLOAT32 or BFLOAT16 */
-    const float *values;  /* [n, from_stride] */
-    int64_t from_stride, n;
-    const float *bias; /* [rows], or NULL */
-    float *to;         /* [n, stride] */
-    int64_t stride;
-    int32_t activation;
-    int32_t adds; /* add to what is there (a residual) rather than replace it */
-} Product;
 
 /* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
  * `values` are mixed as the values are. */
@@ -121,7 +108,6 @@ typedef struct {
 typedef struct {
     const char *name;
     float (*weight)(const Matrix *, int64_t row, int64_t input);
-    void (*product)(const Product *, int64_t begin, int64_t end);
     void (*norm)(int kind, const float *from, float *to, int64_t width, const float *gain, const float *bias, float eps);
     void (*activate)(int activation, float *values, int64_t count);
     void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
@@ -159,7 +145,7 @@ typedef struct {
     const float *second; /* EXPERTS: [experts, width], the biases of their second maps, or NULL */
     const Relative *relative; /* ATTEND */
     const uint8_t *seen;      /* ATTEND: [reach, reach] */
-    const Panels *panels;  /* PRODUCT, EXPERTS: in place of `matrix` */
+    const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
     int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
 } Op;
 
@@ -205,7 +191,6 @@ typedef struct {
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, float *room, int64_t room_stride, int threads);
 const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
-void saucier_product(const char *path, const Product *product, int threads);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads);

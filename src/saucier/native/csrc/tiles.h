@@ -8,6 +8,7 @@
 #define PANEL PANEL_ROWS
 #define UNIT SUMMED_INPUTS
 #define AHEAD 16384 /* bytes: what will be multiplied is asked for so early */
+#define AHEAD_OF_FLOATS 8192 /* the same where panels lie side by side, of which each is a stream of its own */
 #define LONGEST_BLOCK 128 /* inputs that are rounded together, at most */
 
 /* R is a constant in each case: sums stay in registers. */
@@ -47,16 +48,23 @@
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other. */
-INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
-                       const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
+ * are asked for early; what lies in the first cache (`fetches` 0) needs no asking. */
+INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
+                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
+                        const int fetches, const int R, const int P) {
 #ifdef WIDTH
+    const int64_t size = format == FLOAT32 ? 4 : 2;
     Vector sum[TILE][2 * PARTS];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k < count; k++, a += to_next_input, b += step) {
+    for (int64_t k = 0; k < count; k++, a += to_next_input, b = (const char *)b + step * size) {
         Vector read[2 * PARTS];
-        for (int h = 0; h < P * PARTS; h++) read[h] = load(b + h / PARTS * apart + h % PARTS * WIDTH);
+        for (int h = 0; h < P * PARTS; h++) {
+            int64_t place = h / PARTS * apart + h % PARTS * WIDTH;
+            read[h] = load_numbers(b, place, format);
+            if (fetches && h % PARTS == 0) __builtin_prefetch((const char *)b + place * size + AHEAD_OF_FLOATS, 0, 3);
+        }
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
@@ -68,17 +76,24 @@ INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_
             store(to, add(load(to), sum[r][h]));
         }
 #else
+    (void)fetches;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float sum[PANEL] = {0};
             for (int64_t k = 0; k < count; k++) {
                 float one = a[k * to_next_input + r * to_next_token];
 #pragma omp simd
-                for (int i = 0; i < PANEL; i++) sum[i] += one * b[h * apart + k * step + i];
+                for (int i = 0; i < PANEL; i++) sum[i] += one * read_number(b, h * apart + k * step + i, format);
             }
             for (int i = 0; i < PANEL; i++) c[r * stride + h * PANEL + i] += sum[i];
         }
 #endif
+}
+
+/* The same of floats in the first cache: attention. */
+INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
+                       const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
+    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, R, P);
 }
 
 #ifdef __AVX512F__
@@ -109,17 +124,20 @@ INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t c
     Vector sum[TILE][SIDE_BY_SIDE];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k < count; k += 2, a += 4 * R, b += 2 * PANEL) {
-        __mmask32 both = k + 1 < count ? 0xffffffff : 0xffff; /* the last pair may be half */
+    for (int64_t k = 0; k + 1 < count; k += 2, a += 4 * R, b += 2 * PANEL) {
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
-            pairs[h] = join_pairs(_mm512_maskz_loadu_epi16(both, b + h * apart));
-            _mm_prefetch((const char *)(b + h * apart) + AHEAD, _MM_HINT_T0);
+            pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
+            _mm_prefetch((const char *)(b + h * apart) + AHEAD_OF_FLOATS, _MM_HINT_T0);
         }
         for (int r = 0; r < R; r++) {
             __m512bh one = (__m512bh)load_one((const float *)a + r);
             for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);
         }
+    }
+    for (int h = 0; count % 2 && h < P; h++) { /* half a pair; a mask for all of them would make each twice as slow */
+        __m512bh half = (__m512bh)join_pairs(_mm512_maskz_loadu_epi16(0xffff, b + h * apart));
+        for (int r = 0; r < R; r++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)a + r));
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {

@@ -20,7 +20,8 @@ from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
-from saucier.generation.native_encoder import list_stack_arrays, use_native
+from saucier.generation.native_encoder import use_native
+from saucier.generation.native_model import convert_weights
 from saucier.generation.packed_weights import copy_modules
 from saucier.native.encoding import encode
 from saucier.native.library import list_paths
@@ -148,7 +149,7 @@ def test_quantized_models_run_in_their_own_numbers() -> None:
         model = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval()
         model = quantize_model(model, Quantization(format=Integers(bits=bits, group=group)))
         ids, mask = batch(model)
-        found, weights = hidden_vectors(use_native(model, Native()), mask, input_ids=ids), list_stack_arrays(model)
+        found, weights = hidden_vectors(use_native(model, Native()), mask, input_ids=ids), convert_weights(model, Native()).weights.arrays
         model = copy_modules(model, lambda one: one.as_ordinary() if hasattr(one, "as_ordinary") else None).double()
         maps = {name: one for name, one in model.encoder.named_modules() if isinstance(one, torch.nn.Linear)}
         assert len(maps) == 8

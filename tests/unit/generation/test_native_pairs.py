@@ -22,6 +22,7 @@ from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
 from saucier.generation.native_feed import encode_sources, lower_model, make_native_feed
+from saucier.generation.native_model import convert_weights
 from saucier.generation.rules import Prompt
 from saucier.generation.search import Step
 from saucier.native.library import list_paths
@@ -42,14 +43,23 @@ def draw_sources(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return draw(3, 9, seed), mask
 
 
+def encode(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor, form: Format) -> np.ndarray:
+    """What the encoder gives for the real tokens [T, D]."""
+    prompt = Prompt(sources[:, :1], source=sources, source_mask=mask)
+    with torch.inference_mode():
+        vectors, lengths = encode_sources(model, prompt, convert_weights(model, Native(format=form)))
+    assert lengths.tolist() == mask.sum(1).tolist()
+    return vectors
+
+
 def read_targets(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor, *,
                  at_once: int = 5, form: Format = "float32", path: str | None = None) -> np.ndarray:
     """Scores after every token of the targets [B, L, V], `at_once` tokens of a row at a time."""
     rows, length = targets.shape
     session = Session(lower_model(model, Native(format=form), length), rows, threads=1, path=path)
+    lengths = mask.sum(1).numpy().astype(np.int32)
     with torch.inference_mode():
-        session.read_sources(*encode_sources(model, Prompt(targets, source=sources, source_mask=mask)),
-                             np.arange(rows, dtype=np.int32))
+        session.read_sources(encode(model, sources, mask, form), lengths, np.arange(rows, dtype=np.int32))
     found = []
     for start in range(0, length, at_once):
         places = np.arange(start, min(start + at_once, length), dtype=np.int32)
@@ -98,12 +108,16 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     found = read_targets(given, ids, mask, targets, form=form)
     for at_once in (1, 4):  # cached is uncached
         assert np.array_equal(read_targets(given, ids, mask, targets, form=form, at_once=at_once), found)
-    with torch.inference_mode():
-        encoded = given(ids, mask, decoder_input_ids=targets).encoder_last_hidden_state.double()
+    read = encode(given, ids, mask, form)
     model = given.double()
     matrix, bias, scale = (model.head.weight.detach().float().numpy(), model.head.bias, model.head.scale)
     use_stored_numbers(model, [model.decoder], form)
+    use_stored_numbers(model, [model.encoder], form, list_paths()[-1])
+    real = mask.bool()
     with torch.no_grad():
+        encoded = model(ids, mask, decoder_input_ids=targets, compute_logits=False).encoder_last_hidden_state
+        check_apart(read, encoded[real].numpy(), form, list_paths()[-1])
+        encoded[real] = torch.from_numpy(read).double()
         hidden = model(None, mask, encoder_output=encoded, decoder_input_ids=targets,
                        compute_logits=False).last_hidden_state.flatten(0, 1) * scale
     head = store_matrix(matrix, form)

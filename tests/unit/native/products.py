@@ -79,13 +79,14 @@ def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarra
     return to[:, :-3]
 
 
-def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module], form: Format) -> None:
+def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module], form: Format,
+                       path: str = "portable") -> None:
     """Let maps of a model in float64 multiply what their stored matrices stand for by what their rounded inputs are."""
     stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for part in parts for one in part.modules()
               if isinstance(one, torch.nn.Linear)}
 
     def multiply(layer: torch.nn.Linear, given: tuple[torch.Tensor]) -> torch.Tensor:
-        read = round_activations(given[0].flatten(0, -2).float().numpy(), stored[layer])
+        read = round_activations(given[0].flatten(0, -2).float().numpy(), stored[layer], path)
         return torch.from_numpy(read).view_as(given[0])
 
     with torch.no_grad():

@@ -65,11 +65,12 @@ def use_native(model: Transformer, engine: Native) -> Transformer:
     return VIEWS.get(model, engine.format, make)
 
 
-def find_stack(model: Transformer, made: Converted) -> nn.Module:
+def find_stack(model: Transformer, made: Converted) -> NativeStack:
     """Return the stack that reads whole rows, lowered once. Raises `InputError` for parts that the kernels lack."""
     if made.stack is None:
         made.stack = NativeStack(getattr(model, name_side(model)), model.config, made.weights)
-    return made.stack
+    found: NativeStack = made.stack
+    return found
 
 
 def widen_small(module: nn.Module) -> nn.Module | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -36,8 +36,8 @@ class Converted:
     """What is made of a model's weights in one number format."""
 
     weights: Weights
-    stack: nn.Module | None = None
-    """What reads whole rows, lowered when it is first asked for (`find_stack` in `native_encoder.py`)."""
+    stack: Any = None
+    """The `NativeStack` that reads whole rows, lowered when it is first asked for (`find_stack`)."""
 
 
 MADE: MadeFromWeights[Converted] = MadeFromWeights()

@@ -26,11 +26,11 @@ from saucier.native.library import (
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
 from saucier.native.matrices import Array, Panels, Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, Pointed, make_tiles
+from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, make_tiles
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale"})
+KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts"})
 """Steps that `csrc/encode.c` runs."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
@@ -79,14 +79,13 @@ class RowLowering(Lowering):
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
 
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, dict[str, Pointed]]:
-        """Return a map's matrix in panels, and its bias, counted as used."""
-        bias = self.read_bias(name, outputs)
-        self.count_used(name)
-        panels = self.weights.panels(name, inputs)
-        if (panels.rows, panels.inputs) != (outputs, inputs):
-            refuse(f"map of {panels.inputs} to {panels.rows} numbers in place of {name}")
-        return panels, {"bias": bias}
+    def read_matrix(self, name: str, inputs: int) -> Panels:
+        """Return the matrix of a map in panels."""
+        return self.weights.panels(name, inputs)
+
+    def read_router(self, name: str) -> Panels:
+        """Return the matrix that gives the scores of experts: its vectors are not rounded."""
+        return self.weights.panels(name, self.config.dim, "float32")
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""

@@ -260,11 +260,11 @@ class Weights:
         found: Matrix = self.made[name]
         return found
 
-    def panels(self, name: str, inputs: int) -> Panels:
-        """Return the matrix of a map in panels."""
-        key = f"{name} panels"
+    def panels(self, name: str, inputs: int, form: Format | None = None) -> Panels:
+        """Return the matrix of a map in panels; `form`: None: the format that matrices are read in."""
+        key = f"{name} panels" if form is None else f"{name} panels of {form}"
         if key not in self.made:
-            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, self.form))
+            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, form or self.form))
         found: Panels = self.made[key]
         return found
 

@@ -21,6 +21,7 @@ from saucier.config.layers import Router
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
+from saucier.generation.native_encoder import find_stack
 from saucier.generation.native_feed import encode_sources, lower_model, make_native_feed
 from saucier.generation.native_model import convert_weights
 from saucier.generation.rules import Prompt
@@ -123,6 +124,35 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     head = store_matrix(matrix, form)
     expected = round_activations(hidden.float().numpy(), head) @ head.values().T
     check_apart(found.reshape(expected.shape), expected + (0 if bias is None else bias.detach().numpy()), form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ["t5-v1_1", "switch_transformers", "marian", "m2m_100"])
+def test_a_source_gives_the_same_in_any_company(name: str, form: Format) -> None:
+    """To the last bit, and wherever its padding is, as far as positions do not count it."""
+    model, (ids, mask) = golden(name).eval(), draw_sources()
+    padding = model.config.embed.positions
+    if isinstance(getattr(padding, "places", None), c.SkipPadding):
+        ids = ids.masked_fill(mask == 0, padding.places.padding)
+    whole = np.split(encode(model, ids, mask, form), [9, 15])
+    for row, length in enumerate((9, 6, 2)):
+        assert np.array_equal(encode(model, ids[row:row + 1, :length], mask[row:row + 1, :length], form), whole[row])
+    if name != "marian":  # its sinusoidal places count padding
+        rolled = torch.stack([ids[0], ids[1].roll(3), ids[2].roll(7)]), mask.flip(1)
+        assert np.array_equal(encode(model, *rolled, form), np.concatenate(whole))
+
+
+@pytest.mark.parametrize("name", ["t5", "led"])
+def test_what_the_kernels_do_not_take_is_read_by_the_encoders_own_parts(name: str) -> None:
+    model, (ids, mask) = golden(name).eval(), draw_sources()
+    with torch.inference_mode():
+        if name == "t5":
+            mask[0, 4] = mask[1, 0] = 0  # padding between tokens
+        else:
+            with pytest.raises(InputError, match="the native kernels have no maps for global tokens"):
+                find_stack(model, convert_weights(model, Native()))
+        expected = model(ids, mask, decoder_input_ids=ids).encoder_last_hidden_state
+    assert np.array_equal(encode(model, ids, mask, "int8"), expected[mask.bool()].numpy())
 
 
 def test_rows_of_one_source_share_its_keys_and_move_between_sources() -> None:

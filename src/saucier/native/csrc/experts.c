@@ -27,7 +27,7 @@ static float *row_of(const Experts *x, int buffer, int64_t i) { return x->buffer
 static void keep_first(const Experts *x, int32_t e) {
     for (int64_t i = 0, row = 0, taken = 0; i < x->n; i++) {
         float *score = row_of(x, RANKS, i) + e;
-        if (i == x->starts[row + 1]) row++, taken = 0;
+        for (; i == x->starts[row + 1]; row++) taken = 0;
         if (*score != 0 && taken++ >= x->op->capacity) *score = 0;
     }
 }

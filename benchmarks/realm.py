@@ -25,10 +25,10 @@ from benchmarks.tuned import finetuned
 
 RUNS = Path("runs/realm")
 PARTS = ("train", "dev")
-PARAGRAPHS, QUICK_PARAGRAPHS = {"train": 120, "dev": 50}, {"train": 6, "dev": 2}
-STEPS, QUICK_STEPS, LONGEST_ANSWER = 600, 4, 40
+PARAGRAPHS, QUICK_PARAGRAPHS = {"train": 240, "dev": 100}, {"train": 6, "dev": 2}
+STEPS, QUICK_STEPS, LONGEST_ANSWER = 1500, 4, 40
 """Updates of the new head's own training, and characters of the longest answer that is hidden."""
-COUNT, EPOCHS, REFRESH = 4, 2, 50
+COUNT, EPOCHS, REFRESH = 4, 3, 50
 """Candidates with the null document, epochs, and updates between two indexes."""
 WORDS = ("training.batch=16", "training.length=96", "task.question_length=40", "training.optimizer.learning_rate=2e-4")
 
@@ -102,7 +102,7 @@ def warm(place: Path, quick: bool) -> Path:
     run = place / "warm"
     if not (run / "evaluation.json").is_file():
         saucier("cook", "--from", weights(), "--data", str(place / "warm.txt"), "--out", str(run),
-                f"training.steps={QUICK_STEPS if quick else STEPS}", "training.batch=16", "training.length=64",
+                f"training.steps={QUICK_STEPS if quick else STEPS}", "training.batch=32", "training.length=64",
                 "training.optimizer.learning_rate=2e-4")
     return run
 

@@ -41,7 +41,7 @@ class ClusterTables(nn.Module):
         found = torch.zeros(len(flat), self.dim, dtype=self.weight.dtype, device=flat.device)
         for start, table, project in zip(self.starts, self.tables, self.maps, strict=True):
             places = ((flat >= start) & (flat < start + len(table.weight))).nonzero()[:, 0]  # type: ignore[arg-type]
-            found = found.index_copy(0, places, project(table(flat[places] - start)))
+            found = found.index_copy(0, places, project(table(flat[places] - start)).to(found.dtype))
         return found.view(*ids.shape, self.dim)
 
 

@@ -127,11 +127,14 @@ SELF, HIDDEN = -1e5, -1e9
 
 def draw_hash_directions(kernel: c.Hashing, shape: tuple[int, int, int], factors: tuple[int, ...],
                          device: torch.device) -> Tensor:
-    """Draw what positions are hashed by. Shapes: shape (H, E, R) -> [H, E, R, half the sum of the factors]."""
-    generator = None
-    if kernel.seed is not None:
-        generator = torch.Generator(device).manual_seed(kernel.seed)
-    return torch.randn(*shape, sum(factors) // 2, generator=generator, device=device)
+    """Draw what positions are hashed by; from a seed, the same on every device.
+
+    Shapes: shape (H, E, R) -> [H, E, R, half the sum of the factors].
+    """
+    whole = (*shape, sum(factors) // 2)
+    if kernel.seed is None:
+        return torch.randn(whole, device=device)
+    return torch.randn(whole, generator=torch.Generator().manual_seed(kernel.seed)).to(device)
 
 
 def hash_vectors(vectors: Tensor, kernel: c.Hashing, ways: Tensor, length: int) -> Tensor:

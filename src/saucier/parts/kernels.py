@@ -6,11 +6,13 @@ S mixtures of all documents of a row.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from saucier import config as c
 from saucier.errors import InputError
@@ -67,9 +69,21 @@ def attend_fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> T
     mask, addend = scores.mask, scores.mask.allowed
     if scores.bias is not None:  # the kernel takes the causal flag or a tensor, not both
         addend = merge_mask_and_bias(mask, scores.bias, query.dtype)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
-                                          scale=scores.scale,
-                                          is_causal=mask.causal and addend is None, enable_gqa=grouped)
+    with allow_fused_kernels(query, addend):
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
+                                              scale=scores.scale,
+                                              is_causal=mask.causal and addend is None, enable_gqa=grouped)
+
+
+def allow_fused_kernels(query: Tensor, addend: Tensor | None) -> AbstractContextManager[None]:
+    """Leave cuDNN's kernel out where it would learn under a mask; PyTorch chooses among all others.
+
+    Its backward pass gave gradients of the queries that were no numbers, in bfloat16 with a mask of keys, where every
+    other kernel gave numbers for the same weights and batch (T5 on an H100, torch 2.11, cuDNN 9).
+    """
+    if query.is_cuda and addend is not None and torch.is_grad_enabled():
+        return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    return nullcontext()
 
 
 def attend_one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:

@@ -149,7 +149,7 @@ class Span:
     heads: int = 1
     """Heads of the attention that asks, where they see differently."""
     starts_real: bool = False
-    """Known to have real tokens first in every row, so that padding leaves no query without a key."""
+    """Known to have real tokens first in every row."""
 
     def of_row(self, row: int) -> Span:
         """Return the span of one row alone."""
@@ -194,13 +194,14 @@ def pad_start(x: Tensor | None, count: int, value: int = 0) -> Tensor | None:
     return None if x is None else F.pad(x, (count, 0), value=value)
 
 
-def finds_a_key(span: Span) -> bool:
+def finds_a_key(span: Span, *, starts_seen: bool) -> bool:
     """Say whether padding and documents leave each query, of those that see themselves, some key.
 
-    A padded place is in no document, and a target's document need not have a source in its row.
+    Padding at the end leaves the first one, if it is seen from everywhere. A padded place is in no document, and a
+    target's document need not have a source in its row.
     """
     if span.query_documents is None:
-        return span.padding is None or span.starts_real
+        return span.padding is None or (span.starts_real and starts_seen)
     return span.padding is None and span.query_documents is span.key_documents
 
 

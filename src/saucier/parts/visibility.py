@@ -9,6 +9,7 @@ Letters: B batch, Q queries, K keys, H heads, N blocks. True = may attend.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy
@@ -139,9 +140,9 @@ def build_mask(visibility: c.Visibility, span: Span) -> Mask:
     visibility = resolve_length(visibility, span.keys)
     if isinstance(visibility, c.Prefix) and span.queries == 1 and span.start == span.keys - 1:
         visibility = c.Causal()  # the last position sees all, whatever the prefix
-    whole = span.start == 0 and span.queries == span.keys
+    alone = span.start == 0 and span.queries == span.keys
     unmasked = span.padding is None and span.query_documents is None
-    if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or whole):
+    if unmasked and isinstance(visibility, c.Causal) and (span.queries == 1 or alone):
         return Mask(causal=span.queries > 1, device=span.device)
     allowed, times = evaluate_visibility(visibility, span), None
     if allowed is not None and allowed.dtype != torch.bool:
@@ -153,7 +154,8 @@ def build_mask(visibility: c.Visibility, span: Span) -> Mask:
         allowed = intersect(allowed, same[:, None])
     if c.hides_keys(visibility):
         allowed = mask_streams(allowed, span.visible, span.start, span.queries, span.targets)
-    return Mask(allowed=allowed, whole=sees_itself(visibility) and finds_a_key(span), times=times, device=span.device)
+    whole = sees_itself(visibility) and finds_a_key(span, starts_seen=sees_start(visibility))
+    return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
 
 
 def resolve_length(visibility: c.Visibility, keys: int) -> c.Visibility:
@@ -165,17 +167,26 @@ def resolve_length(visibility: c.Visibility, keys: int) -> c.Visibility:
 
 def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
+    return follows(visibility, lambda one: not isinstance(one, c.Global | c.GlobalBlocks | c.RandomBlocks
+                                                          | c.Permutation | c.Columns))
+
+
+def sees_start(visibility: c.Visibility) -> bool:
+    """Say whether every query sees the first key of its row."""
+    return follows(visibility, lambda one: isinstance(one, c.Full | c.Causal | c.Prefix))
+
+
+def follows(visibility: c.Visibility, of_term: Callable[[c.Visibility], bool]) -> bool:
+    """Say whether what every query sees follows from that of the terms."""
     match visibility:
-        case c.Global() | c.GlobalBlocks() | c.RandomBlocks() | c.Permutation() | c.Columns():
-            return False
         case c.Combined(kind="and" | "by_head", terms=terms):
-            return all(sees_itself(term) for term in terms)
+            return all(follows(term, of_term) for term in terms)
         case c.Combined(kind="or" | "plus", terms=terms):
-            return any(sees_itself(term) for term in terms)
+            return any(follows(term, of_term) for term in terms)
         case c.Beyond(inner=inner):
-            return sees_itself(inner)
+            return follows(inner, of_term)
         case _:
-            return True
+            return of_term(visibility)
 
 
 def evaluate_visibility(visibility: c.Visibility, span: Span) -> Tensor | None:

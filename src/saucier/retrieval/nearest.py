@@ -20,7 +20,7 @@ def find_nearest(queries: Tensor, passages: Tensor, count: int) -> tuple[Tensor,
     """Return the `count` passages of the largest inner product with each question, the largest first.
 
     Of equal ones the passage with the lower place comes first, wherever blocks begin. Half precision is compared in
-    float32. The work is done where the passages are; what is found is on the CPU.
+    float32, under autocast too. The work is done where the passages are; what is found is on the CPU.
     Shapes: queries [Q, E], passages [P, E] -> scores [Q, K], places [Q, K], where K is `count`, or P if that is less.
     Errors: `InputError` for other shapes, a count below 1, and vectors that are not finite.
     Source: eq 84; Karpukhin et al. 2020, §3.1, eq 1, arXiv:2004.04906.
@@ -32,7 +32,9 @@ def find_nearest(queries: Tensor, passages: Tensor, count: int) -> tuple[Tensor,
     for part in queries.to(passages.device, dtype).split(max(1, MOST_SCORES // block)):
         best, places = part.new_empty(len(part), 0), torch.empty(len(part), 0, dtype=torch.long, device=part.device)
         for start in range(0, len(passages), block):
-            scores, near = take_largest(part @ passages[start:start + block].to(dtype).T, count)
+            with torch.autocast(part.device.type, enabled=False):
+                scores = part @ passages[start:start + block].to(dtype).T
+            scores, near = take_largest(scores, count)
             best, kept = take_largest(torch.cat([best, scores], dim=1), count)
             places = torch.cat([places, near + start], dim=1).gather(1, kept)
         found.append((best.cpu(), places.cpu()))

@@ -79,6 +79,15 @@ def test_passes_give_the_gradients_of_the_whole_batch(similarity: str, micro: in
     assert not expected and found.loss == pytest.approx(whole.loss, rel=1e-12)
 
 
+def test_scores_are_in_float32_under_autocast() -> None:
+    """20 times a cosine in bfloat16 would be right to an eighth."""
+    vectors = torch.nn.functional.normalize(torch.randn(ROWS, GROUP, 32), dim=-1)
+    keys = {"texts": torch.arange(ROWS * GROUP).view(ROWS, GROUP)}
+    expected = InBatchNegatives(20.0).losses(vectors, keys)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(InBatchNegatives(20.0).losses(vectors, keys), expected)
+
+
 def test_dropout_is_that_of_one_graph_over_all_passes() -> None:
     """Against the same passes with the same random numbers, kept whole in memory."""
     model, objective, encoded = small_encoder(0.3), InBatchNegatives(3.0), groups()

@@ -51,7 +51,7 @@ class Held:
     def find(self, questions: Tensor, count: int) -> Tensor:
         assert not questions.requires_grad
         self.asked = questions
-        return (questions @ VECTORS.T).topk(count).indices
+        return (questions.double()[:, None] * VECTORS).sum(-1).topk(count).indices
 
     def vectors(self, places: Tensor) -> Tensor:
         return VECTORS[places]
@@ -120,6 +120,18 @@ def test_the_posterior_is_by_bayes_rule() -> None:
         _, behind = SequenceMarginal()(found.prior, logs, LABELS >= 0)
         _, expected = written_out(reader, encoder, by_token=False)
     assert_close(behind, torch.stack(expected), 1e-9)
+
+
+def test_chances_sum_to_one_under_autocast() -> None:
+    """Inner products are of the vectors as they are: in bfloat16, times a scale, they would give other chances."""
+    _, encoder = models()
+    retriever = Retriever(encoder.float(), Held(), FOUND, 20.0)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = retriever.find(BATCH)
+        vectors = encoder(BATCH["question.input_ids"], attention_mask=BATCH["question.attention_mask"]).embeddings
+    expected = 20 * (VECTORS.float()[found.places] * vectors.float()[:, None]).sum(-1)
+    torch.testing.assert_close(found.scores, expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(found.prior.exp().sum(-1), torch.ones(QUESTIONS), rtol=0, atol=1e-6)
 
 
 def test_the_retriever_begins_again_with_its_own_weights() -> None:

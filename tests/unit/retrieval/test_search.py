@@ -47,8 +47,10 @@ def test_nearest_is_brute_force_whatever_the_blocks(monkeypatch: pytest.MonkeyPa
 def test_half_precision_is_compared_in_float32() -> None:
     """A product that bfloat16 would round away decides."""
     passages = torch.tensor([[1.0, 0.0], [1.0, 2**-7]], dtype=torch.bfloat16)
-    scores, places = find_nearest(torch.tensor([[1.0, 2**-7]], dtype=torch.bfloat16), passages, 2)
-    assert places.tolist() == [[1, 0]] and scores.tolist() == [[1 + 2**-14, 1.0]]
+    for enabled in (False, True):
+        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+            scores, places = find_nearest(torch.tensor([[1.0, 2**-7]], dtype=torch.bfloat16), passages, 2)
+        assert places.tolist() == [[1, 0]] and scores.tolist() == [[1 + 2**-14, 1.0]]
 
 
 @pytest.mark.parametrize(("queries", "passages", "count", "said"), [

@@ -43,7 +43,7 @@ THRESHOLDS_FILE = "thresholds.json"
 NOT_THERE = "not in these documents"
 NOTHING = -1e9
 """The score of no piece at all."""
-SEARCH_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+SEARCH_WEIGHTS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Of the search beside the reader: which of these is best is tuned."""
 SHOWN = 3
 """Pieces that are shown as evidence, the answer's first."""

@@ -1,0 +1,214 @@
+"""Answers written from retrieved passages (RAG) from a warm start of MiniLM, next to a span reader on the same passages
+and to the same writer without passages. SQuAD's questions over the 978 paragraphs of their file.
+
+`python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder, which first learns to copy: a sentence of
+WikiText-2 with a name, a number or another piece hidden behind a question word is asked of the text that holds it. Then
+it learns from 3,997 questions and answers with the passages that MiniLM finds. What is finished is kept in `runs/rag`.
+It is for a GPU (minutes; a day of a core).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.compression import DRAWS, SEEDS
+from benchmarks.cooking import needed, saucier
+from benchmarks.finetuning import weights
+from benchmarks.open_questions import TESTED, TRAINED
+from benchmarks.realm import read_lines, write_lines
+from benchmarks.section import Row, Section, at_least
+from benchmarks.tuned import finetuned
+
+RUNS = Path("runs/rag")
+READ, LENGTH, TOKENS = 3, 256, 24
+"""Passages that are read for each question, tokens of a passage with its question, and of an answer."""
+COPY_STEPS, COPY_BATCH, COPY_RATE = 2500, 96, "3e-4"
+EPOCHS = {"retrieval_augmented": 5, "text_to_text": 5, "question_answering": 2}
+BATCHES = {"retrieval_augmented": 32, "text_to_text": 32, "question_answering": 16}
+WRITER = ("training.optimizer.learning_rate=1e-4", f"task.writing.tokens={TOKENS}")
+WORDS = {"retrieval_augmented": (*WRITER, f"task.retrieval.count={READ}", f"training.length={LENGTH}",
+                                 "task.marginal={kind: sequence, scoring: {kind: fast}}"),
+         "text_to_text": (*WRITER, "task.input=question", "task.target=answer", "training.length=64"),
+         "question_answering": (f"training.length={LENGTH}", "task.stride=128")}
+LOOKED_AT = 64
+"""Questions of the training file that are held out of it, to look at."""
+WINDOW, HELD_OUT_TEXTS, QUICK_TEXTS = 3, 500, 40
+"""Sentences before and after the one that is asked about; texts that are held out, and texts of a quick run."""
+NAME = re.compile(r"[A-Z][\w'-]+(?: (?:of the |of |the |and |de )?[A-Z][\w'-]+)*|\d[\d,.]*\d|\d+")
+PIECE = re.compile(r"[a-z][a-z'-]{3,}(?: [a-z][a-z'-]{3,}){0,2}")
+SHARE_KEPT, KEPT_OF_SPANS = 0.8, 0.7
+"""Words of a question that stay, and what is promised: the share of the span reader's exact match."""
+
+
+def measure(quick: bool) -> Section:
+    """Learn, answer, and compare."""
+    from saucier.tasks.metrics.statistics import paired_difference
+
+    seeds = SEEDS[:1] if quick else SEEDS
+    files = write_files(RUNS, quick)
+    found = [answer(RUNS / ("quick" if quick else "full") / str(seed), files, seed, quick) for seed in seeds]
+    right = {name: np.array([one[name] for one in found]) for name in found[0]}
+    mean = {name: float(value.mean()) for name, value in right.items()}
+    gap = paired_difference(right["RAG"], right["no passages"], np.ones(right["RAG"].shape[1]), draws=DRAWS)
+    rows = [at_least(f"exact match, {right['RAG'].shape[1]:,} questions: RAG as a share of the span reader's on the "
+                     "same passages", f"RAG {mean['RAG']:.3f}", f"span reader {mean['spans']:.3f}",
+                     mean["RAG"] / mean["spans"] if mean["spans"] else float("nan"), KEPT_OF_SPANS),
+            Row("RAG against the same writer without passages", f"{mean['RAG']:.3f}",
+                f"{mean['no passages']:.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
+                target="better", reached=bool(gap.low > 0)),
+            Row("the answer stands in a passage that is read", f"{mean['found']:.3f}")]
+    about = (f"MiniLM on both sides of an encoder-decoder, {COPY_STEPS:,} updates of {COPY_BATCH} hidden pieces of "
+             f"WikiText-2, then {EPOCHS['retrieval_augmented']} epochs of SQuAD's training questions, {READ} passages "
+             "each (RAG-Sequence). The span reader is MiniLM, fine-tuned on the same questions in their right "
+             "paragraphs; its surest span of the same passages is its answer. Mean of the seeds; in brackets the 95 % "
+             "interval of a paired bootstrap over seeds and questions. MiniLM has seen SQuAD.")
+    return Section("Answers written from passages", about, rows, [f"`{RUNS}` holds every run."])
+
+
+def write_files(place: Path, quick: bool) -> dict[str, Path]:
+    """Write the rows to copy from, and the questions to learn from, to look at and to ask, unless they are there."""
+    place = place / ("quick-files" if quick else "files")
+    files = {name: place / name
+             for name in ("copy-train.tsv", "copy-dev.tsv", "train.jsonl", "dev.jsonl", "test.jsonl")}
+    if files["test.jsonl"].is_file():
+        return files
+    for name, part in (("copy-train.tsv", "train"), ("copy-dev.tsv", "valid")):
+        texts = read_articles(needed("lm", "wikitext2", f"{part}.txt"))
+        pairs = list(hide_pieces(texts[:QUICK_TEXTS if quick else None if part == "train" else HELD_OUT_TEXTS]))
+        files[name].parent.mkdir(parents=True, exist_ok=True)
+        files[name].write_text("".join(f"{left}\t{right}\n" for left, right in [("source", "target"), *pairs]),
+                               encoding="utf-8")
+    asked = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_train_part.jsonl"))
+             for one in row["qas"]]
+    test = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_dev_part.jsonl"))
+            for one in row["qas"]]
+    few = np.arange(LOOKED_AT) * (len(asked) // LOOKED_AT)
+    write_lines(files["dev.jsonl"], [asked[number] for number in few])
+    write_lines(files["train.jsonl"], [row for number, row in enumerate(asked) if number not in {*few.tolist()}]
+                [:LOOKED_AT if quick else None])
+    write_lines(files["test.jsonl"], test[:LOOKED_AT // 8] if quick else test)
+    return files
+
+
+def read_articles(path: Path) -> list[str]:
+    """Return the paragraphs of WikiText, written as people write; headings are left out."""
+    lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+    return [re.sub(r" @(.)@ ", r"\1", line) for line in lines if line and not line.startswith("=")]
+
+
+def hide_pieces(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield for the sentences of texts what is read, a stretch of text with a question, and the piece that answers."""
+    random = np.random.default_rng(0)
+    for text in texts:
+        sentences = text.split(" . ")
+        for number, sentence in enumerate(sentences):
+            pattern = NAME if random.random() < 0.6 else PIECE
+            pieces = [one for one in pattern.finditer(sentence) if one.start() and "<unk>" not in one.group()]
+            if len(sentence.split()) < 6 or not pieces:
+                continue
+            piece = pieces[random.integers(len(pieces))]
+            first = max(0, number - int(random.integers(WINDOW + 1)))
+            read = " . ".join(sentences[first:number + 1 + int(random.integers(WINDOW + 1))])
+            around = [[word for word in half.split() if random.random() < SHARE_KEPT]
+                      for half in (sentence[:piece.start()], sentence[piece.end():])]
+            asked = " ".join([*around[0], choose_question_word(piece.group()), *around[1]])
+            yield f"{read} // {asked} ?".replace("\t", " "), piece.group()
+
+
+def choose_question_word(piece: str) -> str:
+    """Return the word that asks for a piece."""
+    if re.fullmatch(r"1\d\d\d|20\d\d", piece):
+        return "when"
+    return "how many" if piece[0].isdigit() else "who" if piece[0].isupper() and " " in piece else "what"
+
+
+def learn_copying(run: Path, files: dict[str, Path], seed: int, quick: bool) -> Path:
+    """Let MiniLM on both sides learn to copy what is asked for, unless that is done."""
+    if not (run / "evaluation.json").is_file():
+        saucier("cook", "--encoder", weights(), "--decoder", weights(), "--data", str(files["copy-train.tsv"]),
+                "--held-out", str(files["copy-dev.tsv"]), "--out", str(run), f"training.length={LENGTH}",
+                f"training.seed={seed}", f"training.steps={4 if quick else COPY_STEPS}",
+                f"training.batch={8 if quick else COPY_BATCH}", f"training.optimizer.learning_rate={COPY_RATE}",
+                f"training.schedule.warmup={1 if quick else COPY_STEPS // 15}")
+    return run
+
+
+def learn(run: Path, task: str, start: str, files: tuple[Path, Path], seed: int, quick: bool,
+          more: Sequence[str] = ()) -> Path:
+    """Learn a task from the questions, unless that is done."""
+    return finetuned(run, task, start, files, [
+        *WORDS[task], *more, f"training.seed={seed}", f"training.epochs={1 if quick else EPOCHS[task]}",
+        f"training.batch={8 if quick else BATCHES[task]}"])
+
+
+def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[str, list[float]]:
+    """Return which questions are answered rightly by RAG, by spans of the same passages, and without passages; and
+    for which of them a right answer stands in the passages. What is done is kept.
+    """
+    from saucier.files import write_json
+    from saucier.retrieval.encoder import open_encoder
+    from saucier.retrieval.passages import PassageIndex, read_passages
+
+    kept = place / "right.json"
+    if kept.is_file():
+        found: dict[str, list[float]] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    start = str(learn_copying(place / "copy", files, seed, quick))
+    learned = files["train.jsonl"], files["dev.jsonl"]
+    run = learn(place / "rag", "retrieval_augmented", start, learned, seed, quick, [
+        f"task.retrieval.retriever={weights()}", f"task.retrieval.passages={needed('retrieval', TRAINED)}"])
+    PassageIndex.build(read_passages(needed("retrieval", TESTED)),
+                       open_encoder(weights(), device="cpu")).write(run / "model" / "passages")
+    right = score_all(run, learn(place / "spans", "question_answering", weights(), learned, seed, quick),
+                      files["test.jsonl"])
+    tables = tuple(write_table(path) for path in (*learned, files["test.jsonl"]))
+    closed = learn(place / "closed", "text_to_text", start, tables[:2], seed, quick)
+    right["no passages"] = score(predict(closed, tables[2]), files["test.jsonl"])
+    write_json(kept, right)
+    return right
+
+
+def score_all(rag: Path, spans: Path, asked: Path) -> dict[str, list[float]]:
+    """Ask RAG, and give what it read to the span reader."""
+    from saucier.jobs.finetuning.predict import predict_answers
+    from saucier.jobs.knowledge.spans import open_spans
+    from saucier.tasks.metrics.texts import normalize_answer
+
+    said = predict_answers(rag, [str(asked)]).answers
+    read = [[one["text"] for one in answer.more["evidence"]] for answer in said]
+    questions = [row["qas"][0]["question"] for row in read_lines(asked)]
+    found = iter(open_spans(str(spans)).find_spans([one for one, texts in zip(questions, read, strict=True)
+                                                    for _ in texts], [text for texts in read for text in texts]))
+    best = [max((next(found) for _ in texts), key=lambda piece: piece[1])[0] for texts in read]
+    stands = [float(any(normalize_answer(one["text"]) in normalize_answer(text) for one in row["qas"][0]["answers"]
+                        for text in texts)) for row, texts in zip(read_lines(asked), read, strict=True)]
+    return {"RAG": score([str(one.prediction) for one in said], asked), "spans": score(best, asked), "found": stands}
+
+
+def predict(run: Path, rows: Path) -> list[str]:
+    """Return what a model answers for the rows of a file."""
+    import saucier
+
+    return [str(one) for one in saucier.predict(run, str(rows)).answers]
+
+
+def write_table(path: Path) -> Path:
+    """Write questions with their first answers alone, next to a file of questions with paragraphs."""
+    table = path.with_name(f"table-{path.name}")
+    write_lines(table, [{"question": one["qas"][0]["question"], "answer": one["qas"][0]["answers"][0]["text"]}
+                        for one in read_lines(path)])
+    return table
+
+
+def score(answers: Sequence[str], asked: Path) -> list[float]:
+    """Return 1 for each answer that is right by exact match."""
+    from benchmarks.open_questions import score as match
+
+    found: Any = match(answers, asked)
+    return [float(one) for one in found]

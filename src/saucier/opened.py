@@ -218,7 +218,7 @@ def open_lowered(path: Path, form: str) -> OpenLowered | None:
 
 def compute_tables() -> Tables:
     """Return what computes tables of positions."""
-    from saucier.generation.native_feed import PartTables
+    from saucier.generation.native_model import PartTables
 
     return PartTables()
 

@@ -7,6 +7,7 @@ stored, which loses nothing, and of other models the own parts.
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -16,9 +17,10 @@ from saucier.errors import InputError, WorkError, expect, suggest_name
 from saucier.files import write_json
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import prediction_kind
-from saucier.generation.native_encoder import list_stack_arrays, use_native
-from saucier.generation.native_feed import PartTables, check_lowered, convert_weights
+from saucier.generation.native_encoder import use_native
+from saucier.generation.native_model import PartTables, check_lowered, convert_weights
 from saucier.model import Transformer
+from saucier.native.encoding import lower_stack
 from saucier.native.library import count_threads, load_library
 from saucier.native.lowered import (
     SETTINGS,
@@ -98,14 +100,15 @@ def set_format(model: Transformer, form: Format) -> Transformer:
 
 def prepare(model: Transformer, engine: Native) -> Transformer:
     """Lower a model; its matrices come from the user's cache folder, or go there. Raises `InputError`."""
+    check_lowered(model)
     path = find_packed(model, engine.format)
     kept = {} if path is None else read_packed(path)
     if writes_tokens(model):
         prepare_decoder(model, engine, path, kept)
         return model
-    weights = Weights(list_stack_arrays(model), engine.format, dict(kept))
-    view = use_native(model, engine, weights)
-    keep_packed(path, engine.format, list_made(weights), kept)
+    made = convert_weights(model, engine, kept)
+    view = use_native(model, engine)
+    keep_packed(path, engine.format, list_made(made.weights), kept)
     return view
 
 
@@ -114,12 +117,14 @@ def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept:
 
     Raises `InputError`.
     """
-    check_lowered(model)
-    weights = convert_weights(model, engine, kept)
+    weights = convert_weights(model, engine, kept).weights
     alone = path is not None and model.config.encoder is None
     tables = KeptTables(weights.made, PartTables, count_kept_places(model.config)) if alone else PartTables()
     lowered = LoweredModel(model.config, weights, tables, model.generation)
     lowered.plan(1)
+    if model.config.encoder is not None:
+        with suppress(InputError):  # its own parts then read the sources
+            lower_stack(model.config, weights, tables, 1)
     rounded = list_made(weights)
     if keep_packed(path, engine.format, weights.made if alone and rounded else rounded, kept):
         assert path is not None, "there it is kept"

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from saucier import config as c
 from saucier.config.questions import reads_padding
 from saucier.generation.decoding import Native
-from saucier.generation.native_feed import PartTables, as_array, check_lowered
+from saucier.generation.native_model import Converted, PartTables, as_array, check_lowered, convert_weights
 from saucier.generation.packed_weights import MadeFromWeights, copy_modules
 from saucier.model import Transformer
 from saucier.native.encoding import encode, lower_stack
@@ -40,14 +40,13 @@ FEWEST_PLACES = 128
 """Tables of positions are made for a power of two of places, from here on."""
 
 
-def use_native(model: Transformer, engine: Native, weights: Weights | None = None) -> Transformer:
+def use_native(model: Transformer, engine: Native) -> Transformer:
     """Return a view of a model in evaluation mode whose encoder runs by the native kernels, in the engine's format.
 
     Of a model without an encoder it is the decoder, which then reads whole texts without a cache (`generate` has its
     own way: `engine=`). The view is called as the model is and gives the same outputs, except that the vectors of
     padding are zeros; hidden states of single layers, attention weights and gradients it does not give. It shares all
     weights but the matrices of the stack, which are copied once for each format, and made again when they change.
-    `weights`: these matrices where they are there already.
 
     Raises `InputError` for a model that the kernels do not run, naming the part that they lack.
     """
@@ -59,11 +58,19 @@ def use_native(model: Transformer, engine: Native, weights: Weights | None = Non
     stack = getattr(model, name_side(model))
 
     def make() -> Transformer:
-        native = NativeStack(stack, model.config, weights or Weights(list_stack_arrays(model), engine.format))
+        native = find_stack(model, convert_weights(model, engine))
         return copy_modules(model, lambda module: (
             native if module is stack else None if module is model.embed.tokens else widen_small(module)))
 
     return VIEWS.get(model, engine.format, make)
+
+
+def find_stack(model: Transformer, made: Converted) -> NativeStack:
+    """Return the stack that reads whole rows, lowered once. Raises `InputError` for parts that the kernels lack."""
+    if made.stack is None:
+        made.stack = NativeStack(getattr(model, name_side(model)), model.config, made.weights)
+    found: NativeStack = made.stack
+    return found
 
 
 def widen_small(module: nn.Module) -> nn.Module | None:
@@ -77,12 +84,6 @@ def widen_small(module: nn.Module) -> nn.Module | None:
 def name_side(model: Transformer) -> str:
     """Return which stack of a model is read by the kernels."""
     return "encoder" if model.encoder is not None else "decoder"
-
-
-def list_stack_arrays(model: Transformer) -> dict[str, NDArray[Any]]:
-    """Return the weights of that stack, by name."""
-    side = f"{name_side(model)}."
-    return {name: as_array(one) for name, one in model.state_dict().items() if name.startswith(side)}
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class NativeStack(nn.Module):
         super().__init__()
         self.config, self.segmented, self.packs = stack.config, stack.segmented, stack.packs
         self.lower = partial(lower_stack, config, weights, PartTables())
-        self.pads_right = config.encoder is not None
-        """Whether heads may read the first place, so that padding may not be there."""
+        self.pads_right = config.encoder is not None and (config.decoder is None or config.pooler is not None)
+        """Whether pooler or head may read the first place, so that padding may not be there."""
         self.plans: dict[int, Plan] = {}
         """Places -> the plan for rows of up to as many tokens."""
         self.find_plan(1)

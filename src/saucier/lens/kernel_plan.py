@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saucier.errors import InputError
 from saucier.plain import format_bytes
 from saucier.result import Result
+
+if TYPE_CHECKING:
+    from saucier.native.plan import Plan, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class KernelPlan(Result):
     """What they read of matrices."""
     fault: str = ""
     """Why there is no plan: the model runs by its own parts."""
+    encoder_fault: str = ""
+    """Why the encoder of a model that writes from a source runs by its own parts."""
 
     @property
     def failed(self) -> bool:
@@ -32,8 +37,9 @@ class KernelPlan(Result):
         """Return the plan."""
         if self.fault:
             return f"{self.model} runs by its own parts: {self.fault}"
+        own = [f"encoder: runs by its own parts: {self.encoder_fault}"] if self.encoder_fault else []
         return "\n".join([f"{self.model}: {len(self.steps)} kernel calls, {format_bytes(self.bytes)} of matrices",
-                          *self.steps])
+                          *own, *self.steps])
 
 
 def describe_kernel_plan(what: Path, number_format: str | None = None) -> KernelPlan:
@@ -41,15 +47,24 @@ def describe_kernel_plan(what: Path, number_format: str | None = None) -> Kernel
     from saucier.folders.load import load
     from saucier.generation.decoding import Native
     from saucier.generation.formats import check_format, writes_tokens
-    from saucier.generation.native_encoder import name_side, use_native
+    from saucier.generation.native_encoder import find_stack, name_side, use_native
     from saucier.generation.native_feed import lower_model
+    from saucier.generation.native_model import convert_weights
 
     form: Any = number_format or "float32"
     check_format(form)
     model, engine = load(what, dtype="float32", device="cpu"), Native(format="float32" if form == "auto" else form)
+    writes, encoder_fault = writes_tokens(model), ""
+    encoder: tuple[Step, ...] = ()
     try:
-        plan = lower_model(model, engine, 1) if writes_tokens(model) else getattr(
+        plan: Plan = lower_model(model, engine, 1) if writes else getattr(
             use_native(model, engine), name_side(model)).find_plan(1)
     except InputError as error:
         return KernelPlan(str(what), fault=error.what)
-    return KernelPlan(str(what), tuple(str(plan).splitlines()), int(plan.bytes))
+    if writes and model.encoder is not None:
+        try:
+            encoder = find_stack(model, convert_weights(model, engine)).find_plan(1).steps
+        except InputError as error:
+            encoder_fault = error.what
+    return KernelPlan(str(what), (*(f"encoder: {step}" for step in encoder), *str(plan).splitlines()), sum(
+        step.read_bytes for step in (*encoder, *plan.source_steps, *plan.steps)), encoder_fault=encoder_fault)

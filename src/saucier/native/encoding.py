@@ -30,7 +30,7 @@ from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, make_tiles
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale"})
+KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts"})
 """Steps that `csrc/encode.c` runs."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""

@@ -108,7 +108,7 @@ class COp(Structure):
         ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64), ("padding", c_int32),
         *((name, c_int32) for name in ("experts", "top", "renormalized", "hidden", "gated")), ("second", c_void_p),
         ("relative", POINTER(CRelative)), ("seen", c_void_p), ("panels", POINTER(CPanels)), ("before", c_int64),
-        ("after", c_int64)]
+        ("after", c_int64), ("capacity", c_int32)]
 
 
 class CPlan(Structure):
@@ -198,7 +198,7 @@ def compile_sources(command: tuple[str, ...], folder: Path) -> list[str]:
     paths = {path: flags for path, flags in PATHS.items() if compiles(command, flags)}
     known = tuple(f"-DHAS_{path.upper()}" for path in paths)
     sources = [(name, f"-DPATH={path}", *flags) for path, flags in paths.items() for name in ("kernels.c", "rows.c")]
-    sources += [(name, *known) for name in ("run.c", "encode.c", "pool.c")]
+    sources += [(name, *known) for name in ("run.c", "encode.c", "experts.c", "pool.c")]
     objects = [str(folder / f"{number}.o") for number in range(len(sources))]
     with ThreadPoolExecutor() as pool:
         list(pool.map(partial(run_compiler, command), (

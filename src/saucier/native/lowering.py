@@ -148,25 +148,15 @@ class Lowering:
             rank = self.weights.panels(f"{name}.first", inputs).rows
             self.product(f"{name}.first", (inputs, rank), source, RANKS)
             name, inputs, source = f"{name}.second", rank, RANKS
-        matrix, arrays = self.lay_out_map(name, inputs, outputs)
-        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays=arrays,
-                 activation=find_activation(activation), adds=int(adds))
-
-    def lay_out_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, Mapping[str, Pointed]]:
-        """Return the matrix of a map, and what else its product reads, counted as used."""
         matrix, bias = self.read_map(name, inputs, outputs)
-        return matrix, {"bias": bias}
-
-    def read_bias(self, name: str, outputs: int) -> Array | None:
-        """Return the bias of a map, counted as used."""
-        bias = self.vector(f"{name}.bias")
-        if bias is not None and len(bias) != outputs:
-            refuse(f"bias for some rows of {name} alone")
-        return bias
+        self.add("product", name, source=source, to=to, width=outputs, matrix=matrix, arrays={"bias": bias},
+                 activation=find_activation(activation), adds=int(adds))
 
     def read_map(self, name: str, inputs: int, outputs: int) -> tuple[Panels, Array | None]:
         """Return the matrix and the bias of a map, counted as used."""
-        bias = self.read_bias(name, outputs)
+        bias = self.vector(f"{name}.bias")
+        if bias is not None and len(bias) != outputs:
+            refuse(f"bias for some rows of {name} alone")
         name = f"{name}.table" if f"{name}.table.codes" in self.weights.arrays else name  # an output layer in few bits
         self.count_used(name)
         matrix = self.weights.panels(name, inputs)
@@ -264,7 +254,7 @@ class Lowering:
             refuse("experts with maps of low rank")
         router = f"{name}.router"
         self.count_used(router)
-        matrix = self.weights.stored_panels(router, dim)
+        matrix = self.weights.panels(router, dim, "float32")  # its vectors are not rounded
         if (matrix.rows, matrix.inputs) != (experts.count, dim):
             refuse(f"map of {matrix.inputs} to {matrix.rows} numbers in place of {router}")
         self.add("product", router, source=source, to=RANKS, width=experts.count + dim, matrix=matrix,
@@ -279,7 +269,8 @@ class Lowering:
         self.add("experts", name, source=source, to=to, width=dim, adds=int(adds), experts=experts.count, arrays={
             "experts": tuple(matrix for matrix, _ in maps), "bias": biases[0], "second": biases[1]},
             activation=find_activation(inner.activation), gated=int(gated), hidden=inner.hidden,
-            top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)))
+            top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)),
+            capacity=experts.capacity or 0)
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the cache, and the output map."""

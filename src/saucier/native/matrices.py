@@ -243,19 +243,11 @@ class Weights:
     """The format that matrices are read in."""
     made: dict[str, Any] = field(default_factory=dict)
 
-    def panels(self, name: str, inputs: int) -> Panels:
-        """Return the matrix of a map in panels."""
-        return self.lay_out(name, inputs, self.form)
-
-    def stored_panels(self, name: str, inputs: int) -> Panels:
-        """Return the matrix of a map in panels, in the numbers that it is stored in."""
-        return self.lay_out(name, inputs, self.stored_format(name))
-
-    def lay_out(self, name: str, inputs: int, form: Format) -> Panels:
-        """Return the matrix of a map in panels of a format; one in few bits stays so."""
-        key = f"{name} panels"
+    def panels(self, name: str, inputs: int, form: Format | None = None) -> Panels:
+        """Return the matrix of a map in panels; `form`: None: the format that matrices are read in."""
+        key = f"{name} panels" if form is None else f"{name} panels of {form}"
         if key not in self.made:
-            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, form))
+            self.made[key] = lay_out_panels(read_matrix(self.arrays, name, inputs, form or self.form))
         found: Panels = self.made[key]
         return found
 

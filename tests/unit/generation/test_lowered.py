@@ -21,7 +21,7 @@ from saucier.errors import InputError
 from saucier.folders.arrays import open_published_arrays
 from saucier.generation import formats
 from saucier.generation import processors as p
-from saucier.generation.native_feed import PartTables
+from saucier.generation.native_model import PartTables
 from saucier.generation.options import GenerationOptions
 from saucier.generation.plan_feed import limit_threads, write_rows
 from saucier.generation.rules import Prompt, make_search, make_search_rules

@@ -20,7 +20,8 @@ from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
-from saucier.generation.native_encoder import list_stack_arrays, use_native
+from saucier.generation.native_encoder import use_native
+from saucier.generation.native_model import convert_weights
 from saucier.generation.packed_weights import copy_modules
 from saucier.native.encoding import encode
 from saucier.native.library import list_paths
@@ -31,8 +32,8 @@ from saucier.tasks.task import Predictor
 ENCODERS = ("albert", "bert", "bert-generation-encoder", "big_bird-original_full", "camembert-model", "distilbert",
             "dpr-question-encoder", "electra", "modernbert", "mpnet-model", "realm-embedder", "roberta", "roformer",
             "xlm", "xlm-roberta")
-DECODERS = ("bloom", "ctrl", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "opt")
-PAIRS = ("bart", "marian", "mt5", "t5", "t5-v1_1")
+DECODERS = ("bloom", "ctrl", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "mixtral", "opt")
+PAIRS = ("bart", "m2m_100", "marian", "mbart", "mt5", "switch_transformers", "t5", "t5-v1_1")
 HEADS = ("albert-masked-lm", "bert-question-answering", "bert-next-sentence", "distilbert-token-classification",
          "electra-multiple-choice", "modernbert-sequence-classification", "mpnet-question-answering",
          "roberta-sequence-classification", "xlm-sequence-classification", "llama-sequence-classification")
@@ -79,6 +80,29 @@ def test_encoders_of_pairs(name: str) -> None:
     with torch.inference_mode():
         both = [one(ids, mask, decoder_input_ids=targets).logits for one in (view, model)]
     assert_close(*both, 1e-4, name)
+
+
+@pytest.mark.parametrize("router", [c.TopOfSoftmax(top=1), c.SoftmaxOfTop(top=2)], ids=str)
+def test_experts_take_the_first_tokens_of_each_row(router: c.TopOfSoftmax | c.SoftmaxOfTop) -> None:
+    generator = torch.Generator().manual_seed(0)
+    for inner, capacity in ((c.FeedForward(hidden=40), 3), (c.GatedFeedForward(hidden=24), None)):
+        experts = c.Experts(inner=inner, count=4, router=router, router_bias=True, capacity=capacity)
+        sublayers = (c.PreNorm(inner=c.SelfAttention(projection=c.Projection(heads=4))), c.PostNorm(inner=experts))
+        stack = c.Stack(layers=c.Repeat(block=c.Block(sublayers=sublayers), times=2))
+        model = saucier.build(c.Transformer(dim=32, embed=c.Embedding(vocab=120), encoder=stack)).eval()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
+        ids, mask = batch(model)
+        expected = hidden_vectors(model, mask, input_ids=ids)
+        with torch.inference_mode():
+            vectors = model.embed(saucier.model.Side(ids, None))[mask.bool()].numpy()
+        starts = np.array([0, 13, 33, 37], np.int32)
+        places = np.concatenate([np.arange(size) for size in (13, 20, 4)])
+        plan = use_native(model, Native()).encoder.find_plan(20)
+        for path in list_paths():
+            found = encode(plan, vectors, starts, places.astype(np.int32), threads=1, path=path)
+            assert_close(torch.from_numpy(found), expected, PART, path)
 
 
 @pytest.mark.parametrize("name", HEADS)
@@ -148,7 +172,8 @@ def test_quantized_models_run_in_their_own_numbers() -> None:
         model = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval()
         model = quantize_model(model, Quantization(format=Integers(bits=bits, group=group)))
         ids, mask = batch(model)
-        found, weights = hidden_vectors(use_native(model, Native()), mask, input_ids=ids), list_stack_arrays(model)
+        found = hidden_vectors(use_native(model, Native()), mask, input_ids=ids)
+        weights = convert_weights(model, Native()).weights.arrays
         model = copy_modules(model, lambda one: one.as_ordinary() if hasattr(one, "as_ordinary") else None).double()
         maps = {name: one for name, one in model.encoder.named_modules() if isinstance(one, torch.nn.Linear)}
         assert len(maps) == 8
@@ -190,7 +215,7 @@ def test_bfloat16_models_keep_their_format() -> None:
 @pytest.mark.parametrize(("name", "reason"), [
     ("fnet", "no sublayer of kind fourier"), ("funnel", "no funnel"), ("mobilebert", "no bottleneck"),
     ("reformer", "no two streams"), ("big_bird", "no attention with the visibility"), ("longformer", "no maps for"),
-    ("deberta-v2", "no attention with positions of kind disentangled"), ("mixtral", "no experts for whole rows"),
+    ("deberta-v2", "no attention with positions of kind disentangled"),
     ("nystromformer", "no attention with the kernel nystrom"), ("gpt2-double-heads", "no head that reads the vectors")])
 def test_what_cannot_be_lowered_is_named(name: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"the native kernels have {reason}"):

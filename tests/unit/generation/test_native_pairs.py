@@ -21,7 +21,9 @@ from saucier.config.layers import Router
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
+from saucier.generation.native_encoder import find_stack
 from saucier.generation.native_feed import encode_sources, lower_model, make_native_feed
+from saucier.generation.native_model import convert_weights
 from saucier.generation.rules import Prompt
 from saucier.generation.search import Step
 from saucier.native.library import list_paths
@@ -42,14 +44,23 @@ def draw_sources(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     return draw(3, 9, seed), mask
 
 
+def encode(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor, form: Format) -> np.ndarray:
+    """What the encoder gives for the real tokens [T, D]."""
+    prompt = Prompt(sources[:, :1], source=sources, source_mask=mask)
+    with torch.inference_mode():
+        vectors, lengths = encode_sources(model, prompt, convert_weights(model, Native(format=form)))
+    assert lengths.tolist() == mask.sum(1).tolist()
+    return vectors
+
+
 def read_targets(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor, *,
                  at_once: int = 5, form: Format = "float32", path: str | None = None) -> np.ndarray:
     """Scores after every token of the targets [B, L, V], `at_once` tokens of a row at a time."""
     rows, length = targets.shape
     session = Session(lower_model(model, Native(format=form), length), rows, threads=1, path=path)
+    lengths = mask.sum(1).numpy().astype(np.int32)
     with torch.inference_mode():
-        session.read_sources(*encode_sources(model, Prompt(targets, source=sources, source_mask=mask)),
-                             np.arange(rows, dtype=np.int32))
+        session.read_sources(encode(model, sources, mask, form), lengths, np.arange(rows, dtype=np.int32))
     found = []
     for start in range(0, length, at_once):
         places = np.arange(start, min(start + at_once, length), dtype=np.int32)
@@ -98,17 +109,50 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     found = read_targets(given, ids, mask, targets, form=form)
     for at_once in (1, 4):  # cached is uncached
         assert np.array_equal(read_targets(given, ids, mask, targets, form=form, at_once=at_once), found)
-    with torch.inference_mode():
-        encoded = given(ids, mask, decoder_input_ids=targets).encoder_last_hidden_state.double()
+    read = encode(given, ids, mask, form)
     model = given.double()
     matrix, bias, scale = (model.head.weight.detach().float().numpy(), model.head.bias, model.head.scale)
     use_stored_numbers(model, [model.decoder], form)
+    use_stored_numbers(model, [model.encoder], form, list_paths()[-1])
+    real = mask.bool()
     with torch.no_grad():
+        encoded = model(ids, mask, decoder_input_ids=targets, compute_logits=False).encoder_last_hidden_state
+        check_apart(read, encoded[real].numpy(), form, list_paths()[-1])
+        encoded[real] = torch.from_numpy(read).double()
         hidden = model(None, mask, encoder_output=encoded, decoder_input_ids=targets,
                        compute_logits=False).last_hidden_state.flatten(0, 1) * scale
     head = store_matrix(matrix, form)
     expected = round_activations(hidden.float().numpy(), head) @ head.values().T
     check_apart(found.reshape(expected.shape), expected + (0 if bias is None else bias.detach().numpy()), form)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("name", ["t5-v1_1", "switch_transformers", "marian", "m2m_100"])
+def test_a_source_gives_the_same_in_any_company(name: str, form: Format) -> None:
+    """To the last bit, and wherever its padding is, as far as positions do not count it."""
+    model, (ids, mask) = golden(name).eval(), draw_sources()
+    padding = model.config.embed.positions
+    if isinstance(getattr(padding, "places", None), c.SkipPadding):
+        ids = ids.masked_fill(mask == 0, padding.places.padding)
+    whole = np.split(encode(model, ids, mask, form), [9, 15])
+    for row, length in enumerate((9, 6, 2)):
+        assert np.array_equal(encode(model, ids[row:row + 1, :length], mask[row:row + 1, :length], form), whole[row])
+    if name != "marian":  # its sinusoidal places count padding
+        rolled = torch.stack([ids[0], ids[1].roll(3), ids[2].roll(7)]), mask.flip(1)
+        assert np.array_equal(encode(model, *rolled, form), np.concatenate(whole))
+
+
+@pytest.mark.parametrize("name", ["t5", "led"])
+def test_what_the_kernels_do_not_take_is_read_by_the_encoders_own_parts(name: str) -> None:
+    model, (ids, mask) = golden(name).eval(), draw_sources()
+    with torch.inference_mode():
+        if name == "t5":
+            mask[0, 4] = mask[1, 0] = 0  # padding between tokens
+        else:
+            with pytest.raises(InputError, match="the native kernels have no maps for global tokens"):
+                find_stack(model, convert_weights(model, Native()))
+        expected = model(ids, mask, decoder_input_ids=ids).encoder_last_hidden_state
+    assert np.array_equal(encode(model, ids, mask, "int8"), expected[mask.bool()].numpy())
 
 
 def test_rows_of_one_source_share_its_keys_and_move_between_sources() -> None:
@@ -252,7 +296,13 @@ def test_the_table_of_families_is_the_truth() -> None:
         model = saucier.build(config)
         if told[name].startswith("yes"):
             assert lower_model(model, Native(), 16).steps, name
-            assert ("the decoder" in told[name]) == (config.encoder is not None)
+            lacks = told[name].partition("the decoder; its encoder has ")[2]
+            assert (config.encoder is not None) == bool(lacks or "encoder and decoder" in told[name]), name
+            if lacks:
+                with pytest.raises(InputError, match=f"the native kernels have no {lacks}"):
+                    find_stack(model, convert_weights(model, Native()))
+            else:
+                assert config.encoder is None or find_stack(model, convert_weights(model, Native())).plans, name
         else:
             with pytest.raises(InputError, match=f"the native kernels have no {re.split('[,:]', told[name])[0]}"):
                 lower_model(model, Native(), 16)

@@ -126,6 +126,21 @@ def test_greedy_takes_the_best_and_the_first_of_equals() -> None:
     assert pick_likeliest(torch.tensor([[1.0, 3, 0, 2]]), 3).tolist() == [[1, 3, 0]]
 
 
+@pytest.mark.parametrize("width", [40, 128 * 9, 128 * 40 + 1, 128 * 40 + 127])
+def test_the_likeliest_are_those_of_all(width: int) -> None:
+    generator = torch.Generator().manual_seed(width)
+    for count in (2, 4, 12):
+        scores = torch.randn(5, width, generator=generator)
+        scores[1] = scores[1].sort().values  # the best are after the last whole block
+        scores[2] = scores[2].sort(descending=True).values  # and all in the first one
+        scores[3, torch.randperm(width, generator=generator)[count:]] = float("-inf")
+        expected = scores.topk(count)
+        found = pick_likeliest(scores, count)
+        assert torch.equal(found, expected.indices)
+        scores[4] = scores[4].round()
+        assert torch.equal(scores.gather(1, pick_likeliest(scores, count)), scores.topk(count).values)
+
+
 def test_draws_have_the_frequencies_of_the_distribution() -> None:
     """Chi-squared with 5 degrees of freedom is above 20.5 once in a thousand seeds; this seed is fixed."""
     wanted = scores(6).softmax(1)[0]

@@ -108,6 +108,10 @@ def test_the_plan_is_shown() -> None:
     plan = saucier.show(GOLDEN / "gpt2", plan=True)
     assert "kernel calls" in repr(plan) and "product  head" in repr(plan) and not plan.failed
     assert "product" in repr(describe_kernel_plan(GOLDEN / "bert", "int8"))
+    pair = repr(saucier.show(GOLDEN / "t5", plan=True))
+    assert "\nencoder: attend_rows encoder.blocks.1" in pair and "\nsource:  keep" in pair and "\ncross " in pair
+    assert "encoder: runs by its own parts: the native kernels have no maps for" in repr(
+        saucier.show(GOLDEN / "led", plan=True))
     refused = saucier.show(GOLDEN / "reformer", plan=True)
     assert refused.failed and "runs by its own parts: the native kernels have no" in repr(refused)
 

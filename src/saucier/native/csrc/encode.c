@@ -11,6 +11,7 @@ typedef struct {
     const Batch *batch;
     const Op *op;
     const RowAttention *attention;
+    int threads;
 } Encoding;
 
 typedef struct {
@@ -48,23 +49,30 @@ static void attend_chunk(void *argument, int64_t chunk, int thread) {
                     e->batch->room + thread * e->batch->room_stride);
 }
 
-static void run_product(Encoding *e, const Op *op, int threads) {
+/* A product of the first n vectors of a buffer. */
+static void multiply_buffers(const Encoding *e, const Panels *panels, int from, int to, int64_t n, const float *bias,
+                             int activation, int adds) {
     const Batch *b = e->batch;
     WideProduct product = {
-        .panels = op->panels, .values = b->buffers[op->from], .from_stride = b->strides[op->from], .n = b->tokens,
-        .tiles = b->tiles, .token_scales = b->token_scales, .bias = op->bias, .to = b->buffers[op->to],
-        .stride = b->strides[op->to], .activation = op->activation, .adds = op->adds, .activate = e->kernels->activate};
-    saucier_multiply_wide(e->kernels, &product, b->room, b->room_stride, threads);
+        .panels = panels, .values = b->buffers[from], .from_stride = b->strides[from], .n = n, .tiles = b->tiles,
+        .token_scales = b->token_scales, .bias = bias, .to = b->buffers[to], .stride = b->strides[to],
+        .activation = activation, .adds = adds, .activate = e->kernels->activate};
+    saucier_multiply_wide(e->kernels, &product, b->room, b->room_stride, e->threads);
 }
 
-static void run_attention(Encoding *e, const Op *op, int threads) {
+static void multiply_expert(const void *argument, int32_t matrix, const ExpertMap *map) {
+    const Encoding *e = argument;
+    multiply_buffers(e, e->op->panels + matrix, map->from, map->to, map->n, map->bias, map->activation, 0);
+}
+
+static void run_attention(Encoding *e, const Op *op) {
     const Batch *b = e->batch;
     RowAttention attention = {
         .query = b->buffers[op->from], .to = b->buffers[op->to], .stride = b->strides[op->from],
         .to_stride = b->strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
         .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach};
     e->attention = &attention;
-    saucier_parallel(threads, b->rows * op->groups, attend_chunk, e);
+    saucier_parallel(e->threads, b->rows * op->groups, attend_chunk, e);
 }
 
 /* A step that takes tokens one by one, for some of them. */
@@ -89,16 +97,21 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     }
 }
 
-/* Run a plan whose steps are products, norms, attention among whole rows, and what takes tokens one by one. */
+/* Run a plan whose steps are products, norms, attention among whole rows, experts, and what takes tokens one by one. */
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads) {
     const Kernels *kernels = saucier_kernels(path);
-    Encoding encoding = {.kernels = kernels, .batch = batch};
-    threads = saucier_enter(threads);
+    Encoding encoding = {.kernels = kernels, .batch = batch, .threads = saucier_enter(threads)};
     for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
         const Op *op = encoding.op = plan->ops + i;
-        if (op->kind == PRODUCT) run_product(&encoding, op, threads);
-        else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op, threads);
-        else saucier_parallel(threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
+        if (op->kind == PRODUCT)
+            multiply_buffers(&encoding, op->panels, op->from, op->to, batch->tokens, op->bias, op->activation, op->adds);
+        else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op);
+        else if (op->kind == EXPERTS)
+            saucier_run_experts(&(Experts){
+                .kernels = kernels, .op = op, .buffers = batch->buffers, .strides = batch->strides, .n = batch->tokens,
+                .starts = batch->starts, .multiply = multiply_expert, .pass = &encoding});
+        else
+            saucier_parallel(encoding.threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
     }
     saucier_leave();
 }

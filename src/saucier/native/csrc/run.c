@@ -96,6 +96,7 @@ typedef struct {
     const int32_t *tokens, *rows, *places, *wanted;
     int64_t wanted_count;
     int threads;
+    const Op *op; /* EXPERTS: the step */
 } Pass;
 
 static float *row_of(const Pass *pass, int buffer, int64_t i) {
@@ -185,54 +186,9 @@ static void attend_sources(const Pass *pass, const Op *op) {
         .sources = s->sources, .lengths = s->source_lengths, .starts = s->source_starts});
 }
 
-/* Turn the scores of experts into their weights: softmax of all, the `top` largest kept, the others 0. */
-static void choose_experts(const Op *op, float *scores) {
-    float largest = scores[0], sum = 0, kept = 0;
-    for (int32_t e = 1; e < op->experts; e++) largest = scores[e] > largest ? scores[e] : largest;
-    for (int32_t e = 0; e < op->experts; e++) sum += scores[e] = expf(scores[e] - largest);
-    for (int32_t k = 0; k < op->top; k++) { /* chosen ones are marked by their sign */
-        int32_t best = -1;
-        for (int32_t e = 0; e < op->experts; e++)
-            if (!signbit(scores[e]) && (best < 0 || scores[e] > scores[best])) best = e;
-        kept += scores[best];
-        scores[best] = -scores[best];
-    }
-    for (int32_t e = 0; e < op->experts; e++)
-        scores[e] = signbit(scores[e]) ? -scores[e] / (op->renormalized ? kept : sum) : 0;
-}
-
-/* Each expert reads the tokens that chose it, all at once. `matrix`: two of each expert. RANKS holds the scores of all
- * experts, and behind them the sum; the tokens of an expert go through HEADS, HIDDEN and MIXED. */
-static void run_experts(const Pass *pass, const Op *op) {
-    size_t width = (size_t)op->width * sizeof(float);
-    for (int64_t i = 0; i < pass->n; i++) {
-        float *scores = row_of(pass, RANKS, i);
-        choose_experts(op, scores);
-        memset(scores + op->experts, 0, width);
-    }
-    for (int32_t e = 0; e < op->experts; e++) {
-        int64_t rows = op->gated ? 2 * op->hidden : op->hidden, n = 0;
-        for (int64_t i = 0; i < pass->n; i++)
-            if (row_of(pass, RANKS, i)[e] != 0) memcpy(row_of(pass, HEADS, n++), row_of(pass, op->from, i), width);
-        if (!n) continue;
-        const Panels *panels = op->panels + 2 * e;
-        multiply_buffers(pass, panels, HEADS, HIDDEN, n, op->bias ? op->bias + e * rows : NULL,
-                         op->gated ? IDENTITY : op->activation, 0);
-        for (int64_t i = 0; op->gated && i < n; i++)
-            pass->kernels->gate(op->activation, row_of(pass, HIDDEN, i), op->hidden);
-        multiply_buffers(pass, panels + 1, HIDDEN, MIXED, n, op->second ? op->second + e * op->width : NULL, IDENTITY, 0);
-        n = 0;
-        for (int64_t i = 0; i < pass->n; i++) {
-            float *scores = row_of(pass, RANKS, i);
-            if (scores[e] == 0) continue;
-            const float *given = row_of(pass, MIXED, n++);
-            for (int64_t k = 0; k < op->width; k++) scores[op->experts + k] += scores[e] * given[k];
-        }
-    }
-    for (int64_t i = 0; i < pass->n; i++) {
-        float *to = row_of(pass, op->to, i), *sum = row_of(pass, RANKS, i) + op->experts;
-        for (int64_t k = 0; k < op->width; k++) to[k] = (op->adds ? to[k] : 0) + sum[k];
-    }
+static void multiply_expert(const void *argument, int32_t matrix, const ExpertMap *map) {
+    const Pass *pass = argument;
+    multiply_buffers(pass, pass->op->panels + matrix, map->from, map->to, map->n, map->bias, map->activation, 0);
 }
 
 static void run_op(Pass *pass, const Op *op) {
@@ -243,7 +199,11 @@ static void run_op(Pass *pass, const Op *op) {
         case ATTEND: return attend_rows(pass, op);
         case KEEP: return keep_sources(pass, op);
         case CROSS: return attend_sources(pass, op);
-        case EXPERTS: return run_experts(pass, op);
+        case EXPERTS:
+            pass->op = op;
+            return saucier_run_experts(&(Experts){
+                .kernels = kernels, .op = op, .buffers = pass->session->buffers, .strides = pass->session->strides,
+                .n = pass->n, .multiply = multiply_expert, .pass = pass});
     }
     if (op->kind == SELECT) { /* from here on only the tokens whose scores are wanted; they come in rising order */
         for (int64_t i = 0; i < pass->wanted_count; i++)

@@ -141,12 +141,13 @@ typedef struct {
     const float *table;  /* ROTATE: [places, turned] cosines, then sines; ATTEND: [heads, reach] */
     int64_t reach;
     int32_t padding;     /* PLACES: a token whose row is its own number; -1: there is none */
-    int32_t experts, top, renormalized, hidden, gated; /* EXPERTS: see run_experts */
+    int32_t experts, top, renormalized, hidden, gated; /* EXPERTS: see experts.c */
     const float *second; /* EXPERTS: [experts, width], the biases of their second maps, or NULL */
     const Relative *relative; /* ATTEND */
     const uint8_t *seen;      /* ATTEND: [reach, reach] */
     const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
     int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
+    int32_t capacity;      /* EXPERTS: tokens of a whole row that each takes, the first ones; 0: all */
 } Op;
 
 /* The stream, what sublayers read (two), queries with keys and values, what attention gives, hidden vectors, logits, and
@@ -186,6 +187,28 @@ typedef struct {
     float *room; /* [MOST_THREADS, room_stride]: see rows.c */
     int64_t room_stride;
 } Batch;
+
+/* A product of the first n vectors of a buffer with a matrix of an expert. */
+typedef struct {
+    int from, to; /* buffers */
+    int64_t n;
+    const float *bias;
+    int activation;
+} ExpertMap;
+
+/* The step EXPERTS of a pass over n tokens; `multiply` multiplies by one of its matrices, two of each expert. */
+typedef struct {
+    const Kernels *kernels;
+    const Op *op;
+    float *const *buffers;
+    const int64_t *strides;
+    int64_t n;
+    const int32_t *starts; /* where whole rows begin; NULL: nobody counts what an expert takes of a row */
+    void (*multiply)(const void *pass, int32_t matrix, const ExpertMap *map);
+    const void *pass;
+} Experts;
+
+void saucier_run_experts(const Experts *experts);
 
 /* `room`: of each thread, a part of a panel as floats, see rows.c; NULL where it holds no BFLOAT16. */
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, float *room, int64_t room_stride, int threads);

@@ -124,7 +124,7 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
         kept = [kept[place] for place in np.argsort(-last, kind="stable")]
     chosen = [kept[place] for place in choose_diverse(scores[order[kept]], found.vectors[order[kept]], options)]
     read_whole = [int(order[place]) for place in chain(chosen, *(copies[place] for place in chosen))]
-    rows = dict(zip(read_whole, store.take(found.rows[read_whole].tolist(), UNREAD).to_pylist(), strict=True))
+    rows = dict(zip(read_whole, store.take(found.rows[read_whole], UNREAD).to_pylist(), strict=True))
     return [Hit(**rows[number], text=found.texts[number], score=float(scores[number]),
                 steps={name: float(values[number]) for name, values in steps.items()},
                 copies=tuple(dict.fromkeys(rows[int(order[other])]["path"] for other in copies[place])))

@@ -25,8 +25,10 @@ from saucier.config.base import Config
 from saucier.files import write_json
 from saucier.retrieval.filters import Filter, write_sql
 from saucier.retrieval.lance_table import (
+    FORMAT,
     TABLE,
     TABLE_FOLDER,
+    VERSIONS,
     connect_folder,
     open_to_read,
     report_full_disk,
@@ -53,16 +55,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 RECALL_FILE = "recall.json"
-VERSIONS = "_versions"
-"""LanceDB's folder of the versions of a table."""
 WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
 ROW_ID, DISTANCE, BM25 = "_rowid", "_distance", "_score"
 """LanceDB's number of a row, in one version, and what its searches give each row."""
 MOST_COMMITS, MOST_UNINDEXED = 20, 2000
 """Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time."""
-FEWEST_FOR_INDEX = 100_000
-"""Chunks from which on an approximate index of their vectors is made: below, reading all is as quick."""
+FEWEST_FOR_INDEX = 20_000
+"""Chunks from which on an approximate index of their vectors is made: half of a search is then reading all of them."""
 MEASURED, NEIGHBOURS = 100, 10
 """Vectors of the store whose neighbours are looked for both ways, and neighbours, to measure the recall."""
 ENOUGH_RECALL = 0.97
@@ -101,7 +101,7 @@ class VectorIndex(Config):
 
 def read_numbers(found: pyarrow.Table) -> Places:
     """Return LanceDB's numbers of rows."""
-    return found[ROW_ID].to_numpy().astype(np.int64)
+    return np.asarray(found[ROW_ID].to_numpy(), np.int64)
 
 
 class LanceStore:
@@ -123,7 +123,8 @@ class LanceStore:
 
         with report_full_disk(folder):
             mode = "overwrite" if (folder / TABLE_FOLDER).is_dir() else "create"
-            table = wait_for(connection.create_table(TABLE, schema=make_schema(width), mode=mode))
+            table = wait_for(connection.create_table(TABLE, schema=make_schema(width), mode=mode, storage_options={
+                "new_table_data_storage_version": FORMAT}))
             wait_for(table.create_index("text", config=FTS(language=language.capitalize(), with_position=False),
                                         name=WORDS))
         return cls(folder, table)
@@ -146,9 +147,7 @@ class LanceStore:
             wait_for(self.table.checkout_latest())
 
     def refresh(self) -> None:
-        """Take the last version: each commit writes into one folder. By io_uring files that were removed are open
-        still, and would be read on.
-        """
+        """Take the last version; each commit writes into one folder. Files that are open can be read on if removed."""
         written = (self.folder / TABLE_FOLDER / VERSIONS).stat().st_mtime_ns
         if written != self.written:
             wait_for(self.table.checkout_latest())
@@ -217,22 +216,23 @@ class LanceStore:
                 *(self.ask_words(one, count, where).select([ROW_ID, BM25]).to_arrow() for one in questions))
             rows, words = join_found(read_numbers(near), *((read_numbers(one), one[BM25].to_numpy())
                                                            for one in lexical))
-            found = await self.read(rows.tolist(), ("text", "vector"))
+            found = await self.read(rows, ("text", "vector"))
             return Candidates(rows, found["text"].to_pylist(), read_vectors(found), words)
 
         return wait_for(find())
 
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
         """Return rows by their numbers; see `Store`."""
         return wait_for(self.read(rows, columns))
 
-    async def read(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+    async def read(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
         """Return rows by their numbers, in that order, which LanceDB does not promise."""
         import pyarrow as pa
 
-        found = await self.table.take_row_ids([*rows]).select([*columns, ROW_ID]).to_arrow()
+        numbers = rows.tolist()
+        found = await self.table.take_row_ids(numbers).select([*columns, ROW_ID]).to_arrow()
         places = {row: place for place, row in enumerate(found[ROW_ID].to_pylist())}
-        return found.take(pa.array([places[row] for row in rows], pa.int64())).drop_columns([ROW_ID])
+        return found.take(pa.array([places[row] for row in numbers], pa.int64())).drop_columns([ROW_ID])
 
     def ask_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None) -> Any:
         """Return the question for the largest inner products by an index, or without one by comparing all vectors."""

@@ -22,6 +22,12 @@ IO_URING_SETUP, RING_ENTRIES, RING_PARAMETERS = 425, 1 << 14, 120
 """The number of a system call, on every processor; as many entries as LanceDB asks for; bytes of a struct."""
 TABLE, LOCK_FILE = "chunks", "lock"
 TABLE_FOLDER = f"{TABLE}.lance"
+FORMAT = "2.1"
+"""In which LanceDB writes its files. From 2.2 on, reading one row of a column that holds one value everywhere, such as
+the kind of all chunks, takes as long as there are rows: 2 ms for a million.
+"""
+VERSIONS = "_versions"
+"""LanceDB's folder of the versions of a table."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
 Made = TypeVar("Made")

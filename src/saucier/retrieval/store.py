@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from saucier.native.matrices import Panels
 
-Floats, Places = NDArray[np.float32], NDArray[np.int64]
+Floats = NDArray[np.float32]
+Places = NDArray[np.int64]
 Found = tuple[Places, Floats]
 """Places of chunks, the best first, and their scores. Shapes: [K], [K]."""
 SCORE = "score"
@@ -125,8 +126,8 @@ class Store(Protocol):
         readings, and most of those that are found are no hits. Shapes: vector [E].
         """
 
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
-        """Return columns of rows by their numbers, in that order; inside `read_version`."""
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
+        """Return columns of rows by their numbers, in that order; inside `read_version`. Shapes: rows [N]."""
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""
@@ -262,11 +263,11 @@ class MemoryStore:
         rows, words = join_found(near, *(self.rank_words(one, count, where) for one in questions))
         return Candidates(rows, self.take(rows, ["text"])["text"].to_pylist(), self.vectors[rows], words)
 
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
         """Return columns of rows by their numbers; see `Store`."""
         import pyarrow as pa
 
-        return self.rows.select([*columns]).take(pa.array(rows, pa.int64()))
+        return self.rows.select([*columns]).take(pa.array(rows))
 
     def keep(self, scores: Floats, where: Filter | None) -> Floats:
         """Return scores that are -inf where a condition does not hold. Shapes: [N] -> [N]."""

@@ -105,13 +105,13 @@ def test_both_searches_at_once_find_what_each_does(store) -> None:
                                                                       for one in words)]
         for asked in (words, words[:1], ()):
             found = store.find_both(question, asked, 30, where)
-            taken = store.take(found.rows.tolist(), PLACES)
+            taken = store.take(found.rows, PLACES)
             numbers = [int(name.removeprefix("chunk")) for name in taken["id"].to_pylist()]
             assert len({*numbers}) == len(numbers) and taken.to_pylist() == rows.select([*PLACES]).take(
                 numbers).to_pylist()
             assert [*found.texts] == rows["text"].take(numbers).to_pylist()
             assert np.array_equal(found.vectors, read_vectors(rows)[numbers])
-            assert store.take(found.rows.tolist()[::-1], ["id"])["id"].to_pylist() == taken["id"].to_pylist()[::-1]
+            assert store.take(found.rows[::-1], ["id"])["id"].to_pylist() == taken["id"].to_pylist()[::-1]
             named = taken["id"].to_pylist()
             assert {*named[:30]} == {*near["id"].to_pylist()[:30]}
             scores = dict(zip(lexical[0]["id"].to_pylist(), lexical[0][SCORE].to_pylist(), strict=True))
@@ -137,7 +137,7 @@ def test_a_search_is_done_again_where_the_version_changes(tmp_path: Path) -> Non
             other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
             other.optimize()
             store.table = other.table
-        return store.take(seen[-1], ["id"])["id"].to_pylist()
+        return store.take(np.array(seen[-1]), ["id"])["id"].to_pylist()
 
     assert store.read_version(search)[0] == "chunk7" and len(seen) == 2 and seen[0] != seen[1]
     with pytest.raises(ValueError, match="not of the store"):
@@ -158,7 +158,7 @@ def test_a_search_goes_on_where_a_writer_removes_its_version(tmp_path: Path, mon
 
     def search() -> list[str]:
         tries.append(1)
-        rows = store.find_both(read_vectors(make_some(50))[7], [], 3).rows.tolist()
+        rows = store.find_both(read_vectors(make_some(50))[7], [], 3).rows
         if len(tries) == 1:
             other.replace(make_some(50, start=100, files=1), ["/docs/file0"])
             other.optimize()

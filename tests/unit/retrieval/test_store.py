@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -170,11 +171,23 @@ def test_a_search_goes_on_where_a_writer_removes_its_version(tmp_path: Path, mon
     assert len(store.find_words("newest", 5)) == 1
 
 
+def test_a_store_that_is_made_again_in_its_place_is_read_anew(tmp_path: Path) -> None:
+    """Its versions have the names of those that were there."""
+    for first in (0, 100, 200):
+        shutil.rmtree(tmp_path / "index", ignore_errors=True)
+        made = LanceStore.create(tmp_path / "index", WIDTH, "english")
+        made.replace(make_some(3, start=first))
+        for store in (made, LanceStore.open(tmp_path / "index")):
+            assert sorted(store.find_words("houses", 9)["id"].to_pylist()) == [f"chunk{first + n}" for n in range(3)]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no io_uring")
 def test_a_store_is_read_where_io_uring_is_forbidden(tmp_path: Path) -> None:
     """As in many containers: by a filter of system calls that answers `io_uring_setup` with EPERM."""
-    LanceStore.create(tmp_path / "a b#é", WIDTH, "english").replace(make_some(30))
-    ran = subprocess.run([sys.executable, "-c", FORBIDDEN, str(tmp_path / "a b#é")], capture_output=True, text=True)
+    folder = tmp_path / "a b#%20?é"
+    LanceStore.create(folder, WIDTH, "english").replace(make_some(30))
+    assert LanceStore.open(folder).count() == 30 and [path.name for path in tmp_path.iterdir()] == [folder.name]
+    ran = subprocess.run([sys.executable, "-c", FORBIDDEN, str(folder)], capture_output=True, text=True)
     assert (ran.stdout, ran.stderr) == ("False 30 1\n", "")
 
 

@@ -154,7 +154,8 @@ def build_mask(visibility: c.Visibility, span: Span) -> Mask:
         allowed = intersect(allowed, same[:, None])
     if c.hides_keys(visibility):
         allowed = mask_streams(allowed, span.visible, span.start, span.queries, span.targets)
-    whole = sees_itself(visibility) and finds_a_key(span, starts_seen=sees_start(visibility))
+    starts_seen = follows(visibility, lambda one: isinstance(one, c.Full | c.Causal | c.Prefix))
+    whole = sees_itself(visibility) and finds_a_key(span, starts_seen=starts_seen)
     return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
 
 
@@ -169,11 +170,6 @@ def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
     return follows(visibility, lambda one: not isinstance(one, c.Global | c.GlobalBlocks | c.RandomBlocks
                                                           | c.Permutation | c.Columns))
-
-
-def sees_start(visibility: c.Visibility) -> bool:
-    """Say whether every query sees the first key of its row."""
-    return follows(visibility, lambda one: isinstance(one, c.Full | c.Causal | c.Prefix))
 
 
 def follows(visibility: c.Visibility, of_term: Callable[[c.Visibility], bool]) -> bool:

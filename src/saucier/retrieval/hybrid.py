@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, filterfalse
 from typing import Any, Literal
 
 import numpy as np
@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from saucier.retrieval.filters import Filter
 from saucier.retrieval.fusion import Ranking, fuse_ranks, fuse_scores
-from saucier.retrieval.store import PLACES, ROW, SCORE, Floats, Store, read_vectors
+from saucier.retrieval.store import PLACES, Floats, Store
 
 Fusion = Literal["scores", "ranks"]
 CODES = re.compile(r"\"([^\"]+)\"|((?=[^\s\"]*\d)[^\W_][\w./:#-]+[\w])")
 """What is to be found letter by letter: what stands in quotes, and words with a digit."""
 SHORTEST_CODE = 3
 """Letters of one; shorter numbers are everywhere."""
+UNREAD = tuple(name for name in PLACES if name != "text")
+"""What is read of hits alone."""
 WORDS = re.compile(r"\w+")
 COPIES = 0.9
 """Share of equal words from which on two chunks are copies, if their words with digits are the same."""
@@ -84,19 +86,6 @@ class Hit:
     """Files that say nearly the same; they are no hits of their own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """Chunks that the searches found, each once, with what their order is made of."""
-
-    rows: Sequence[int]
-    """Their numbers in this version of the store."""
-    texts: Sequence[str]
-    vectors: Floats
-    """Shapes: [N, E]."""
-    words: NDArray[np.float64]
-    """Scores by BM25; 0 for a chunk that the search by words did not find. Shapes: [N]."""
-
-
 def search_store(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None = None, *,
                  rereading: Rereading | None = None) -> list[Hit]:
     """Return the chunks for a question and its vector, the best first. Shapes: vector [E].
@@ -110,8 +99,9 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
                    rereading: Rereading | None) -> list[Hit]:
     """Do so in one version of the store. Shapes: vector [E]."""
     codes = find_codes(question)
-    found = collect_candidates(store, question, vector, options, where, codes)
-    if not found.rows:
+    asked = [question, *([" ".join(codes)] if codes else [])]
+    found = store.find_both(vector, asked, max(options.depth, options.count), where)
+    if not len(found.rows):
         return []
     near = found.vectors @ vector
     fused = FUSIONS[options.fusion](near, found.words, options.weight)
@@ -134,28 +124,11 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
         kept = [kept[place] for place in np.argsort(-last, kind="stable")]
     chosen = [kept[place] for place in choose_diverse(scores[order[kept]], found.vectors[order[kept]], options)]
     read_whole = [int(order[place]) for place in chain(chosen, *(copies[place] for place in chosen))]
-    rows = dict(zip(read_whole, store.take([found.rows[one] for one in read_whole], PLACES).to_pylist(), strict=True))
-    return [Hit(**rows[number], score=float(scores[number]),
+    rows = dict(zip(read_whole, store.take(found.rows[read_whole], UNREAD).to_pylist(), strict=True))
+    return [Hit(**rows[number], text=found.texts[number], score=float(scores[number]),
                 steps={name: float(values[number]) for name, values in steps.items()},
                 copies=tuple(dict.fromkeys(rows[int(order[other])]["path"] for other in copies[place])))
             for place in chosen for number in [int(order[place])]]
-
-
-def collect_candidates(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
-                       codes: Sequence[str]) -> Candidates:
-    """Return what the searches by vectors, by words, and by codes alone find. Shapes: vector [E]."""
-    import pyarrow as pa
-
-    asked = [question, *([" ".join(codes)] if codes else [])]
-    near, lexical, *exact = store.find_both(vector, asked, max(options.depth, options.count), where)
-    found = pa.concat_tables([near, lexical, *exact])
-    first = dict[int, int]()  # where each row is found first
-    for place, row in enumerate(found[ROW].to_pylist()):
-        first.setdefault(row, place)
-    words, places = dict(zip(lexical[ROW].to_pylist(), lexical[SCORE].to_pylist(), strict=True)), [*first.values()]
-    once = found.select(["text", "vector"]).take(pa.array(places, pa.int64()))
-    return Candidates([*first], once["text"].to_pylist(), read_vectors(once),
-                      np.array([words.get(row, 0.0) for row in first]))
 
 
 def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -199,15 +172,18 @@ def share_of_codes(codes: Sequence[str], text: str) -> float:
 
 def merge_copies(texts: Sequence[str], most: int | None = None) -> tuple[list[int], dict[int, list[int]]]:
     """Return which texts are kept, the first of nearly equal ones, `most` of them, and the copies of each."""
-    words = [frozenset(WORDS.findall(text.lower())) for text in texts]
-    numbers = [frozenset(word for word in one if not word.isalpha() and any(map(str.isdigit, word))) for one in words]
     kept, copies = list[int](), dict[int, list[int]]()
-    for place, own in enumerate(words):
-        same = next((one for one in kept if numbers[one] == numbers[place] and are_copies(own, words[one])), None)
+    alike = dict[Set[str], list[tuple[int, Set[str]]]]()  # those that are kept, by their words with digits
+    for place, text in enumerate(texts):
+        own = frozenset(WORDS.findall(text.lower()))
+        numbers = frozenset(word for word in filterfalse(str.isalpha, own) if any(map(str.isdigit, word)))
+        others = alike.setdefault(numbers, [])
+        same = next((one for one, words in others if are_copies(own, words)), None)
         if same is not None:
             copies[same].append(place)
         elif most is None or len(kept) < most:
             kept.append(place)
+            others.append((place, own))
             copies[place] = []
     return kept, copies
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
@@ -24,20 +22,29 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import numpy as np
 
 from saucier.config.base import Config
-from saucier.errors import InputError, WorkError, report_missing
 from saucier.files import write_json
-from saucier.retrieval.documents import INSTALL
 from saucier.retrieval.filters import Filter, write_sql
+from saucier.retrieval.lance_table import (
+    FORMAT,
+    TABLE,
+    TABLE_FOLDER,
+    VERSIONS,
+    connect_folder,
+    open_to_read,
+    report_full_disk,
+    wait_for,
+)
 from saucier.retrieval.lexical import Language
 from saucier.retrieval.store import (
-    CANDIDATE,
     PLACES,
-    ROW,
     SCORE,
     STAMP,
+    Candidates,
     FileStamp,
     Floats,
+    Places,
     StoreFacts,
+    join_found,
     list_stamps,
     make_schema,
     read_config,
@@ -47,16 +54,15 @@ from saucier.retrieval.store import (
 if TYPE_CHECKING:
     import pyarrow
 
-TABLE, LOCK_FILE, RECALL_FILE = "chunks", "lock", "recall.json"
-TABLE_FOLDER = f"{TABLE}.lance"
+RECALL_FILE = "recall.json"
 WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
-ROW_ID = "_rowid"
-"""LanceDB's number of a row, in one version."""
+ROW_ID, DISTANCE, BM25 = "_rowid", "_distance", "_score"
+"""LanceDB's number of a row, in one version, and what its searches give each row."""
 MOST_COMMITS, MOST_UNINDEXED = 20, 2000
 """Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time."""
-FEWEST_FOR_INDEX = 100_000
-"""Chunks from which on an approximate index of their vectors is made: below, reading all is as quick."""
+FEWEST_FOR_INDEX = 20_000
+"""Chunks from which on an approximate index of their vectors is made: half of a search is then reading all of them."""
 MEASURED, NEIGHBOURS = 100, 10
 """Vectors of the store whose neighbours are looked for both ways, and neighbours, to measure the recall."""
 ENOUGH_RECALL = 0.97
@@ -67,8 +73,6 @@ REFINED = 40
 """Chunks whose exact scores are made, at least; not more than are wanted, since reading their vectors takes longer than
 finding them in the index.
 """
-FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
-"""What LanceDB says where nothing more can be written."""
 LENGTH_ERROR = 1e-3
 """By how much a vector may be longer or shorter than one that counts as one of length one."""
 BATCH_ROWS = 4096
@@ -95,75 +99,32 @@ class VectorIndex(Config):
     """
 
 
-@contextlib.contextmanager
-def report_full_disk(folder: Path) -> Iterator[None]:
-    """Turn a full disk into one `WorkError`: the version before is whole."""
-    try:
-        yield
-    except (OSError, RuntimeError, ValueError) as error:
-        if not any(one.lower() in str(error).lower() for one in FULL_DISK):
-            raise
-        raise WorkError(f"cannot write: {os.strerror(errno.ENOSPC)}", where=str(folder),
-                        remedy="free space; what was committed before is whole") from error
-
-
-@contextlib.contextmanager
-def lock_writer(folder: Path) -> Iterator[None]:
-    """Be the only one who writes in a folder; a killed process holds no lock. Raises `InputError` for a second one."""
-    import fcntl
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_FILE).open("a+", encoding="ascii") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            who = file.read().strip()
-            raise InputError(f"is being written by process {who}" if who else "is being written", where=str(folder),
-                             remedy="wait until that has ended") from error
-        with contextlib.suppress(OSError):  # on a full disk the lock holds without its name
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-        yield
-
-
-def wait_for(work: Coroutine[Any, Any, Made]) -> Made:
-    """Return what LanceDB gives when it has done its work."""
-    from lancedb import background_loop
-
-    loop: Any = background_loop.LOOP
-    done: Made = loop.run(work)
-    return done
-
-
-def connect_table(folder: Path) -> Any:
-    """Return LanceDB's connection to a folder. Raises `InputError` without the package."""
-    os.environ.setdefault("LANCE_LOG", "error")  # it warns of its own calls
-    with report_missing("an index needs lancedb, which is not installed", remedy=INSTALL):
-        import lancedb
-    return wait_for(lancedb.connect_async(str(folder)))
+def read_numbers(found: pyarrow.Table) -> Places:
+    """Return LanceDB's numbers of rows."""
+    return np.asarray(found[ROW_ID].to_numpy(), np.int64)
 
 
 class LanceStore:
     """Chunks in a folder; see `Store`."""
 
-    def __init__(self, folder: Path, table: Any) -> None:
+    def __init__(self, folder: Path, writer: Any) -> None:
         """Use `create` or `open`."""
-        self.folder, self.table = folder, table
-        self.commits = 0
+        self.folder, self.writer, self.table = folder, writer, open_to_read(folder)
+        self.commits, self.written = 0, 0
+        """Commits since all was put in order, and when one was seen last, in nanoseconds."""
         self.measured: tuple[int, VectorIndex | None] | None = None
         """The version of the table, and its index of vectors."""
 
     @classmethod
     def create(cls, folder: Path, width: int, language: Language) -> LanceStore:
         """Make an empty store; one that a killed process left without its index of stems is begun again."""
-        connection = connect_table(folder)
+        connection = connect_folder(str(folder))
         from lancedb.index import FTS
 
         with report_full_disk(folder):
             mode = "overwrite" if (folder / TABLE_FOLDER).is_dir() else "create"
-            table = wait_for(connection.create_table(TABLE, schema=make_schema(width), mode=mode))
+            table = wait_for(connection.create_table(TABLE, schema=make_schema(width), mode=mode, storage_options={
+                "new_table_data_storage_version": FORMAT}))
             wait_for(table.create_index("text", config=FTS(language=language.capitalize(), with_position=False),
                                         name=WORDS))
         return cls(folder, table)
@@ -171,15 +132,31 @@ class LanceStore:
     @classmethod
     def open(cls, folder: Path) -> LanceStore | None:
         """Open a store; None where there is none, or one that was not made to its end."""
-        connection = connect_table(folder)
+        connection = connect_folder(str(folder))
         if not (folder / TABLE_FOLDER).is_dir():
             return None
         table = wait_for(connection.open_table(TABLE))
         return cls(folder, table) if any(one.name == WORDS for one in wait_for(table.list_indices())) else None
 
+    @contextlib.contextmanager
+    def write(self) -> Iterator[None]:
+        """Write after the last version, and read the new one from then on."""
+        with report_full_disk(self.folder):
+            wait_for(self.writer.checkout_latest())
+            yield
+            wait_for(self.table.checkout_latest())
+
+    def refresh(self) -> None:
+        """Take the last version; each commit writes into one folder. Files that are open can be read on if removed."""
+        written = (self.folder / TABLE_FOLDER / VERSIONS).stat().st_mtime_ns
+        if written != self.written:
+            wait_for(self.table.checkout_latest())
+            self.written = written
+
     def read_version(self, work: Callable[[], Made]) -> Made:
-        """Return what readings of one version give; see `Store`."""
+        """Return what readings of one version give, of the last one; see `Store`."""
         while True:
+            self.refresh()
             before = wait_for(self.table.version())
             try:
                 found = work()
@@ -199,12 +176,12 @@ class LanceStore:
         """Add rows, and remove those of the files `stale` that are not among them, in one commit; see `Store`."""
         from lancedb.expr import col, lit
 
-        with report_full_disk(self.folder):
+        with self.write():
             if not stale:
-                wait_for(self.table.add(rows))
+                wait_for(self.writer.add(rows))
             else:
                 gone = col("path").isin([lit(path) for path in stale]).to_sql()
-                merge = self.table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+                merge = self.writer.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
                 wait_for(merge.when_not_matched_by_source_delete(gone).execute(rows))
         self.commits += 1
         if self.commits >= MOST_COMMITS:
@@ -227,34 +204,39 @@ class LanceStore:
         return self.ask(lambda: self.query_words(question, count, where))
 
     def find_both(self, vector: Floats, questions: Sequence[str], count: int,
-                  where: Filter | None = None) -> list[pyarrow.Table]:
-        """Return what an order is made of; see `Store`. Both searches go on at the same time."""
-        columns = (ROW_ID, "text")
+                  where: Filter | None = None) -> Candidates:
+        """Return what an order is made of; see `Store`.
 
-        async def find(index: VectorIndex | None) -> list[pyarrow.Table]:
-            return await asyncio.gather(
-                self.query_vectors(vector, count, where, index, columns),
-                *(self.query_words(question, count, where, columns) for question in questions))
-
-        return [found.rename_columns([ROW, *CANDIDATE]) for found in wait_for(find(self.vector_index))]
-
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
-        """Return rows by their numbers; see `Store`."""
-        import pyarrow as pa
-
-        found = wait_for(self.table.take_row_ids([*rows]).select([*columns, ROW_ID]).to_arrow())
-        places = {row: place for place, row in enumerate(found[ROW_ID].to_pylist())}  # LanceDB promises no order
-        return found.take(pa.array([places[row] for row in rows], pa.int64())).drop_columns([ROW_ID])
-
-    async def query_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None,
-                            columns: Sequence[str] = PLACES) -> pyarrow.Table:
-        """Return the rows of the largest inner products by an index, or without one by comparing all vectors.
-
-        Their vectors are read, and give the scores: those of the index are of rounded vectors.
+        All searches go on at the same time, and give numbers of rows alone: a row that several find is read once.
         """
+        async def find() -> Candidates:
+            index = await self.find_index()
+            near, *lexical = await asyncio.gather(
+                self.ask_vectors(vector, count, where, index).select([ROW_ID, DISTANCE]).to_arrow(),
+                *(self.ask_words(one, count, where).select([ROW_ID, BM25]).to_arrow() for one in questions))
+            rows, words = join_found(read_numbers(near), *((read_numbers(one), one[BM25].to_numpy())
+                                                           for one in lexical))
+            found = await self.read(rows, ("text", "vector"))
+            return Candidates(rows, found["text"].to_pylist(), read_vectors(found), words)
+
+        return wait_for(find())
+
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
+        """Return rows by their numbers; see `Store`."""
+        return wait_for(self.read(rows, columns))
+
+    async def read(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
+        """Return rows by their numbers, in that order, which LanceDB does not promise."""
         import pyarrow as pa
 
-        query = self.table.query().nearest_to(np.asarray(question, np.float32)).column("vector")
+        numbers = rows.tolist()
+        found = await self.table.take_row_ids(numbers).select([*columns, ROW_ID]).to_arrow()
+        places = {row: place for place, row in enumerate(found[ROW_ID].to_pylist())}
+        return found.take(pa.array([places[row] for row in numbers], pa.int64())).drop_columns([ROW_ID])
+
+    def ask_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None) -> Any:
+        """Return the question for the largest inner products by an index, or without one by comparing all vectors."""
+        query = self.table.query().nearest_to(np.asarray(question, np.float32)).column("vector").limit(count)
         if index is None:
             query = query.distance_type("dot").bypass_vector_index()
         else:
@@ -263,21 +245,34 @@ class LanceStore:
         if where is not None:  # what meets a condition may be in other parts: they are read until enough is found
             query = query.where(write_sql(where))
             query = query if index is None else query.maximum_nprobes(0)
-        found = await query.limit(count).select([*columns, "vector", "_distance"]).to_arrow()
-        scores = read_vectors(found) @ np.asarray(question, np.float32)
-        order = np.argsort(-scores, kind="stable")
-        return found.drop_columns(["_distance"]).take(pa.array(order)).append_column(SCORE, pa.array(scores[order]))
+        return query
 
-    async def query_words(self, question: str, count: int, where: Filter | None,
-                          columns: Sequence[str] = PLACES) -> pyarrow.Table:
-        """Return the rows of the best scores by BM25, with their vectors."""
+    def ask_words(self, question: str, count: int, where: Filter | None) -> Any:
+        """Return the question for the best scores by BM25."""
         from lancedb import query as queries
 
         words: Any = queries.MatchQuery
-        query = self.table.query().nearest_to_text(words(question, "text"))
-        query = query if where is None else query.where(write_sql(where))
-        found = await query.limit(count).select([*columns, "vector", "_score"]).to_arrow()
-        return found.rename_columns([SCORE if name == "_score" else name for name in found.column_names])
+        query = self.table.query().nearest_to_text(words(question, "text")).limit(count)
+        return query if where is None else query.where(write_sql(where))
+
+    async def query_vectors(self, question: Floats, count: int, where: Filter | None, index: VectorIndex | None,
+                            columns: Sequence[str] = PLACES) -> pyarrow.Table:
+        """Return the rows of the largest inner products.
+
+        Their vectors are read, and give the scores: those of the index are of rounded vectors.
+        """
+        import pyarrow as pa
+
+        query = self.ask_vectors(question, count, where, index)
+        found = await query.select([*columns, "vector", DISTANCE]).to_arrow()
+        scores = read_vectors(found) @ np.asarray(question, np.float32)
+        order = np.argsort(-scores, kind="stable")
+        return found.drop_columns([DISTANCE]).take(pa.array(order)).append_column(SCORE, pa.array(scores[order]))
+
+    async def query_words(self, question: str, count: int, where: Filter | None) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25, with their vectors."""
+        found = await self.ask_words(question, count, where).select([*PLACES, "vector", BM25]).to_arrow()
+        return found.rename_columns([SCORE if name == BM25 else name for name in found.column_names])
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""
@@ -286,18 +281,22 @@ class LanceStore:
     @property
     def vector_index(self) -> VectorIndex | None:
         """The approximate index, where there is one."""
-        version = wait_for(self.table.version())
+        return wait_for(self.find_index())
+
+    async def find_index(self) -> VectorIndex | None:
+        """Return the approximate index, where there is one."""
+        version = await self.table.version()
         if self.measured is None or self.measured[0] != version:
             place = self.folder / RECALL_FILE
-            there = place.is_file() and any(one.name == VECTORS for one in wait_for(self.table.list_indices()))
+            there = place.is_file() and any(one.name == VECTORS for one in await self.table.list_indices())
             self.measured = version, read_config(VectorIndex, place) if there else None
         return self.measured[1]
 
     def optimize(self) -> None:
         """Join small files, take new rows into the indexes, and remove versions before the last one."""
-        with report_full_disk(self.folder), warnings.catch_warnings():
+        with self.write(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of other writers, and there is one
-            wait_for(self.table.optimize(cleanup_older_than=timedelta(0), delete_unverified=True))
+            wait_for(self.writer.optimize(cleanup_older_than=timedelta(0), delete_unverified=True))
         self.commits = 0
 
     def finish(self) -> None:
@@ -314,13 +313,13 @@ class LanceStore:
         """Make the approximate index of vectors, and measure its recall against the exact scan."""
         from lancedb.index import IvfSq
 
-        with report_full_disk(self.folder):
+        with self.write():
             self.optimize()  # first: the index is then made of the rows in their last order
             # Reading a few parts is far less than reading all. As a size, and not as a number of parts: `optimize`
             # joins all that are far smaller than the size that the index was made with, or else than 8,192.
             size = round(self.count() ** 0.5)
             distance: Literal["dot", "l2"] = "l2" if self.have_length_one() else "dot"
-            wait_for(self.table.create_index("vector", name=VECTORS, replace=True, config=IvfSq(
+            wait_for(self.writer.create_index("vector", name=VECTORS, replace=True, config=IvfSq(
                 distance_type=distance, target_partition_size=size)))
             self.optimize()
         made = self.measure_recall(distance)

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from saucier.native.matrices import Panels
 
 Floats = NDArray[np.float32]
-SCORE, ROW = "score", "row"
-CANDIDATE = ("text", "vector", SCORE)
-"""What the order of what was found is made of, next to the number of its row."""
+Places = NDArray[np.int64]
+Found = tuple[Places, Floats]
+"""Places of chunks, the best first, and their scores. Shapes: [K], [K]."""
+SCORE = "score"
 PLACES = ("id", "path", "kind", "section", "page", "line", "start", "stop", "text")
 """What says which chunk it is, and where."""
 STAMP = ("size", "changed", "digest", "last")
@@ -51,6 +52,19 @@ class FileStamp:
     chunks: int
     whole: bool
     """Whether all its chunks are there: a reading that was stopped leaves some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Chunks that the searches found, each once, with what their order is made of."""
+
+    rows: Places
+    """Their numbers in this version of the store. Shapes: [N]."""
+    texts: Sequence[str]
+    vectors: Floats
+    """Shapes: [N, E]."""
+    words: NDArray[np.float64]
+    """Scores by BM25 of the first question; 0 for a chunk that its search did not find. Shapes: [N]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +119,15 @@ class Store(Protocol):
         """Return what readings of one version give; all are done again where it is no more the same at their end."""
 
     def find_both(self, vector: Floats, questions: Sequence[str], count: int,
-                  where: Filter | None = None) -> list[pyarrow.Table]:
-        """Return what `find_vectors` finds, and then `find_words` for each question: `row`, `text`, `vector`, `score`.
+                  where: Filter | None = None) -> Candidates:
+        """Return the chunks that `find_vectors` finds, and then those of `find_words` for each question.
 
         Inside `read_version`: a row has another number in another version. All that is known of a chunk is many
         readings, and most of those that are found are no hits. Shapes: vector [E].
         """
 
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
-        """Return columns of rows by their numbers, in that order; inside `read_version`."""
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
+        """Return columns of rows by their numbers, in that order; inside `read_version`. Shapes: rows [N]."""
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""
@@ -162,6 +176,15 @@ def list_stamps(rows: pyarrow.Table) -> dict[str, FileStamp]:
                                    bool(one["last_any"])) for one in grouped.to_pylist()}
 
 
+def join_found(near: Places, *lexical: Found) -> tuple[Places, NDArray[np.float64]]:
+    """Return all rows that searches by vectors and by words found, each once, where it is found first, and the scores
+    of the first search by words, 0 for others. Shapes: [K], ([K], [K]) each -> [N], [N].
+    """
+    rows = [*dict.fromkeys(np.concatenate([near, *(places for places, _ in lexical)]).tolist())]
+    words = dict(zip(*(side.tolist() for side in lexical[0]), strict=True)) if lexical else {}
+    return np.array(rows, np.int64), np.array([words.get(row, 0.0) for row in rows])
+
+
 class MemoryStore:
     """All chunks in memory: their vectors in int8, read by the kernels in C, and the best of them compared exactly."""
 
@@ -202,51 +225,59 @@ class MemoryStore:
 
     def find_vectors(self, question: Floats, count: int, where: Filter | None = None) -> pyarrow.Table:
         """Return the rows of the largest inner products, the largest first; see `Store`."""
+        return self.add_scores(*self.rank_vectors(question, count, where))
+
+    def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
+        """Return the rows of the best scores by BM25; see `Store`."""
+        return self.add_scores(*self.rank_words(question, count, where))
+
+    def rank_vectors(self, question: Floats, count: int, where: Filter | None) -> Found:
+        """Return the places of the largest inner products, and them, the largest first. Shapes: [E] -> [K], [K]."""
         from saucier.native.matrices import multiply_vector
 
         if not len(self.rows):
-            return self.add_scores(np.empty(0, np.int64), np.empty(0, np.float32))
+            return np.empty(0, np.int64), np.empty(0, np.float32)
         scores = self.keep(multiply_vector(self.rounded, question), where)
         _, likely = take_best(scores, min(RESCORED * count, len(scores)))
         likely = likely[scores[likely] > -np.inf]
         exact = self.vectors[likely] @ question
         best = np.lexsort((likely, -exact))[:count]
-        return self.add_scores(likely[best], exact[best])
+        return likely[best], exact[best]
 
-    def find_words(self, question: str, count: int, where: Filter | None = None) -> pyarrow.Table:
-        """Return the rows of the best scores by BM25; see `Store`."""
+    def rank_words(self, question: str, count: int, where: Filter | None) -> Found:
+        """Return the places of the best scores by BM25, and them, the best first. Shapes: -> [K], [K]."""
         if not len(self.rows):
-            return self.add_scores(np.empty(0, np.int64), np.empty(0, np.float32))
+            return np.empty(0, np.int64), np.empty(0, np.float32)
         scores = self.keep(next(self.words.score([question])), where)
         best, places = take_best(scores, min(count, len(scores)))
-        return self.add_scores(places[best > 0], best[best > 0])
+        return places[best > 0], best[best > 0]
 
     def read_version(self, work: Callable[[], Made]) -> Made:
         """Return what readings give: there is one version."""
         return work()
 
     def find_both(self, vector: Floats, questions: Sequence[str], count: int,
-                  where: Filter | None = None) -> list[pyarrow.Table]:
+                  where: Filter | None = None) -> Candidates:
         """Return what both find; see `Store`."""
-        found = [self.find_vectors(vector, count, where), *(self.find_words(one, count, where) for one in questions)]
-        return [one.select([ROW, *CANDIDATE]) for one in found]
+        near, _ = self.rank_vectors(vector, count, where)
+        rows, words = join_found(near, *(self.rank_words(one, count, where) for one in questions))
+        return Candidates(rows, self.take(rows, ["text"])["text"].to_pylist(), self.vectors[rows], words)
 
-    def take(self, rows: Sequence[int], columns: Sequence[str]) -> pyarrow.Table:
+    def take(self, rows: Places, columns: Sequence[str]) -> pyarrow.Table:
         """Return columns of rows by their numbers; see `Store`."""
         import pyarrow as pa
 
-        return self.rows.select([*columns]).take(pa.array(rows, pa.int64()))
+        return self.rows.select([*columns]).take(pa.array(rows))
 
     def keep(self, scores: Floats, where: Filter | None) -> Floats:
         """Return scores that are -inf where a condition does not hold. Shapes: [N] -> [N]."""
         return scores if where is None else np.where(select_rows(where, self.rows), scores, np.float32(-np.inf))
 
-    def add_scores(self, places: NDArray[np.int64], scores: Floats) -> pyarrow.Table:
-        """Return rows with their numbers and scores. Shapes: [K], [K]."""
+    def add_scores(self, places: Places, scores: Floats) -> pyarrow.Table:
+        """Return rows with their scores. Shapes: [K], [K]."""
         import pyarrow as pa
 
-        found = self.rows.take(pa.array(places)).append_column(ROW, pa.array(places))
-        return found.append_column(SCORE, pa.array(scores, pa.float32()))
+        return self.rows.take(pa.array(places)).append_column(SCORE, pa.array(scores, pa.float32()))
 
     def count(self, where: Filter | None = None) -> int:
         """Count the rows that meet a condition."""

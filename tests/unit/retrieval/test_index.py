@@ -166,9 +166,9 @@ def check_kills(folder: Path, kills: int) -> None:
 INDEXING = """
 import sys; from pathlib import Path; sys.path.insert(0, '.')
 from saucier.jobs.knowledge import index as job
-from saucier.retrieval.lance_store import connect_table
+from saucier.retrieval.lance_table import connect_folder
 from tests.unit.retrieval.hashing import HashingEncoder
-connect_table(Path(sys.argv[2] + "-other"))
+connect_folder(sys.argv[2] + "-other")
 job.BATCH = 2
 print("in", flush=True)
 while True:

@@ -30,7 +30,7 @@ from saucier.retrieval.answers import (
 )
 from saucier.retrieval.encoder import find_passport
 from saucier.retrieval.hybrid import Hit, SearchOptions
-from saucier.retrieval.lance_store import lock_writer
+from saucier.retrieval.lance_table import lock_writer
 from saucier.table import Table
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, find_sources

@@ -32,7 +32,8 @@ from saucier.retrieval.encoder import (
     read_passport,
     write_passport,
 )
-from saucier.retrieval.lance_store import LOCK_FILE, TABLE_FOLDER, LanceStore, lock_writer
+from saucier.retrieval.lance_store import LanceStore
+from saucier.retrieval.lance_table import LOCK_FILE, TABLE_FOLDER, lock_writer
 from saucier.retrieval.lexical import Language
 from saucier.retrieval.store import FileStamp, Store, StoreFacts, make_rows
 from saucier.table import Table

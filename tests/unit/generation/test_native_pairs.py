@@ -112,18 +112,18 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     read = encode(given, ids, mask, form)
     model = given.double()
     matrix, bias, scale = (model.head.weight.detach().float().numpy(), model.head.bias, model.head.scale)
-    use_stored_numbers(model, [model.decoder], form)
-    use_stored_numbers(model, [model.encoder], form, list_paths()[-1])
+    path = list_paths()[-1]
+    use_stored_numbers(model, [model.decoder, model.encoder], form, path)
     real = mask.bool()
     with torch.no_grad():
         encoded = model(ids, mask, decoder_input_ids=targets, compute_logits=False).encoder_last_hidden_state
-        check_apart(read, encoded[real].numpy(), form, list_paths()[-1])
+        check_apart(read, encoded[real].numpy(), form, path)
         encoded[real] = torch.from_numpy(read).double()
         hidden = model(None, mask, encoder_output=encoded, decoder_input_ids=targets,
                        compute_logits=False).last_hidden_state.flatten(0, 1) * scale
     head = store_matrix(matrix, form)
-    expected = round_activations(hidden.float().numpy(), head) @ head.values().T
-    check_apart(found.reshape(expected.shape), expected + (0 if bias is None else bias.detach().numpy()), form)
+    expected = round_activations(hidden.float().numpy(), head, path) @ head.values().T
+    check_apart(found.reshape(expected.shape), expected + (0 if bias is None else bias.detach().numpy()), form, path)
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -80,10 +80,14 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float sum[PANEL] = {0};
-            for (int64_t k = 0; k < count; k++) {
-                float one = a[k * to_next_input + r * to_next_token];
+            for (int64_t begin = 0; begin < count; begin += UNIT) { /* sums of sums: errors stay small */
+                float part[PANEL] = {0};
+                for (int64_t k = begin; k < count && k < begin + UNIT; k++) {
+                    float one = a[k * to_next_input + r * to_next_token];
 #pragma omp simd
-                for (int i = 0; i < PANEL; i++) sum[i] += one * read_number(b, h * apart + k * step + i, format);
+                    for (int i = 0; i < PANEL; i++) part[i] += one * read_number(b, h * apart + k * step + i, format);
+                }
+                for (int i = 0; i < PANEL; i++) sum[i] += part[i];
             }
             for (int i = 0; i < PANEL; i++) c[r * stride + h * PANEL + i] += sum[i];
         }

@@ -157,7 +157,7 @@ def digest_model(model: Transformer) -> str | None:
 
 
 def find_packed(model: Transformer, form: Format) -> Path | None:
-    """Return where a model's matrices in a format are kept; None of those that are read as they are stored."""
+    """Return where a model's matrices in a format are kept; None where none is rounded."""
     if (form == "float32" and not any(name.endswith(".codes") for name in model.state_dict())) or (
             digest := digest_model(model)) is None:
         return None

@@ -4,7 +4,7 @@ and to the same writer without passages. SQuAD's questions over the 978 paragrap
 `python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder, which first learns to copy: a sentence of
 WikiText-2 with a name, a number or another piece hidden behind a question word is asked of the text that holds it. Then
 it learns from 3,997 questions and answers with the passages that MiniLM finds. What is finished is kept in `runs/rag`.
-It is for a GPU (minutes; a day of a core).
+It is for a GPU.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from benchmarks import cooking
 from benchmarks.compression import DRAWS, SEEDS
-from benchmarks.cooking import needed, saucier
+from benchmarks.cooking import needed
 from benchmarks.finetuning import weights
-from benchmarks.open_questions import TESTED, TRAINED
+from benchmarks.open_questions import TESTED, TRAINED, score
 from benchmarks.realm import read_lines, write_lines
 from benchmarks.section import Row, Section, at_least
 from benchmarks.tuned import finetuned
@@ -131,7 +131,7 @@ def choose_question_word(piece: str) -> str:
 def learn_copying(run: Path, files: dict[str, Path], seed: int, quick: bool) -> Path:
     """Let MiniLM on both sides learn to copy what is asked for, unless that is done."""
     if not (run / "evaluation.json").is_file():
-        saucier("cook", "--encoder", weights(), "--decoder", weights(), "--data", str(files["copy-train.tsv"]),
+        cooking.saucier("cook", "--encoder", weights(), "--decoder", weights(), "--data", str(files["copy-train.tsv"]),
                 "--held-out", str(files["copy-dev.tsv"]), "--out", str(run), f"training.length={LENGTH}",
                 f"training.seed={seed}", f"training.steps={4 if quick else COPY_STEPS}",
                 f"training.batch={8 if quick else COPY_BATCH}", f"training.optimizer.learning_rate={COPY_RATE}",
@@ -151,6 +151,7 @@ def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[
     """Return which questions are answered rightly by RAG, by spans of the same passages, and without passages; and
     for which of them a right answer stands in the passages. What is done is kept.
     """
+    import saucier
     from saucier.files import write_json
     from saucier.retrieval.encoder import open_encoder
     from saucier.retrieval.passages import PassageIndex, read_passages
@@ -169,7 +170,7 @@ def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[
                       files["test.jsonl"])
     train, dev, test = (write_table(path) for path in (*learned, files["test.jsonl"]))
     closed = learn(place / "closed", "text_to_text", start, (train, dev), seed, quick)
-    right["no passages"] = score(predict(closed, test), files["test.jsonl"])
+    right["no passages"] = score(saucier.predict(closed, str(test)).answers, files["test.jsonl"]).tolist()
     write_json(kept, right)
     return right
 
@@ -188,14 +189,8 @@ def score_all(rag: Path, spans: Path, asked: Path) -> dict[str, list[float]]:
     best = [max((next(found) for _ in texts), key=lambda piece: piece[1])[0] for texts in read]
     stands = [float(any(normalize_answer(one["text"]) in normalize_answer(text) for one in row["qas"][0]["answers"]
                         for text in texts)) for row, texts in zip(read_lines(asked), read, strict=True)]
-    return {"RAG": score([str(one.prediction) for one in said], asked), "spans": score(best, asked), "found": stands}
-
-
-def predict(run: Path, rows: Path) -> list[str]:
-    """Return what a model answers for the rows of a file."""
-    import saucier
-
-    return [str(one) for one in saucier.predict(run, str(rows)).answers]
+    return {"RAG": score([str(one.prediction) for one in said], asked).tolist(),
+            "spans": score(best, asked).tolist(), "found": stands}
 
 
 def write_table(path: Path) -> Path:
@@ -204,11 +199,3 @@ def write_table(path: Path) -> Path:
     write_lines(table, [{"question": one["qas"][0]["question"], "answer": one["qas"][0]["answers"][0]["text"]}
                         for one in read_lines(path)])
     return table
-
-
-def score(answers: Sequence[str], asked: Path) -> list[float]:
-    """Return 1 for each answer that is right by exact match."""
-    from benchmarks.open_questions import score as match
-
-    found: Any = match(answers, asked)
-    return [float(one) for one in found]

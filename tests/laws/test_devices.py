@@ -13,7 +13,7 @@ from torch import Tensor
 
 import saucier
 from saucier.model import Transformer
-from saucier.parts.kernels import Scores, attend_fused
+from saucier.parts.kernels import Scores, attend
 from saucier.parts.masks import Mask
 
 CUDA = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
@@ -74,12 +74,12 @@ def test_gradients_are_numbers_in_bfloat16(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("device", [CUDA])
 def test_no_kernel_of_cudnn_learns_under_a_mask(device: str) -> None:
-    """Its gradients were no numbers (`allow_fused_kernels`)."""
+    """Its gradients were no numbers (`without_cudnn`)."""
     query, key, value = (torch.randn(2, 4, 16, 32, device=device, dtype=torch.bfloat16, requires_grad=True)
                          for _ in range(3))
     allowed = torch.ones(2, 1, 1, 16, dtype=torch.bool, device=device)
     allowed[1, ..., 9:] = False
-    mixed = attend_fused(query, key, value, Scores(Mask(allowed=allowed), scale=1.0))
+    mixed = attend(query, key, value, Scores(Mask(allowed=allowed), scale=1.0))
     assert mixed.grad_fn is not None and "Cudnn" not in mixed.grad_fn.name()
 
 

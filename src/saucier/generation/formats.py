@@ -139,11 +139,11 @@ def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept:
 
 
 def list_made(weights: Weights) -> dict[str, Any]:
-    """Return the matrices that are rounded, or few bits laid out; laying floats out takes less than to read a file."""
+    """Return the matrices that are worth a file: rounded ones, and those in few bits, which are slow to lay out."""
     own: set[int] = {id(array) for array in weights.arrays.values()}
 
     def is_rounded(key: str, one: Matrix | Panels) -> bool:
-        return one.scales is not None or one.format != weights.stored_format(key.removesuffix(" panels"))
+        return one.scales is not None or one.format != weights.stored_format(key.partition(" ")[0])
 
     return {key: one for key, one in weights.made.items()
             if isinstance(one, Matrix | Panels) and id(one.codes) not in own and is_rounded(key, one)}

@@ -18,7 +18,6 @@ from saucier import config as c
 from saucier.config.questions import find_shared_positions
 from saucier.native.library import (
     BUFFERS,
-    PANEL_ROOM,
     PANEL_ROWS,
     TILE_TOKENS,
     CBatch,
@@ -167,8 +166,7 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
     """Run a plan once; the buffers hold what it found."""
     library, tokens, (buffers, tiles, scales) = load_library(), len(vectors), held
     buffers[STREAM][:tokens] = vectors
-    room = np.empty((threads, max(PANEL_ROOM, count_attention_room(plan, int(np.diff(starts).max(initial=0))))),
-                    np.float32)
+    room = np.empty((threads, count_attention_room(plan, int(np.diff(starts).max(initial=0)))), np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
     batch = CBatch(tokens=tokens, rows=len(starts) - 1, starts=starts.ctypes.data, places=positions.ctypes.data,
                    tiles=tiles.ctypes.data, token_scales=scales.ctypes.data, room=room.ctypes.data,

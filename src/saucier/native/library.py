@@ -43,8 +43,6 @@ COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
-PANEL_ROOM = 512 * PANEL_ROWS
-"""Numbers of a part of a panel, as in `rows.c`."""
 
 
 class CMatrix(Structure):
@@ -141,7 +139,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_best_path": (c_char_p, []),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
     "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),
-    "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_void_p, c_int64, c_int32])}
+    "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_int32])}
 """Function -> what it gives, and its arguments."""
 
 

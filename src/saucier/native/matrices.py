@@ -287,5 +287,5 @@ def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.f
         matrix.inputs + 8, -(-matrix.inputs // SUMMED_INPUTS)))
     product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, 1, pointer(tiles),
                            pointer(scales), None, pointer(found), matrix.rows, 0, 0, None)
-    library.saucier_multiply(library.saucier_best_path(), pointer_to(product), None, 0, count_threads())
+    library.saucier_multiply(library.saucier_best_path(), pointer_to(product), count_threads())
     return found

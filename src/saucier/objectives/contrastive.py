@@ -21,7 +21,7 @@ from saucier.folders.load import load
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Loss, LossPart, WholeBatchObjective
 from saucier.objectives.labels import LabelObjective, open_prefix_to_whole_text
-from saucier.objectives.teacher_losses import multiply
+from saucier.objectives.teacher_losses import inner_products
 
 Normalize = Callable[[Tensor], Tensor]
 SIMILARITIES: dict[str, Normalize] = {"cosine": lambda vectors: F.normalize(vectors, dim=-1),
@@ -88,7 +88,7 @@ class InBatchNegatives(Groups, WholeBatchObjective):
     def losses(self, vectors: Tensor, batch: Batch) -> Tensor:
         """Cross-entropy over [B, B * (G - 1)] candidates: all pairs, then all wrong texts."""
         candidates = vectors[:, 1:].transpose(0, 1).flatten(0, 1)
-        scores = multiply(self.scale * vectors[:, 0], candidates)
+        scores = inner_products(self.scale * vectors[:, 0], candidates)
         targets = torch.arange(len(vectors), device=vectors.device)
         return F.cross_entropy(scores.masked_fill(mark_no_negatives(batch), float("-inf")), targets, reduction="none")
 
@@ -147,7 +147,7 @@ class InverseClozeLabels(LabelObjective):
         vectors: Tensor = output.embeddings.float() if output.embeddings.dtype.itemsize < 4 else output.embeddings
         questions, passages = vectors.view(*shape[:2], -1).unbind(1)
         scale = choose_scale(self.scale, model)
-        scores = multiply(scale * questions, passages)
+        scores = inner_products(scale * questions, passages)
         targets = torch.arange(len(scores), device=scores.device)
         others = (blocks[:, None] == blocks[None]) & (targets[:, None] != targets[None])
         scores = scores.masked_fill(others, float("-inf"))

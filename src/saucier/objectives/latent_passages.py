@@ -22,7 +22,7 @@ from saucier.model import Transformer
 from saucier.objectives.answer_losses import give_token_logits
 from saucier.objectives.base import IGNORED, MASK_OF_INPUT, Batch, Loss, LossPart, Objective
 from saucier.objectives.cross_entropy import count_chunk_rows
-from saucier.objectives.teacher_losses import multiply, precise
+from saucier.objectives.teacher_losses import inner_products, precise
 
 QUESTION = "question."
 """Begins the names of what the retriever reads of a question, in a batch."""
@@ -110,7 +110,7 @@ class Retriever:
         inputs = {name.removeprefix(QUESTION): value for name, value in batch.items() if name.startswith(QUESTION)}
         vectors = precise(self.model(**inputs).embeddings)
         places = self.passages.find(vectors.detach(), count or self.count).to(vectors.device)
-        near = multiply(vectors[:, None], self.passages.vectors(places).to(vectors)).squeeze(1)
+        near = inner_products(vectors[:, None], self.passages.vectors(places).to(vectors)).squeeze(1)
         return Found(places, self.scale * near)
 
     def read(self, batch: Batch, found: Found) -> Joined:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from saucier.objectives.base import Batch
 from saucier.objectives.latent_passages import QUESTION, Found, Passages, Retriever
-from saucier.objectives.teacher_losses import multiply, precise
+from saucier.objectives.teacher_losses import inner_products, precise
 
 NULL = -1
 """The place of the null document: a passage without text, which is read where none helps."""
@@ -79,7 +79,7 @@ class LiveRetriever(Retriever):
         known, back = places.unique(return_inverse=True)  # each passage goes through the encoder once
         spelled = {name: value.to(vectors.device) for name, value in self.passages.spell(known).items()}
         encoded = precise(self.model(**spelled).embeddings)
-        scores = self.scale * multiply(vectors[:, None], encoded[back.to(vectors.device)]).squeeze(1)
+        scores = self.scale * inner_products(vectors[:, None], encoded[back.to(vectors.device)]).squeeze(1)
         return Found(places.to(vectors.device), scores, {
             "stale": float(self.passages.age * len(vectors)), "own": float(own),
             "null": float(scores.detach().softmax(-1)[:, -1].sum())})

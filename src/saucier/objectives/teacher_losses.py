@@ -29,11 +29,11 @@ def precise(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def multiply(first: Tensor, second: Tensor) -> Tensor:
-    """Return products of matrices in float32 at least, under autocast too: scores of vectors, before a softmax.
+def inner_products(first: Tensor, second: Tensor) -> Tensor:
+    """Return all inner products of two sets of vectors in float32 at least, under autocast too.
 
-    In bfloat16, scores of 20 lie an eighth apart, and chances do not sum to one. Shapes: [..., N, E], [..., M, E] ->
-    [..., N, M].
+    As scores before a softmax they would be too coarse in bfloat16: there, numbers of 20 lie an eighth apart.
+    Shapes: [..., N, E], [..., M, E] -> [..., N, M].
     """
     with torch.autocast(first.device.type, enabled=False):
         return precise(first) @ precise(second).transpose(-1, -2)

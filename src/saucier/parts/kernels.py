@@ -55,7 +55,20 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores, record: li
     if on_cpu and learning and (query.dtype == torch.bfloat16
                                 or scores.dropout) and query.shape[2] * key.shape[2] <= STEPWISE_PAIRS:
         return attend_stepwise(query, key, value, scores)[0]
-    return attend_fused(query, key, value, scores)
+    with without_cudnn(query, scores):
+        return attend_fused(query, key, value, scores)
+
+
+def without_cudnn(query: Tensor, scores: Scores) -> AbstractContextManager[None]:
+    """Leave cuDNN's kernel out where gradients are wanted under a mask or bias; PyTorch chooses among all others.
+
+    Its backward pass gave gradients of the queries that were no numbers, in bfloat16 with a mask of keys, where every
+    other kernel gave numbers for the same weights and batch (T5 on an H100, torch 2.11).
+    """
+    masked = scores.mask.allowed is not None or scores.bias is not None
+    if query.is_cuda and masked and torch.is_grad_enabled():
+        return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    return nullcontext()
 
 
 def attend_fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:
@@ -69,21 +82,9 @@ def attend_fused(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> T
     mask, addend = scores.mask, scores.mask.allowed
     if scores.bias is not None:  # the kernel takes the causal flag or a tensor, not both
         addend = merge_mask_and_bias(mask, scores.bias, query.dtype)
-    with allow_fused_kernels(query, addend):
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
-                                              scale=scores.scale,
-                                              is_causal=mask.causal and addend is None, enable_gqa=grouped)
-
-
-def allow_fused_kernels(query: Tensor, addend: Tensor | None) -> AbstractContextManager[None]:
-    """Leave cuDNN's kernel out where it would learn under a mask; PyTorch chooses among all others.
-
-    Its backward pass gave gradients of the queries that were no numbers, in bfloat16 with a mask of keys, where every
-    other kernel gave numbers for the same weights and batch (T5 on an H100, torch 2.11, cuDNN 9).
-    """
-    if query.is_cuda and addend is not None and torch.is_grad_enabled():
-        return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
-    return nullcontext()
+    return F.scaled_dot_product_attention(query, key, value, attn_mask=addend, dropout_p=scores.dropout,
+                                          scale=scores.scale,
+                                          is_causal=mask.causal and addend is None, enable_gqa=grouped)
 
 
 def attend_one_query(query: Tensor, key: Tensor, value: Tensor, scores: Scores) -> Tensor:

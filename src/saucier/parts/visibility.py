@@ -1,8 +1,7 @@
 """From a visibility config and a batch to the mask that attention reads, made late and once for all layers.
 
-Global tokens are those that the batch names, or those that the visibility finds; random blocks are drawn the
-published
-way, by numpy's legacy generator.
+Global tokens are those that the batch names, or those that the visibility finds; random blocks are drawn as
+published, by numpy's legacy generator.
 
 Letters: B batch, Q queries, K keys, H heads, N blocks. True = may attend.
 """
@@ -154,7 +153,7 @@ def build_mask(visibility: c.Visibility, span: Span) -> Mask:
         allowed = intersect(allowed, same[:, None])
     if c.hides_keys(visibility):
         allowed = mask_streams(allowed, span.visible, span.start, span.queries, span.targets)
-    starts_seen = follows(visibility, lambda one: isinstance(one, c.Full | c.Causal | c.Prefix))
+    starts_seen = holds_always(visibility, lambda one: isinstance(one, c.Full | c.Causal | c.Prefix))
     whole = sees_itself(visibility) and finds_a_key(span, starts_seen=starts_seen)
     return Mask(allowed=allowed, whole=whole, times=times, device=span.device)
 
@@ -168,19 +167,19 @@ def resolve_length(visibility: c.Visibility, keys: int) -> c.Visibility:
 
 def sees_itself(visibility: c.Visibility) -> bool:
     """Say whether every query sees at least its own key."""
-    return follows(visibility, lambda one: not isinstance(one, c.Global | c.GlobalBlocks | c.RandomBlocks
+    return holds_always(visibility, lambda one: not isinstance(one, c.Global | c.GlobalBlocks | c.RandomBlocks
                                                           | c.Permutation | c.Columns))
 
 
-def follows(visibility: c.Visibility, of_term: Callable[[c.Visibility], bool]) -> bool:
-    """Say whether what every query sees follows from that of the terms."""
+def holds_always(visibility: c.Visibility, of_term: Callable[[c.Visibility], bool]) -> bool:
+    """Say whether what `of_term` tells of a term holds for every query: of all terms of an `and`, of one of an `or`."""
     match visibility:
         case c.Combined(kind="and" | "by_head", terms=terms):
-            return all(follows(term, of_term) for term in terms)
+            return all(holds_always(term, of_term) for term in terms)
         case c.Combined(kind="or" | "plus", terms=terms):
-            return any(follows(term, of_term) for term in terms)
+            return any(holds_always(term, of_term) for term in terms)
         case c.Beyond(inner=inner):
-            return follows(inner, of_term)
+            return holds_always(inner, of_term)
         case _:
             return of_term(visibility)
 

@@ -128,7 +128,7 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
               draw_numbers(n * inputs, 3), calloc((size_t)(n * inputs), 8)};
     int64_t stride = rows + 3, size = n * stride * (int64_t)sizeof(float);
     float *bias = draw_numbers(rows, 1), *base = draw_numbers(n * stride, 1), *to = malloc((size_t)size);
-    float *tiles = malloc((size_t)(up(n, TILE_TOKENS) * (inputs + 8)) * 4), *room = malloc(2 * 512 * PANEL_ROWS * 4);
+    float *tiles = malloc((size_t)(up(n, TILE_TOKENS) * (inputs + 8)) * 4);
     float *token_scales = malloc((size_t)(up(n, TILE_TOKENS) * (inputs / 32 + 1)) * 4);
     float *alone = malloc((size_t)stride * 4);
     char what[99];
@@ -138,15 +138,15 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
     WideProduct p = {&panels, c.values, inputs, n, tiles, token_scales, bias, to, stride, IDENTITY, 1, NULL};
     memcpy(to, base, (size_t)size);
     round_values(&c);
-    saucier_multiply(path, &p, room, 512 * PANEL_ROWS, 2);
+    saucier_multiply(path, &p, 2);
     check_product(&c, what, to, stride, bias, base);
     int64_t last = n - 1;
     p.n = 1, p.values += last * inputs, p.to = alone;
     memcpy(alone, base + last * stride, (size_t)stride * 4);
-    saucier_multiply(path, &p, room, 512 * PANEL_ROWS, 1);
+    saucier_multiply(path, &p, 1);
     if (memcmp(alone, to + last * stride, (size_t)stride * 4)) check(what, 0, 1, 0);
     void *const made[] = {(void *)panels.codes, (void *)panels.scales, c.weights, c.values, c.read, bias, base, to,
-                          tiles, room, token_scales, alone};
+                          tiles, token_scales, alone};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) free(made[i]);
 }
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from saucier.native import library
-from saucier.native.library import PANEL_ROOM, SUMMED_INPUTS, TILE_TOKENS, CWideProduct
+from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CWideProduct
 from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, narrow, store_matrix, widen
 
 
@@ -58,15 +58,15 @@ def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarra
     """A product with panels; what a row of the output has behind the product stays as it is."""
     tokens, inputs = x.shape
     whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
-    tiles, scales, room = (np.full(size, np.nan, np.float32) for size in (
-        whole * (inputs + 8), whole * -(-inputs // SUMMED_INPUTS), threads * PANEL_ROOM))
+    tiles, scales = (np.full(size, np.nan, np.float32) for size in (
+        whole * (inputs + 8), whole * -(-inputs // SUMMED_INPUTS)))
     to = np.full((tokens, panels.rows + 3), 7, np.float32)
     if base is not None:
         to[:, :-3] = base
     product = CWideProduct(
         ctypes.pointer(panels.struct), address(x), inputs, tokens, address(tiles), address(scales),
         None if bias is None else address(bias), address(to), to.shape[1], activation, int(base is not None), None)
-    library.load_library().saucier_multiply(path.encode(), product, address(room), PANEL_ROOM, threads)
+    library.load_library().saucier_multiply(path.encode(), product, threads)
     assert (to[:, -3:] == 7).all(), "nothing is written behind the last row of a matrix"
     return to[:, :-3]
 

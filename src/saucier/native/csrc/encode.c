@@ -17,8 +17,7 @@ typedef struct {
 typedef struct {
     const RowKernels *rows;
     const WideProduct *product;
-    float *room;
-    int64_t room_stride, panels; /* of a chunk */
+    int64_t panels; /* of a chunk */
 } Multiplying;
 
 static void lay_out_tile(void *argument, int64_t chunk, int thread) {
@@ -31,13 +30,13 @@ static void multiply_chunk(void *argument, int64_t chunk, int thread) {
     const Multiplying *m = argument;
     int64_t begin = chunk * m->panels, all = (m->product->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS;
     int64_t end = begin + m->panels < all ? begin + m->panels : all;
-    m->rows->multiply(m->product, begin, end, m->room ? m->room + thread * m->room_stride : NULL);
+    m->rows->multiply(m->product, begin, end);
 }
 
 /* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
-void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, float *room, int64_t room_stride, int threads) {
+void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, int threads) {
     int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
-    Multiplying m = {.rows = kernels->rows, .product = p, .room = room, .room_stride = room_stride,
+    Multiplying m = {.rows = kernels->rows, .product = p,
                      .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk};
     saucier_parallel(threads, (p->n + m.rows->tile - 1) / m.rows->tile, lay_out_tile, &m);
     saucier_parallel(threads, (panels + m.panels - 1) / m.panels, multiply_chunk, &m);
@@ -57,7 +56,7 @@ static void multiply_buffers(const Encoding *e, const Panels *panels, int from, 
         .panels = panels, .values = b->buffers[from], .from_stride = b->strides[from], .n = n, .tiles = b->tiles,
         .token_scales = b->token_scales, .bias = bias, .to = b->buffers[to], .stride = b->strides[to],
         .activation = activation, .adds = adds, .activate = e->kernels->activate};
-    saucier_multiply_wide(e->kernels, &product, b->room, b->room_stride, e->threads);
+    saucier_multiply_wide(e->kernels, &product, e->threads);
 }
 
 static void multiply_expert(const void *argument, int32_t matrix, const ExpertMap *map) {
@@ -116,12 +115,12 @@ void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int 
     saucier_leave();
 }
 
-/* One product of many tokens, for tests and measurements. `room`: of each thread, ROOM numbers. */
-void saucier_multiply(const char *path, const WideProduct *product, float *room, int64_t room_stride, int threads) {
+/* One product of many tokens, for tests and measurements. */
+void saucier_multiply(const char *path, const WideProduct *product, int threads) {
     const Kernels *kernels = saucier_kernels(path);
     WideProduct copy = *product;
     copy.activate = kernels->activate;
     threads = saucier_enter(threads);
-    saucier_multiply_wide(kernels, &copy, room, room_stride, threads);
+    saucier_multiply_wide(kernels, &copy, threads);
     saucier_leave();
 }

@@ -1,11 +1,9 @@
-/* The inner loops. This file is compiled once for each instruction set (-DPATH=...): plain C that defines every kernel,
- * and next to it, where the set has registers of many floats, the matrix products by these.
- * Letters: R rows of a tile, B tokens of a tile; k counts inputs. */
+/* The inner loops but for products with matrices: activations, norms, rotation, and attention to the cache. This file is
+ * compiled once for each instruction set (-DPATH=...).
+ * Letters: R tokens of a tile; k counts inputs. */
 #include <math.h>
 #include <string.h>
 #include "tiles.h"
-
-#define DEEP 512 /* inputs at a time where there are many tokens */
 
 /* ---- activations ---- */
 

@@ -17,10 +17,6 @@ INLINE Vector add(Vector x, Vector y) { return (Vector){vaddq_f32(x.low, y.low),
 INLINE Vector add_product(Vector x, Vector y, Vector sum) {
     return (Vector){vfmaq_f32(sum.low, x.low, y.low), vfmaq_f32(sum.high, x.high, y.high)};
 }
-INLINE float total_of(Vector x) { return vaddvq_f32(vaddq_f32(x.low, x.high)); }
-INLINE void four_totals(const Vector x[4], float *to) {
-    for (int i = 0; i < 4; i++) to[i] = total_of(x[i]);
-}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return load((const float *)from + place);
     uint16x8_t bits = vld1q_u16((const uint16_t *)from + place), none = vdupq_n_u16(0);

@@ -48,15 +48,6 @@ INLINE void store(float *to, Vector x) { _mm512_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm512_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm512_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm512_fmadd_ps(x, y, sum); }
-INLINE float total_of(Vector x) { return _mm512_reduce_add_ps(x); }
-INLINE void four_totals(const Vector x[4], float *to) { /* halves of two in one register, and so on */
-    Vector first = add(_mm512_shuffle_f32x4(x[0], x[1], 0x44), _mm512_shuffle_f32x4(x[0], x[1], 0xee));
-    Vector second = add(_mm512_shuffle_f32x4(x[2], x[3], 0x44), _mm512_shuffle_f32x4(x[2], x[3], 0xee));
-    Vector all = add(_mm512_shuffle_f32x4(first, second, 0x88), _mm512_shuffle_f32x4(first, second, 0xdd));
-    all = add(all, _mm512_permute_ps(all, 0x4e));
-    all = add(all, _mm512_permute_ps(all, 0xb1));
-    _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, all)));
-}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return _mm512_loadu_ps((const float *)from + place);
     __m256i bits = _mm256_loadu_si256((const __m256i *)((const uint16_t *)from + place));
@@ -73,15 +64,6 @@ INLINE void store(float *to, Vector x) { _mm256_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm256_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm256_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm256_fmadd_ps(x, y, sum); }
-INLINE float total_of(Vector x) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
-}
-INLINE void four_totals(const Vector x[4], float *to) {
-    Vector all = _mm256_hadd_ps(_mm256_hadd_ps(x[0], x[1]), _mm256_hadd_ps(x[2], x[3]));
-    _mm_storeu_ps(to, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
-}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return _mm256_loadu_ps((const float *)from + place);
     __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));

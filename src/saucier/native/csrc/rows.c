@@ -173,9 +173,9 @@ INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
  * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
  * panels are read as they lie in memory. */
-static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums,
-                           float *room) {
+static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
+    float room[DEEP * PANEL];
     int64_t together = panels_at_once(m, p->n), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
@@ -195,17 +195,16 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
 }
 
 /* Panels begin..end of a product for all its tokens, with what follows while it is in the cache. The sums begin at zero: in
- * front of a residual, which may be large, every addition would be rounded to its size.
- * `room`: a panel of DEEP inputs as floats. */
-static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end, void *room) {
+ * front of a residual, which may be large, every addition would be rounded to its size. */
+static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
     const Panels *m = p->panels;
-    float held[BLOCK * PANELS_AT_ONCE * PANEL], own[DEEP * PANEL];
+    float held[BLOCK * PANELS_AT_ONCE * PANEL];
     int64_t start = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - start;
     Sums sums = {held, (end - begin) * PANEL};
     for (int64_t first = 0; first < p->n; first += BLOCK) {
         int64_t last = p->n - first < BLOCK ? p->n : first + BLOCK;
         memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
-        multiply_block(p, first, last, begin, end, sums, room ? room : own);
+        multiply_block(p, first, last, begin, end, sums);
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
             if (p->bias)

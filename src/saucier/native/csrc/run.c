@@ -116,7 +116,7 @@ static void multiply_buffers(const Pass *pass, const Panels *panels, int from, i
         .panels = panels, .values = s->buffers[from], .from_stride = s->strides[from], .n = n, .tiles = s->tiles,
         .token_scales = s->token_scales, .bias = bias, .to = s->buffers[to], .stride = s->strides[to],
         .activation = activation, .adds = adds, .activate = pass->kernels->activate};
-    saucier_multiply_wide(pass->kernels, &product, NULL, 0, pass->threads);
+    saucier_multiply_wide(pass->kernels, &product, pass->threads);
 }
 
 /* Write the keys and values of a token at a place of its room, which begins at `start` and has `capacity` places. */

@@ -100,7 +100,7 @@ typedef struct {
 typedef struct {
     int tile; /* tokens of a tile, at most */
     void (*lay_out)(const WideProduct *, int64_t tile);
-    void (*multiply)(const WideProduct *, int64_t begin, int64_t end, void *room);
+    void (*multiply)(const WideProduct *, int64_t begin, int64_t end);
     void (*attend)(const RowAttention *, int64_t row, int64_t group, float *room);
 } RowKernels;
 
@@ -184,7 +184,7 @@ typedef struct {
     const int32_t *places; /* [tokens] */
     void *tiles;           /* for WideProduct */
     float *token_scales;
-    float *room; /* [MOST_THREADS, room_stride]: see rows.c */
+    float *room; /* [threads, room_stride]: of attention, see rows.c */
     int64_t room_stride;
 } Batch;
 
@@ -210,12 +210,11 @@ typedef struct {
 
 void saucier_run_experts(const Experts *experts);
 
-/* `room`: of each thread, a part of a panel as floats, see rows.c; NULL where it holds no BFLOAT16. */
-void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, float *room, int64_t room_stride, int threads);
+void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, int threads);
 const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads);
-void saucier_multiply(const char *path, const WideProduct *product, float *room, int64_t room_stride, int threads);
+void saucier_multiply(const char *path, const WideProduct *product, int threads);
 #endif

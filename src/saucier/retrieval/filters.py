@@ -156,8 +156,8 @@ class Reader:
         if name is None:
             raise self.refuse("a field")
         if name not in FIELDS:
-            raise InputError(f"no field {name!r}; fields: {', '.join(FIELDS)}", where=WHERE,
-                             remedy=suggest_name(name, [*FIELDS]) if len(name) < 40 else EXAMPLE)
+            raise InputError(f"no field {name!r}", where=WHERE, remedy=suggest_name(name, [*FIELDS])
+                             if len(name) < 40 else f"fields: {', '.join(FIELDS)}")
         operator: Any = self.take("operator")
         if operator is None:
             raise self.refuse("a comparison")

@@ -1,10 +1,10 @@
 """Answers written from retrieved passages (RAG) from a warm start of MiniLM, next to a span reader on the same passages
 and to the same writer without passages. SQuAD's questions over the 978 paragraphs of their file.
 
-`python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder, which first learns to copy: a sentence of
-WikiText-2 with a name, a number or another piece hidden behind a question word is asked of the text that holds it. Then
-it learns from 3,997 questions and answers with the passages that MiniLM finds. What is finished is kept in `runs/rag`.
-It is for a GPU.
+`python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder. It first writes texts of WikiText-2 as they
+were before sentences changed places and pieces were hidden (BART), then the piece that is asked for: a sentence with a
+name, a number or other words behind a question word is asked of the text that holds it. From this start it learns from
+3,997 questions and answers with the passages that MiniLM finds. What is finished is kept in `runs/rag`. It is for GPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from benchmarks.tuned import finetuned
 RUNS = Path("runs/rag")
 READ, LENGTH, TOKENS = 3, 256, 24
 """Passages that are read for each question, tokens of a passage with its question, and of an answer."""
-COPY_STEPS, COPY_BATCH, COPY_RATE = 2500, 96, "3e-4"
+START = {"texts": {"steps": 2000, "batch": 128, "length": 128},
+         "pieces": {"steps": 1500, "batch": 96, "length": LENGTH}}
+RATE = "5e-4"
+"""How both sides begin: the updates of writing texts, and of writing pieces that are asked for, and their rate."""
 EPOCHS = {"retrieval_augmented": 5, "text_to_text": 5, "question_answering": 2}
 BATCHES = {"retrieval_augmented": 32, "text_to_text": 32, "question_answering": 16}
 WRITER = ("training.optimizer.learning_rate=1e-4", f"task.writing.tokens={TOKENS}")
@@ -63,8 +66,9 @@ def measure(quick: bool) -> Section:
                 f"{mean['no passages']:.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
                 target="better", reached=bool(gap.low > 0)),
             Row("the answer stands in a passage that is read", f"{mean['found']:.3f}")]
-    about = (f"MiniLM on both sides of an encoder-decoder, {COPY_STEPS:,} updates of {COPY_BATCH} hidden pieces of "
-             f"WikiText-2, then {EPOCHS['retrieval_augmented']} epochs of SQuAD's training questions, {READ} passages "
+    updates = " and ".join(f"{one['steps']:,} updates with {name}" for name, one in START.items())
+    about = (f"MiniLM on both sides of an encoder-decoder, one start for all seeds ({updates} of "
+             f"WikiText-2), then {EPOCHS['retrieval_augmented']} epochs of SQuAD's training questions, {READ} passages "
              "each (RAG-Sequence). The span reader is MiniLM, fine-tuned on the same questions in their right "
              "paragraphs; its surest span of the same passages is its answer. Mean of the seeds; in brackets the 95 % "
              "interval of a paired bootstrap over seeds and questions. MiniLM has seen SQuAD.")
@@ -72,18 +76,23 @@ def measure(quick: bool) -> Section:
 
 
 def write_files(place: Path, quick: bool) -> dict[str, Path]:
-    """Write the rows to copy from, and the questions to learn from, to look at and to ask, unless they are there."""
+    """Write the texts and pieces to begin with, and the questions to learn from, to look at and to ask, unless they are
+    there.
+    """
     place = place / ("quick-files" if quick else "files")
     files = {name: place / name
-             for name in ("copy-train.tsv", "copy-dev.tsv", "train.jsonl", "dev.jsonl", "test.jsonl")}
+             for name in ("texts-train.txt", "texts-dev.txt", "pieces-train.tsv", "pieces-dev.tsv", "train.jsonl",
+                          "dev.jsonl", "test.jsonl")}
     if files["test.jsonl"].is_file():
         return files
-    for name, part in (("copy-train.tsv", "train"), ("copy-dev.tsv", "valid")):
+    place.mkdir(parents=True, exist_ok=True)
+    for name, part in (("train", "train"), ("dev", "valid")):
         texts = read_articles(needed("lm", "wikitext2", f"{part}.txt"))
-        pairs = list(hide_pieces(texts[:QUICK_TEXTS if quick else None if part == "train" else HELD_OUT_TEXTS]))
-        files[name].parent.mkdir(parents=True, exist_ok=True)
-        files[name].write_text("".join(f"{left}\t{right}\n" for left, right in [("source", "target"), *pairs]),
-                               encoding="utf-8")
+        texts = texts[:QUICK_TEXTS if quick else None if name == "train" else HELD_OUT_TEXTS]
+        files[f"texts-{name}.txt"].write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        pairs = [("source", "target"), *hide_pieces(texts)]
+        files[f"pieces-{name}.tsv"].write_text("".join(f"{left}\t{right}\n" for left, right in pairs),
+                                               encoding="utf-8")
     asked = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_train_part.jsonl"))
              for one in row["qas"]]
     test = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_dev_part.jsonl"))
@@ -128,15 +137,21 @@ def choose_question_word(piece: str) -> str:
     return "how many" if piece[0].isdigit() else "who" if piece[0].isupper() and " " in piece else "what"
 
 
-def learn_copying(run: Path, files: dict[str, Path], seed: int, quick: bool) -> Path:
-    """Let MiniLM on both sides learn to copy what is asked for, unless that is done."""
-    if not (run / "evaluation.json").is_file():
-        cooking.saucier("cook", "--encoder", weights(), "--decoder", weights(), "--data", str(files["copy-train.tsv"]),
-                "--held-out", str(files["copy-dev.tsv"]), "--out", str(run), f"training.length={LENGTH}",
-                f"training.seed={seed}", f"training.steps={4 if quick else COPY_STEPS}",
-                f"training.batch={8 if quick else COPY_BATCH}", f"training.optimizer.learning_rate={COPY_RATE}",
-                f"training.schedule.warmup={1 if quick else COPY_STEPS // 15}")
-    return run
+def learn_start(place: Path, files: dict[str, Path], quick: bool) -> Path:
+    """Let MiniLM on both sides learn to write texts, and then pieces of them, unless that is done."""
+    begins = {"texts": ("txt", "--encoder", weights(), "--decoder", weights(), "data.kind=text",
+                        "objective.kind=denoising"),
+              "pieces": ("tsv", "--from", str(place / "texts"), "data.kind=pairs",
+                         "objective.kind=sequence_to_sequence")}
+    for name, (kind, *words) in begins.items():
+        size = {"steps": 4, "batch": 8, "length": LENGTH // 2} if quick else START[name]
+        if not (place / name / "evaluation.json").is_file():
+            cooking.saucier("cook", *words, "--data", str(files[f"{name}-train.{kind}"]),
+                            "--held-out", str(files[f"{name}-dev.{kind}"]), "--out", str(place / name),
+                            *(f"training.{key}={value}" for key, value in size.items()),
+                            f"training.optimizer.learning_rate={RATE}",
+                            f"training.schedule.warmup={size['steps'] // 12}")
+    return place / "pieces"
 
 
 def learn(run: Path, task: str, start: str, files: tuple[Path, Path], seed: int, quick: bool,
@@ -160,7 +175,7 @@ def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[
     if kept.is_file():
         found: dict[str, list[float]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    start = str(learn_copying(place / "copy", files, seed, quick))
+    start = str(learn_start(place.parent / "start", files, quick))
     learned = files["train.jsonl"], files["dev.jsonl"]
     run = learn(place / "rag", "retrieval_augmented", start, learned, seed, quick, [
         f"task.retrieval.retriever={weights()}", f"task.retrieval.passages={needed('retrieval', TRAINED)}"])

@@ -53,7 +53,7 @@ def test_outputs_and_gradients_are_those_of_the_cpu(name: str, device: str) -> N
         gradient = theirs[place].grad
         assert (weight.grad is None) == (gradient is None), place
         if weight.grad is not None and gradient is not None:
-            torch.testing.assert_close(gradient.cpu(), weight.grad, rtol=1e-4, atol=1e-5, msg=place)
+            torch.testing.assert_close({place: gradient.cpu()}, {place: weight.grad}, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("device", ["cpu", CUDA])

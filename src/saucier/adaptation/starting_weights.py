@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from saucier import config as c
 from saucier.adaptation.quantization.maps import refuse_quantized
@@ -19,6 +19,8 @@ from saucier.adaptation.surgery.operations import NewTokens
 from saucier.config import Transformer as Config
 from saucier.errors import InputError
 from saucier.model import Transformer, allocate_model
+from saucier.parts.attention import CrossAttention, SelfAttention
+from saucier.parts.block import Block, Residual
 from saucier.plain import first_difference
 
 
@@ -27,7 +29,7 @@ class TransferReport:
     """What became of the weights."""
 
     new: tuple[str, ...] = ()
-    """Parameters that the other model does not have; they keep their starting weights, such as the cross-attention."""
+    """Parameters that the other model does not have; they keep their starting weights, such as a pooler."""
     left: tuple[str, ...] = ()
     """Parameters of the other model that have no place here."""
     tokens: int = 0
@@ -125,7 +127,9 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
                decoder: Transformer | None = None) -> TransferReport:
     """Fill the sides of an encoder-decoder in place; a side that gets no model keeps its random start.
 
-    Where both sides share weights, the encoder's count. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
+    Where both sides share weights, the encoder's count. A cross-attention that the decoder's model does not have begins
+    with the weights of its block's self-attention, where those have its shapes; the paper's is random, and takes far
+    longer to learn to copy. Source: Rothe et al. 2020, §3, arXiv:1907.12461.
     Raises `InputError` for a stack that fills nothing of its side, and for weights of another shape.
     """
     mine, taken = dict(model.named_parameters()), dict[str, None]()
@@ -134,7 +138,29 @@ def warm_start(model: Transformer, *, encoder: Transformer | None = None,
         if other is not None:
             other.restore_stored()
             taken |= dict.fromkeys(fill_side(side, mine, dict(other.named_parameters()), ours))
+    if decoder is not None and model.decoder is not None and not any(".cross." in name for name in taken):
+        filled = start_cross_attentions(model.decoder)
+        taken |= dict.fromkeys(name for name, value in mine.items() if any(value is one for one in filled))
     return TransferReport(new=tuple(name for name in mine if name not in taken), taken=tuple(taken))
+
+
+@torch.no_grad()
+def start_cross_attentions(decoder: nn.Module) -> list[Tensor]:
+    """Copy each block's self-attention, with its norm, into its cross-attention, and return what was filled."""
+    filled: list[Tensor] = []
+    for block in (one for one in decoder.modules() if isinstance(one, Block)):
+        parts = {type(one.inner): one for one in block.values() if isinstance(one, Residual)}
+        if not {SelfAttention, CrossAttention} <= parts.keys():
+            continue
+        own, mine = parts[SelfAttention], dict(parts[CrossAttention].named_parameters())
+        theirs: dict[str, Tensor] = dict(own.named_parameters())
+        for name in [name for name in theirs if name.startswith("inner.qkv.")]:
+            query = theirs["inner.out.weight"].shape[1]
+            theirs[name.replace("qkv", "q")], theirs[name.replace("qkv", "kv")] = theirs[name].tensor_split([query])
+            del theirs[name]
+        if {name: one.shape for name, one in mine.items()} == {name: one.shape for name, one in theirs.items()}:
+            filled += [one.copy_(theirs[name]) for name, one in mine.items()]
+    return filled
 
 
 def fill_side(side: str, mine: Mapping[str, Tensor], theirs: Mapping[str, Tensor],

@@ -55,18 +55,18 @@ def attend(query: Tensor, key: Tensor, value: Tensor, scores: Scores, record: li
     if on_cpu and learning and (query.dtype == torch.bfloat16
                                 or scores.dropout) and query.shape[2] * key.shape[2] <= STEPWISE_PAIRS:
         return attend_stepwise(query, key, value, scores)[0]
-    with without_cudnn(query, scores):
+    with without_cudnn(query):
         return attend_fused(query, key, value, scores)
 
 
-def without_cudnn(query: Tensor, scores: Scores) -> AbstractContextManager[None]:
-    """Leave cuDNN's kernel out where gradients are wanted under a mask or bias; PyTorch chooses among all others.
+def without_cudnn(query: Tensor) -> AbstractContextManager[None]:
+    """Leave cuDNN's kernel out; PyTorch chooses among all others.
 
-    Its backward pass gave gradients of the queries that were no numbers, in bfloat16 with a mask of keys, where every
-    other kernel gave numbers for the same weights and batch (T5 on an H100, torch 2.11).
+    Under a mask of keys its backward pass gave gradients of the queries that were no numbers, where every other kernel
+    gave numbers for the same weights and batch (T5 in bfloat16 on an H100, torch 2.11). It also makes a plan for each
+    new shape, and rows, or keys in a cache, have many.
     """
-    masked = scores.mask.allowed is not None or scores.bias is not None
-    if query.is_cuda and masked and torch.is_grad_enabled():
+    if query.is_cuda:
         return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
     return nullcontext()
 

@@ -171,7 +171,7 @@ WARM_START_TRAINING: dict[str, Any] = {
     "steps": 1000, "batch": 32, "evaluate_every": 200,
     "optimizer": {"kind": "adamw", "learning_rate": 3e-4, "weight_decay": 0.01},
     "schedule": {"kind": "linear", "warmup": 100}}
-"""A rate between those of warm and of random weights, since the cross-attention is new."""
+"""A rate between those of warm and of random weights, since nothing has read an encoder yet."""
 
 
 def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: bool = False,

@@ -59,8 +59,10 @@ WORDS, VECTORS = "text_words", "vectors"
 """Names of the indexes."""
 ROW_ID, DISTANCE, BM25 = "_rowid", "_distance", "_score"
 """LanceDB's number of a row, in one version, and what its searches give each row."""
-MOST_COMMITS, MOST_UNINDEXED = 20, 2000
-"""Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time."""
+MOST_COMMITS, MOST_UNINDEXED = 20, 500
+"""Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time, which
+takes as long as all the rest for 1,000 of them.
+"""
 FEWEST_FOR_INDEX = 20_000
 """Chunks from which on an approximate index of their vectors is made: half of a search is then reading all of them."""
 MEASURED, NEIGHBOURS = 100, 10
@@ -302,7 +304,7 @@ class LanceStore:
     def finish(self) -> None:
         """Put in order what many commits have left, and make an index of vectors where there are enough."""
         chunks, (size, older) = self.count(), self.measure_bytes()
-        if self.count_unindexed() > min(chunks // 20, MOST_UNINDEXED) or older > size - older \
+        if self.count_unindexed() > min(chunks // 100, MOST_UNINDEXED) or older > size - older \
                 or len(wait_for(self.table.list_versions())) > MOST_COMMITS:
             self.optimize()
         index = self.vector_index

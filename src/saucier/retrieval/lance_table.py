@@ -97,7 +97,7 @@ def open_to_read(folder: Path) -> Any:
 
 def connect_folder(address: str) -> Any:
     """Return LanceDB's connection to a folder. Raises `InputError` without the package."""
-    os.environ.setdefault("LANCE_LOG", "error")  # it warns of its own calls
+    os.environ.setdefault("LANCEDB_LOG", "error")  # it warns of its own calls
     os.environ.setdefault("LANCE_URING_THREAD_COUNT", "1")  # a second one is no quicker
     with report_missing("an index needs lancedb, which is not installed", remedy=INSTALL):
         import lancedb

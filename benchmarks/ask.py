@@ -132,10 +132,10 @@ def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
     question = collection.questions[number]
     own = collection.passages[collection.places[next(iter(question.relevant))]].text
     hits = index.search(question.text, SearchOptions(count=READ)).hits
-    *spans, (given, _) = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
-    scores = [score_answer(text, question.answers) for text, _ in spans]
-    return {"reader": [score if text else NOTHING for text, score in spans], "search": [hit.score for hit in hits],
-            "right": [hit.text in own for hit in hits], "given": score_answer(given, question.answers),
+    *spans, given = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
+    scores = [score_answer(span.text, question.answers) for span in spans]
+    return {"reader": [span.score if span.text else NOTHING for span in spans], "search": [hit.score for hit in hits],
+            "right": [hit.text in own for hit in hits], "given": score_answer(given.text, question.answers),
             **{name: [one[name] for one in scores] for name in MEASURES}}
 
 

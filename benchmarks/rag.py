@@ -201,7 +201,7 @@ def score_all(rag: Path, spans: Path, asked: Path) -> dict[str, list[float]]:
     questions = [row["qas"][0]["question"] for row in read_lines(asked)]
     found = iter(open_spans(str(spans)).find_spans([one for one, texts in zip(questions, read, strict=True)
                                                     for _ in texts], [text for texts in read for text in texts]))
-    best = [max((next(found) for _ in texts), key=lambda piece: piece[1])[0] for texts in read]
+    best = [max((next(found) for _ in texts), key=lambda span: span.score).text for texts in read]
     stands = [float(any(normalize_answer(one["text"]) in normalize_answer(text) for one in row["qas"][0]["answers"]
                         for text in texts)) for row, texts in zip(read_lines(asked), read, strict=True)]
     return {"RAG": score([str(one.prediction) for one in said], asked).tolist(),

@@ -100,7 +100,7 @@ class Step:
         """Show it in a line."""
         shown = "".join(f"  {one.rows} × {one.inputs} {one.format}" for one in self.matrices[:2])
         many = f", {self.numbers['top']} of {self.numbers['experts']}" if self.kind == "experts" else ""
-        return f"{self.kind:8} {self.what}{shown}{many}"
+        return f"{self.kind:11} {self.what}{shown}{many}"
 
 
 @dataclass(frozen=True)

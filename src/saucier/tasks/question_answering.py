@@ -62,6 +62,19 @@ NO_ANSWER = "no answer"
 """How "" is shown to a person."""
 
 
+class Span(NamedTuple):
+    """A piece of a text that may answer."""
+
+    text: str
+    score: float
+    start: int = 0
+    """Its first character."""
+
+
+Found = tuple[list[Span], float]
+"""The best pieces of a window, and the score of there being none."""
+
+
 class Context(NamedTuple):
     """The tokens of a context, and which characters each is made of. Shapes: all [N]."""
 
@@ -182,23 +195,23 @@ class QuestionAnsweringTask(Task):
                 for group in self.read_windows(predictor, examples, encoded)]
 
     def read_windows(self, predictor: Predictor, examples: Sequence[Question],
-                     encoded: EncodedExamples) -> list[list[tuple[list[tuple[str, float]], float]]]:
-        """Return the pieces of each window of each question with their scores, and the score of there being none."""
-        found: dict[int, tuple[list[tuple[str, float]], float]] = {}
+                     encoded: EncodedExamples) -> list[list[Found]]:
+        """Return what each window of each question has."""
+        found: dict[int, Found] = {}
         for units, _, output in predictor.outputs(encoded):
             both = [getattr(output, name).float().double().cpu().numpy() for name in ("start_logits", "end_logits")]
             for row, unit in enumerate(units.tolist()):
                 places = {name: values.row(unit) for name, values in encoded.position_data.items()}
                 example = examples[int(encoded.example_numbers[unit])]
                 found[unit] = self.pieces(example, both[0][row], both[1][row], places)
-        windows: list[list[tuple[list[tuple[str, float]], float]]] = [[] for _ in examples]
+        windows: list[list[Found]] = [[] for _ in examples]
         for unit, example_number in enumerate(encoded.example_numbers.tolist()):
             windows[example_number].append(found[unit])
         return windows
 
     def pieces(self, example: Question, starts: Floats, ends: Floats,
-               places: Mapping[str, Ints]) -> tuple[list[tuple[str, float]], float]:
-        """Return the best pieces of one window with their scores, and the score of there being none.
+               places: Mapping[str, Ints]) -> Found:
+        """Return the best pieces of one window, and the score of there being none.
 
         Shapes: starts, ends [padded L], places [L] each, as in `Window`.
         """
@@ -206,15 +219,16 @@ class QuestionAnsweringTask(Task):
         inside = places["starts"] != NO_CHARACTER
         spans = best_spans(np.where(inside & (places["owned"] == 1), starts[:length], -np.inf),
                            np.where(inside, ends[:length], -np.inf), self.config.longest_answer, 4 * self.config.best)
-        found = [(example.context[places["starts"][first]:places["ends"][last]].strip(), score)
-                 for score, first, last in spans]
-        return [(text, score) for text, score in found if text], float(starts[null] + ends[null])
+        cut = [(example.context[places["starts"][first]:places["ends"][last]], score, int(places["starts"][first]))
+               for score, first, last in spans]
+        found = [Span(text.strip(), score, start + len(text) - len(text.lstrip())) for text, score, start in cut]
+        return [one for one in found if one.text], float(starts[null] + ends[null])
 
-    def answer(self, found: Sequence[tuple[str, float]], none: float) -> Answer:
+    def answer(self, found: Sequence[Span], none: float) -> Answer:
         """Choose among the pieces of all windows: each text once, with its best score; of equal ones the first."""
         best: dict[str, float] = {}
-        for text, score in sorted(found, key=lambda one: -one[1]):
-            best.setdefault(text, score)
+        for span in sorted(found, key=lambda one: -one.score):
+            best.setdefault(span.text, span.score)
         margin, kept = self.config.no_answer, list(best.items())[:self.config.best]
         ranked = sorted([*kept, *([] if margin is None else [("", none)])], key=lambda one: -one[1])
         chances = softmax([score for _, score in ranked])

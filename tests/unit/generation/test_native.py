@@ -183,4 +183,4 @@ def test_weights_without_a_place_are_refused() -> None:
 
 def test_a_plan_shows_itself() -> None:
     shown = str(lower_model(golden("llama"), Native(format="int4"), 16))
-    assert "attend   decoder.blocks.0.attention.inner" in shown and "product  head  120 × 32 int4" in shown
+    assert "attend      decoder.blocks.0.attention.inner" in shown and "product     head  120 × 32 int4" in shown

@@ -311,5 +311,5 @@ def test_the_table_of_families_is_the_truth() -> None:
 
 def test_a_plan_shows_what_is_done_once_for_a_source() -> None:
     shown = str(lower_model(golden("switch_transformers"), Native(format="int8"), 16)).splitlines()
-    assert shown[0].startswith("source:  product  decoder.blocks.0.cross.inner.kv")
+    assert shown[0].startswith("source:  product     decoder.blocks.0.cross.inner.kv")
     assert any("experts" in line and ", 1 of " in line for line in shown)

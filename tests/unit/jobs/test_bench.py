@@ -106,7 +106,7 @@ def test_what_is_chosen_loses_no_more_than_it_may() -> None:
 
 def test_the_plan_is_shown() -> None:
     plan = saucier.show(GOLDEN / "gpt2", plan=True)
-    assert "kernel calls" in repr(plan) and "product  head" in repr(plan) and not plan.failed
+    assert "kernel calls" in repr(plan) and "product     head" in repr(plan) and not plan.failed
     assert "product" in repr(describe_kernel_plan(GOLDEN / "bert", "int8"))
     pair = repr(saucier.show(GOLDEN / "t5", plan=True))
     assert "\nencoder: attend_rows encoder.blocks.1" in pair and "\nsource:  keep" in pair and "\ncross " in pair

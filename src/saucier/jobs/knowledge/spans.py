@@ -13,7 +13,7 @@ from saucier.retrieval.encoder import digest_encoder, digest_loaded
 from saucier.retrieval.hybrid import Hit
 from saucier.tasks.examples import Place
 from saucier.tasks.file_formats import Question
-from saucier.tasks.question_answering import QuestionAnsweringTask
+from saucier.tasks.question_answering import QuestionAnsweringTask, Span
 from saucier.tasks.task import Encoding, Predictor
 
 
@@ -33,18 +33,17 @@ class SpanReader:
         """Return the best piece of each hit, the best one first."""
         found = list[Piece]()
         spans = self.find_spans([question] * len(hits), [hit.text for hit in hits])
-        for hit, (text, score) in zip(hits, spans, strict=True):
-            start = hit.text.find(text)
-            if text and start >= 0:
+        for hit, (text, score, start) in zip(hits, spans, strict=True):
+            if text:
                 found.append(Piece(hit, start, start + len(text), score, {"reader": score}))
         return sorted(found, key=lambda piece: -piece.score)
 
     def write(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str]:
         """Return the next query of each question: the best piece of its context; "" where there is none."""
-        return [text for text, _ in self.find_spans(questions, contexts)]
+        return [span.text for span in self.find_spans(questions, contexts)]
 
-    def find_spans(self, questions: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, float]]:
-        """Return the best piece of each context, and by how much it beats no answer; "" where there is none."""
+    def find_spans(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Span]:
+        """Return the best piece of each context, its score by how much it beats no answer; "" where there is none."""
         task, length = self.opened.task, self.opened.length
         assert isinstance(task, QuestionAnsweringTask) and length is not None, "open_spans looked"
         if not questions:
@@ -54,12 +53,12 @@ class SpanReader:
         encoding = Encoding(self.opened.tokenizer, length, self.opened.model.config, None)
         encoded = task.encode(examples, encoding)
         predictor = Predictor(self.opened.model, encoding, PREDICTION_BATCH, "float32")
-        found = list[tuple[str, float]]()
+        found = list[Span]()
         for windows in task.read_windows(predictor, examples, encoded):
             none = min(score for _, score in windows)
-            text, score = max((piece for pieces, _ in windows for piece in pieces), key=lambda one: one[1],
-                              default=("", none))
-            found.append((text, score - none))
+            best = max((span for spans, _ in windows for span in spans), key=lambda one: one.score,
+                       default=Span("", none))
+            found.append(best._replace(score=best.score - none))
         return found
 
 

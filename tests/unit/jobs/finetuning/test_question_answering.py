@@ -139,6 +139,17 @@ def test_windows_hold_the_answer_and_name_their_characters(tiny_bert: Path, tmp_
         assert sorted(owned[number]) == [start for start, _ in places]
 
 
+def test_a_piece_is_where_it_was_read_also_where_its_words_come_before(tiny_bert: Path, tmp_path: Path) -> None:
+    task = QuestionAnsweringTask(QuestionAnswering())
+    context = "soup and cook the soup"
+    (example,) = read(lines(tmp_path / "a.jsonl", [{"question": "the cook", "context": context, "answers": ["soup"]}]))
+    sheet = task.encode([example], Encoding(load_tokenizer(tiny_bert), 24, bert()))
+    places = {name: values.row(0) for name, values in sheet.position_data.items()}
+    logits = np.where(places["starts"] == context.rindex("soup"), 9.0, 0.0)
+    pieces, none = task.pieces(example, logits, logits, places)
+    assert pieces[0] == ("soup", 18.0, context.rindex("soup")) and none == 0
+
+
 def test_an_answer_that_no_window_holds_is_counted(tiny_bert: Path, tmp_path: Path) -> None:
     long = " ".join(["soup"] * 30)
     path = lines(tmp_path / "a.jsonl", [{"question": "the cook", "context": long, "answers": [long]}])

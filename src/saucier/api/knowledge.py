@@ -82,6 +82,8 @@ def search(
     weight: Annotated[float, Help("Of the words, where scores are fused.", minimum=0, maximum=1)] = 0.5,
     diversity: Annotated[float, Help("Above 0 hits that are unlike those before come first.", minimum=0,
                                      maximum=1)] = 0.0,
+    feedback: Annotated[int, Help("Ask for so many of the first hits too: more of the same kind is found.", metavar="N",
+                                  minimum=0, maximum=100)] = 0,
     reranker: Reranker = None,
     reread: Reread = 20,
     reranker_weight: RerankerWeight = 0.5,
@@ -100,7 +102,8 @@ def search(
         parse_filter(where)  # what is wrong with it is said before a model is opened
     writers = check_writers(query_writers, hops, count)
     opened = open_search(index, model, reranker, (reread, reranker_weight), writers, hops)
-    return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity), where)
+    return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity,
+                                                 feedback=feedback), where)
 
 
 @public

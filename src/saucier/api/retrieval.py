@@ -108,9 +108,12 @@ def evaluate_retriever(
     reranker: Annotated[Place | None, Help("Read the first passages of the last system again with this model.",
                                            metavar="MODEL", check=refuse_missing_model)] = None,
     depth: Annotated[int, Help("Passages that each system finds.", metavar="K", minimum=1)] = 100,
+    feedback: Annotated[int, Help("The last system also asks for so many of the passages that it finds first.",
+                                  metavar="K", minimum=0, maximum=100)] = 0,
     reread: Annotated[int, Help("Passages that the reranker reads.", metavar="K", minimum=1)] = 20,
     tuned_by: Annotated[Literal["recall@1", "recall@5", "recall@20", "nDCG@10", "MRR", "MAP"], Help(
-        "What weights of fusions are tuned by, in folds: recall@1, recall@5, recall@20, nDCG@10, MRR, MAP.")] = "MRR",
+        "What weights of fusions are tuned by, in folds, and systems compared by: recall@1, recall@5, recall@20, "
+        "nDCG@10, MRR, MAP.")] = "MRR",
     split: Split = "test",
 ) -> "RetrievalReport":
     """Measure BM25, retrievers, their fusions and a reranker on questions whose passages are known.
@@ -125,8 +128,8 @@ def evaluate_retriever(
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
                    None if reranker is None else str(reranker))
-    return compare_systems(read_collection(str(collection), split=split), found, depth=depth, reread=reread,
-                           tuned_by=tuned_by)
+    return compare_systems(read_collection(str(collection), split=split), found, depth=depth,
+                           feedback=feedback, reread=reread, tuned_by=tuned_by)
 
 
 def check_retrievers(models: Files | None, passages: Place | None) -> tuple[str, ...]:

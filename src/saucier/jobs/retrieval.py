@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from rich.console import Group, RenderableType
 
 from saucier.errors import InputError
@@ -20,7 +22,7 @@ from saucier.jobs.finetuning.entry import is_finished, run_finetuning
 from saucier.jobs.score import format_interval, format_score
 from saucier.result import Result
 from saucier.retrieval.collection import Collection, read_collection
-from saucier.retrieval.fusion import Floats, Ranking, fuse_by_folds, fuse_ranks
+from saucier.retrieval.fusion import Floats, Ranking, feed_back, fuse_by_folds, fuse_ranks, fuse_scores
 from saucier.retrieval.measures import MEASURES, judge, measure
 from saucier.retrieval.mining import Learner, Mined, MiningOptions, Row, mine, split_topics
 from saucier.table import Table
@@ -30,6 +32,7 @@ from saucier.tasks.scores import Score
 
 if TYPE_CHECKING:
     from saucier.jobs.finetuning.finished import Finetuned
+    from saucier.retrieval.retriever import Retriever
 
 TASKS: dict[Learner, tuple[str, tuple[str, ...]]] = {
     "retriever": ("embedding", ("task.text=question", "task.pair=passage", "training.batch=256",
@@ -144,7 +147,7 @@ class SystemScores:
     against: str | None = None
     """The system that it is compared with."""
     difference: Difference | None = None
-    """By the first measure, on the same questions."""
+    """By the measure that weights are tuned by, on the same questions."""
     weights: tuple[float, ...] = ()
     """Of what was added to that system, in each fold of questions: tuned on all others."""
 
@@ -158,6 +161,8 @@ class RetrievalReport(Result):
     questions: int
     left_out: int
     """Questions to which no passage is relevant."""
+    tuned_by: str
+    """The measure that weights are tuned by, and systems compared."""
     systems: tuple[SystemScores, ...]
     rankings: Mapping[str, Ranking] = field(default_factory=dict, repr=False)
     """What each system found, for Python."""
@@ -172,7 +177,7 @@ class RetrievalReport(Result):
                      f"{one.difference.units_p:.2g}"] for one in self.systems if one.difference is not None]
         said = (f"{self.questions:,} questions, {self.passages:,} passages"
                 + (f"; {self.left_out:,} questions without a relevant passage left out" if self.left_out else ""))
-        table = Table(["system", "against", names[0], "95 %", "p"], compared, numbers=(2, 3, 4), folded=(0, 1))
+        table = Table(["system", "against", self.tuned_by, "95 %", "p"], compared, numbers=(2, 3, 4), folded=(0, 1))
         return Group(said, first, *([table] if compared else []))
 
     def to_dict(self) -> dict[str, object]:
@@ -180,7 +185,7 @@ class RetrievalReport(Result):
         from saucier.plain import json_value
 
         return {name: json_value(getattr(self, name)) for name in ("collection", "passages", "questions", "left_out",
-                                                                  "systems")}
+                                                                  "tuned_by", "systems")}
 
 
 Tuned = Literal["recall@1", "recall@5", "recall@20", "nDCG@10", "MRR", "MAP"]
@@ -203,7 +208,7 @@ class Comparison:
             measured = measure(ranking, self.collection, one)
             scores.append(Score(one, full_value(measured), *interval(measured), measured.count, "questions"))
         difference = None if against is None else compare_values(*(
-            measure(self.found[one], self.collection, SHOWN_MEASURES[0]) for one in (name, against)))
+            measure(self.found[one], self.collection, self.tuned_by) for one in (name, against)))
         self.lines.append(SystemScores(name, tuple(scores), against, difference, weights))
 
     def fuse(self, name: str, first: str, second: Ranking) -> None:
@@ -212,14 +217,22 @@ class Comparison:
                               [next(iter(one.relevance)) for one in self.collection.questions])
         self.add(name, fused.ranking, first, fused.weights)
 
+    def feed_back(self, first: str, count: int, rank: Callable[[Collection], Ranking]) -> str:
+        """Add an earlier system that also asks for what it finds first, and return the name."""
+        name = f"{first}, feedback of {count}"
+        self.add(name, feed_back(self.found[first], count, lambda places: rank(
+            self.collection.ask_passages(places.tolist()))), first)
+        return name
+
     def worth(self, ranking: Ranking) -> Floats:
         """Return what weights are tuned by. Shapes: -> [Q]."""
         return MEASURES[self.tuned_by](judge(ranking, self.collection))
 
 
-def compare_systems(collection: Collection, models: Models, *, depth: int = 100, reread: int = 20,
+def compare_systems(collection: Collection, models: Models, *, depth: int = 100, feedback: int = 0, reread: int = 20,
                     tuned_by: Tuned = "MRR") -> RetrievalReport:
-    """Measure BM25, every retriever, their fusions, and a reranker over the first `reread` of the last of these.
+    """Measure BM25, every retriever, their fusions, the last of these when the first `feedback` passages are asked too,
+    and a reranker over the first `reread` of what is then found.
 
     Each is compared, in pairs of answers to the same question, with the system before it. Weights are tuned in folds
     on other questions than those that are scored; questions of one passage are in one fold.
@@ -232,13 +245,17 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
         raise InputError("has no question with a relevant passage", where=collection.name, remedy="give judgements")
     work, words = Comparison(kept, tuned_by), "BM25"
     work.add(words, rank_by_words(kept, depth))
-    best = words
+    best, rank = words, partial(rank_by_words, count=depth)
     for name, folder in zip(short_names(models.retrievers), models.retrievers, strict=True):
-        found = open_retriever(folder, models.passages).rank(kept, depth)
+        opened = open_retriever(folder, models.passages)
+        found = opened.rank(kept, depth)
         work.add(name, found, words)
         work.add(f"{words} + {name}, reciprocal rank", fuse_ranks([work.found[words], found]), name)
         work.fuse(f"{words} + {name}", words, found)
         best = f"{words} + {name}"
+        rank = partial(rank_by_both, retriever=opened, count=depth, weight=float(np.mean(work.lines[-1].weights)))
+    if feedback:
+        best = work.feed_back(best, feedback, rank)
     if models.reranker is not None:
         first = work.found[best].cut(reread)
         again = open_reranker(models.reranker).rank(first, kept)
@@ -246,7 +263,14 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
         work.found[f"{best}, first {reread}"] = first
         work.fuse(f"{best} + reranker", f"{best}, first {reread}", again)
     return RetrievalReport(collection.name, len(kept.passages), len(kept.questions),
-                           len(collection.questions) - len(kept.questions), tuple(work.lines), work.found)
+                           len(collection.questions) - len(kept.questions), tuned_by, tuple(work.lines), work.found)
+
+
+def rank_by_both(collection: Collection, retriever: Retriever, count: int, weight: float) -> Ranking:
+    """Return the fusion of BM25 and a retriever. `weight`: of the retriever."""
+    from saucier.retrieval.retriever import rank_by_words
+
+    return fuse_scores(rank_by_words(collection, count), retriever.rank(collection, count), weight)
 
 
 def short_names(folders: Sequence[str]) -> list[str]:

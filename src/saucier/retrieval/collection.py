@@ -67,6 +67,11 @@ class Collection:
         """The place of each passage, by its id."""
         return {passage.id: place for place, passage in enumerate(self.passages)}
 
+    def ask_passages(self, places: Sequence[int]) -> Collection:
+        """Return the same passages, some of which are the questions."""
+        asked = [self.passages[place] for place in places]
+        return replace(self, questions=tuple(Question(one.id, one.whole) for one in asked))
+
     @property
     def answerable(self) -> Collection:
         """The same with the questions alone that a passage is relevant to."""

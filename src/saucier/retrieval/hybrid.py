@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saucier.retrieval.filters import Filter
-from saucier.retrieval.fusion import Ranking, fuse_ranks, fuse_scores
-from saucier.retrieval.store import PLACES, Floats, Store
+from saucier.retrieval.fusion import FEEDBACK, Ranking, fuse_ranks, fuse_scores
+from saucier.retrieval.store import PLACES, Candidates, Floats, Store
 
 Fusion = Literal["scores", "ranks"]
 CODES = re.compile(r"\"([^\"]+)\"|((?=[^\s\"]*\d)[^\W_][\w./:#-]+[\w])")
@@ -43,6 +43,8 @@ class SearchOptions:
     """Of the words, where scores are fused."""
     diversity: float = 0.0
     """Share that being unlike the hits before has in the order; 0: none."""
+    feedback: int = 0
+    """Chunks that are asked for, too, as if they were questions: those that the question finds first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class Hit:
     """By which it is ranked, before diversity."""
     steps: Mapping[str, float]
     """The score of each step: the inner product with the question (`vectors`), BM25 (`words`), both (`fused`), and the
-    share of codes that stand in it (`codes`), where there are some; that of reading again (`reranker`), and it with the
-    fused one (`reranked`), where that is done.
+    share of codes that stand in it (`codes`), where there are some; how well it suits the first ones found
+    (`feedback`), that of reading again (`reranker`), and it with those before (`reranked`), where these are done.
     """
     copies: tuple[str, ...] = ()
     """Files that say nearly the same; they are no hits of their own."""
@@ -103,21 +105,26 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
     found = store.find_both(vector, asked, max(options.depth, options.count), where)
     if not len(found.rows):
         return []
+    likes = np.empty(0)
+    if options.feedback:
+        found, likes = ask_for_first(store, found, vector, options, where)
     near = found.vectors @ vector
     fused = FUSIONS[options.fusion](near, found.words, options.weight)
     held = np.array([share_of_codes(codes, text) for text in found.texts]) if codes else np.zeros(len(near))
-    scores = put_codes_first(fused, held)
+    both = fused + FEEDBACK * likes if options.feedback else fused
+    scores = put_codes_first(both, held)
     order = np.lexsort((np.arange(len(scores)), -scores))
     most = max(options.count, 0 if rereading is None else rereading.first)
     whole = bool(options.diversity) and rereading is None  # then any candidate may be chosen
     kept, copies = merge_copies([found.texts[place] for place in order], None if whole else most)
-    steps = {"vectors": near, "words": found.words, "fused": fused} | ({"codes": held} if codes else {})
+    steps = {"vectors": near, "words": found.words, "fused": fused} | ({"codes": held} if codes else {}) \
+        | ({"feedback": likes} if options.feedback else {})
     if rereading is not None:
         read = order[kept]
         again = rereading.score([question] * len(read), [found.texts[place] for place in read])
-        both = spread_out(fuse_scores(rank(fused[read]), rank(again), rereading.weight), len(read))
-        last = put_codes_first(both, held[read])
-        for name, values in (("reranker", again), ("reranked", both)):
+        with_both = spread_out(fuse_scores(rank(both[read]), rank(again), rereading.weight), len(read))
+        last = put_codes_first(with_both, held[read])
+        for name, values in (("reranker", again), ("reranked", with_both)):
             steps[name] = np.zeros(len(scores))
             steps[name][read] = values
         scores[read] = last
@@ -129,6 +136,25 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
                 steps={name: float(values[number]) for name, values in steps.items()},
                 copies=tuple(dict.fromkeys(rows[int(order[other])]["path"] for other in copies[place])))
             for place in chosen for number in [int(order[place])]]
+
+
+def ask_for_first(store: Store, found: Candidates, vector: Floats, options: SearchOptions,
+                  where: Filter | None) -> tuple[Candidates, NDArray[np.float64]]:
+    """Ask for the chunks that a question finds first; return the candidates of all, and what they gain in the mean.
+
+    Shapes: vector [E] -> [N]. See `fusion.feed_back`.
+    """
+    fuse, depth = FUSIONS[options.fusion], max(options.depth, options.count)
+    first = np.argsort(-fuse(found.vectors @ vector, found.words, options.weight), kind="stable")[:options.feedback]
+    others = [store.find_both(found.vectors[one], [found.texts[one]], depth, where) for one in first]
+    parts = [found, *others]
+    rows, places = np.unique(np.concatenate([one.rows for one in parts]), return_index=True)
+    texts, vectors = [text for one in parts for text in one.texts], np.concatenate([one.vectors for one in parts])
+    near, words = vectors[places] @ vectors[first].T, np.zeros((len(parts), len(rows)))
+    for part, own in zip(parts, words, strict=True):
+        own[np.searchsorted(rows, part.rows)] = part.words
+    likes = [fuse(one, own, options.weight) for one, own in zip(near.T, words[1:], strict=True)]
+    return Candidates(rows, [texts[place] for place in places], vectors[places], words[0]), np.mean(likes, axis=0)
 
 
 def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:

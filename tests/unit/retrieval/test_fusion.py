@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from saucier.errors import InputError
 from saucier.retrieval.collection import Collection, Passage, Question
-from saucier.retrieval.fusion import WEIGHTS, Ranking, fuse_by_folds, fuse_ranks, fuse_scores, tune_weight
+from saucier.retrieval.fusion import WEIGHTS, Ranking, feed_back, fuse_by_folds, fuse_ranks, fuse_scores, tune_weight
 from saucier.retrieval.measures import MEASURES, judge, measure
 from saucier.tasks.metrics.metric import compare_values, full_value
 
@@ -38,6 +38,21 @@ def test_standardised_scores_by_hand() -> None:
     assert fuse_scores(FIRST, SECOND, 0.0).places.tolist() == FIRST.places.tolist()
     equal = Ranking(np.ones((1, 3)), np.array([[7, 8, 9]]))
     assert fuse_scores(equal, equal, 0.5).places.tolist() == [[7, 8, 9]]
+
+
+def test_feedback_by_hand() -> None:
+    """The first two passages are asked too; one that a ranking lacks has the lowest score there."""
+    asked: list[int] = []
+
+    def rank(places: np.ndarray) -> Ranking:
+        asked.extend(places.tolist())
+        return Ranking(np.array([[3.0, 1.0], [8.0, 2.0]]), np.array([[0, 7], [4, 2]]))  # of passage 0, and of 4
+
+    found = feed_back(FIRST, 2, rank)
+    assert asked == [0, 4]
+    worth = {4: 9 + 0.375 * (1 + 8), 0: 6 + 0.375 * (3 + 2), 2: 3 + 0.375 * (1 + 2), 7: 3 + 0.375 * (1 + 2)}
+    assert found.places.tolist() == [[4, 0, 2]]
+    assert found.scores[0] == pytest.approx([worth[place] for place in (4, 0, 2)])
 
 
 def test_rankings_of_other_questions_are_refused() -> None:

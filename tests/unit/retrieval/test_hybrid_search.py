@@ -83,6 +83,22 @@ def test_steps_make_the_score(opened: OpenIndex) -> None:
     assert 1 / 61 < ranks.hits[0].score <= 2 / 61
 
 
+def test_feedback_asks_for_the_first_hits_too(opened: OpenIndex) -> None:
+    """What it adds is what each chunk gains in a search for these hits' own texts, in the mean."""
+    question, all_of_them = "running water in the river", SearchOptions(count=100)
+    plain = opened.search(question, replace(all_of_them, count=2)).hits
+    found = opened.search(question, replace(all_of_them, feedback=2)).hits
+    again = [{hit.id: hit.steps["fused"] for hit in opened.search(one.text, all_of_them).hits} for one in plain]
+    for hit in found:
+        assert hit.score == pytest.approx(hit.steps["fused"] + 0.75 * hit.steps["feedback"])
+    both = [(np.mean([side[hit.id] for side in again]), hit.steps["feedback"]) for hit in found
+            if all(hit.id in side for side in again)]
+    assert len(both) > 20
+    assert np.abs(np.diff(both)).max() < 0.3  # candidates of all searches, and a merged copy, are in mean and spread
+    assert np.corrcoef(np.array(both).T)[0, 1] > 0.99
+    assert (np.diff([hit.score for hit in found]) <= 1e-9).all()
+
+
 def test_codes_of_questions() -> None:
     assert find_codes('What does error E-1042 say in "Main Road" on page 7 (v1.2.3)?') == [
         "e-1042", "main road", "v1.2.3"]

@@ -181,6 +181,9 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     report = saucier.evaluate_retriever(folder, models=[str(first)], reranker=reranker)
     assert report.systems[-1].against == "BM25 + first, first 20" and len(report.systems[-1].weights) == 5
     assert "24 questions, 24 passages" in repr(report)
+    fed = saucier.evaluate_retriever(folder, models=[str(first)], feedback=1, tuned_by="recall@1")
+    assert [fed.systems[-1].name, fed.systems[-1].against] == ["BM25 + first, feedback of 1", "BM25 + first"]
+    assert fed.systems[-1].difference.value == 0  # the first passage is the one that is asked
     by_topic = tmp_path / "c.jsonl"
     assert run("retrieve", "mine", folder, "--out", by_topic, "--model", first, "--topics", 6, "--negatives", 0) == 0
     named = [json.loads(line) for line in by_topic.read_text().splitlines()]

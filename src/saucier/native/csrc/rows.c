@@ -29,7 +29,7 @@ INLINE float round_block(const float *x, int64_t count, int8_t *codes) {
 #pragma omp simd
     for (int64_t k = 0; k < count; k++) {
         float value = x[k] * inverse;
-        codes[k] = (int8_t)(int32_t)(value + (value < 0 ? -0.5f : 0.5f));
+        codes[k] = (int8_t)(int32_t)(value + copysignf(0.5f, value));
     }
     for (int64_t k = count; k % UNIT; k++) codes[k] = 0;
     return largest / 127.0f;
@@ -58,6 +58,16 @@ INLINE char *tile_of(const WideProduct *p, int64_t token) {
     return (char *)p->tiles + token * token_bytes(p->panels, p->panels->inputs);
 }
 
+/* Round a block of token r of R, and put it where it belongs in a tile, from its first input on; returns its scale. */
+INLINE float lay_out_block(const float *x, const int64_t count, int format, char *to, int64_t r, int64_t R) {
+    int8_t codes[LONGEST_BLOCK];
+    float scale = round_block(x, count, codes);
+    if (format == INT8) lay_out_codes(codes, count, to);
+    else
+        for (int64_t k = 0; k < count; k += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + k, (int8_t *)to, r, R);
+    return scale;
+}
+
 /* Lay out a tile of tokens, and for whole numbers its scales. */
 static void lay_out(const WideProduct *p, int64_t tile) {
     const Panels *m = p->panels;
@@ -76,16 +86,17 @@ static void lay_out(const WideProduct *p, int64_t tile) {
             for (int64_t r = 0; r < R; r++) ((float *)to)[k * R + r] = from[r * p->from_stride + k];
         return;
     }
-    for (int64_t r = 0; r < R; r++)
-        for (int64_t start = 0; start < inputs; start += block) {
-            int64_t count = inputs - start < block ? inputs - start : block;
-            int8_t codes[LONGEST_BLOCK] = {0};
-            p->token_scales[start / block * p->n + first + r] = round_block(from + r * p->from_stride + start, count, codes);
-            if (m->format == INT4)
-                for (int64_t k = 0; k < count; k += UNIT)
-                    lay_out_unit(codes + k, (int8_t *)to + R * token_bytes(m, start + k), r, R);
-            else lay_out_codes(codes, count, to + R * token_bytes(m, start), r, R);
+    int64_t whole = token_bytes(m, inputs), next = (m->format == INT8 ? 1 : R) * token_bytes(m, block);
+    for (int64_t r = 0; r < R; r++) {
+        char *place = m->format == INT8 ? to + r * whole : to;
+        float *scale = p->token_scales + first + r;
+        for (int64_t k = 0; k < inputs; k += block, place += next, scale += p->n) {
+            const float *x = from + r * p->from_stride + k;
+            if (inputs - k >= LONGEST_BLOCK && block == LONGEST_BLOCK)
+                *scale = lay_out_block(x, LONGEST_BLOCK, m->format, place, r, R); /* unrolled */
+            else *scale = lay_out_block(x, inputs - k < block ? inputs - k : block, m->format, place, r, R);
         }
+    }
 }
 
 /* Where a panel has its numbers from input k on; one of units begins with them. */
@@ -132,22 +143,28 @@ typedef struct {
 /* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
  * the weights, which may be widened. */
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
-                          int64_t count, int64_t token, int64_t size, Sums sums) {
+                          int64_t count, int64_t token, int64_t size, int64_t ahead, Sums sums) {
     const Panels *m = p->panels;
-    const char *x = tile_of(p, token) + size * token_bytes(m, k);
+    const char *x = tile_of(p, token) + (m->format == INT8 ? 1 : size) * token_bytes(m, k);
     float *to = sums.at;
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     int64_t apart = m->inputs * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
-        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .block = rounded_inputs(m), .begin = k,
+        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
-#define ADD_CODES(R) add_codes(x, weights, count, &scales, to, stride, R)
+#define ADD_CODES_OF(R, P) \
+    add_codes(x, token_bytes(m, m->inputs), weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)
+#define ADD_CODES(R) if (panels == SIDE_BY_SIDE) ADD_CODES_OF(R, SIDE_BY_SIDE); else ADD_CODES_OF(R, 1)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_NUMBERS(R, P, format) \
     add_numbers((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, format, 1, R, P)
 #define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
-    if (format == INT8) EACH_SIZE(size, ADD_CODES)
+    if (format == INT8)
+        for (int64_t left = size; left > 0; left -= FEW) {
+            EACH_FEW(left, ADD_CODES)
+            x += FEW * token_bytes(m, m->inputs), to += FEW * stride, scales.tokens += FEW;
+        }
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
@@ -163,9 +180,9 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 /* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
 INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
 #ifdef __AVX512BF16__
-    int wide = m->format == FLOAT32 || m->format == BFLOAT16;
+    int wide = m->format != INT4;
 #else
-    int wide = m->format == FLOAT32;
+    int wide = m->format == FLOAT32 || m->format == INT8;
 #endif
     return wide && n > 4 ? SIDE_BY_SIDE : 1;
 }
@@ -186,10 +203,9 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         const void *weights = wide ? (const void *)widen_panel(m, panel, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            for (int64_t next = panel + panels; !few && next < panel + 2 * panels && next < end; next++)
-                fetch_panel(m, next, k, count, t, tiles);
+            int64_t ahead = few ? t == 0 ? AHEAD : 0 : t == 0 || t == tiles - 1 ? panel_of(m, panel + panels, k) - panel_of(m, panel, k) : 0;
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
-            multiply_tile(p, panel, panels, weights, format, k, count, token, size, from);
+            multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
         }
     }
 }

@@ -25,6 +25,16 @@
 #define TILE 6
 #define MORE_SIZES(DO)
 #endif
+#define FEW 6 /* tokens whose sums in whole numbers, and in floats, the registers hold */
+#define EACH_FEW(size, DO) \
+    switch (size) { \
+        case 1: DO(1); break; \
+        case 2: DO(2); break; \
+        case 3: DO(3); break; \
+        case 4: DO(4); break; \
+        case 5: DO(5); break; \
+        default: DO(FEW); \
+    }
 #define EACH_SIZE(size, DO) \
     switch (size) { \
         case 1: DO(1); break; \
@@ -153,27 +163,29 @@ INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t c
 
 /* ---- whole numbers ---- */
 
-/* What turns whole numbers of a tile and a panel into floats, from input `begin` on. */
+/* What turns whole numbers of a tile and panels into floats, from input `begin` on. */
 typedef struct {
     const void *rows;    /* the scales of a panel: [groups, PANEL] */
     const float *tokens; /* those of a tile: [blocks, stride] */
-    int64_t stride, group, block, begin;
+    int64_t stride, group, groups, block, begin;
     int format; /* of those of the panel */
 } Scales;
 
-/* The scales of a group. They wait in memory: branches while sums are in registers let compilers spill these. */
-INLINE void read_scales(const Scales *s, int64_t group, float *to) {
+/* The scales of a group, of P panels. They wait in memory: branches while sums are in registers let compilers spill these. */
+INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) {
+    for (int p = 0; p < P; p++, group += s->groups, to += PANEL) {
 #ifdef WIDTH
-    for (int h = 0; h < PANEL; h += WIDTH) store(to + h, load_numbers(s->rows, group * PANEL + h, s->format));
+        for (int h = 0; h < PANEL; h += WIDTH) store(to + h, load_numbers(s->rows, group * PANEL + h, s->format));
 #else
-    for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
+        for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
 #endif
+    }
 }
 
 /* How each set is fed, and multiplies:
  *   CODES_OF(inputs, block)  bytes of a token for codes of 8 bits
- *   lay_out_codes            of a block of a token, as token r of R
- *   add_codes                c[r, 0..15] += what inputs begin..begin + count of a tile and a panel give
+ *   lay_out_codes            of a block of a token
+ *   add_codes                c[r, 0..15] += what inputs begin..begin + count of R tokens and P panels give
  *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
 #define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
 
@@ -182,40 +194,41 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to) {
 #else
 #define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)
 
-/* As pairs of 16 bits: [pairs, R, 2]. */
-INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
-    int16_t wide[LONGEST_BLOCK], *pair = (int16_t *)to + 2 * r;
+/* As pairs of 16 bits. */
+INLINE void lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+    int16_t wide[LONGEST_BLOCK];
 #pragma omp simd
     for (int k = 0; k < LONGEST_BLOCK; k++) wide[k] = codes[k];
-    for (int64_t k = 0; k < count; k += 2, pair += 2 * R) memcpy(pair, wide + k, 4);
+    memcpy(to, wide, (size_t)((count + 1) / 2 * 4));
 }
 
 /* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs
  * as many instructions for the signs. */
-INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
-    const int16_t *a = (const int16_t *)tile;
+INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int64_t apart, int64_t count, const Scales *s,
+                      float *c, int64_t stride, int64_t ahead, const int R, const int P) {
+    (void)apart, (void)P; /* one panel */
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
-    read_scales(s, group, row_scales);
+    read_scales(s, group, row_scales, 1);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t pairs = (count - start < s->block ? count - start + 1 : s->block) / 2;
-        if (s->begin + start == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (s->begin + start == next) read_scales(s, ++group, row_scales, 1), next += s->group;
 #ifdef __AVX2__
         __m256i sum[TILE][2];
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
-        for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
+        for (int64_t k = 0; k < pairs; k++, a += 4, b += 2 * PANEL) {
             __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
             __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)b + ahead, _MM_HINT_T0);
             for (int r = 0; r < R; r++) {
                 __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
                 __asm__("vbroadcastss %[x], %[one]\n\t"
                         "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
                         "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
                         : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
-                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + 2 * r)));
+                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + r * to_next_token)));
             }
         }
         for (int r = 0; r < R; r++)
@@ -228,14 +241,15 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
         for (int r = 0; r < R; r++) {
             int32_t sum[PANEL] = {0};
             for (int64_t k = 0; k < pairs; k++) {
-                const int16_t *one = a + 2 * (k * R + r);
+                const int16_t *one = (const int16_t *)(a + r * to_next_token) + 2 * k;
                 const int8_t *two = b + 2 * k * PANEL;
 #pragma omp simd
                 for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
             }
             for (int i = 0; i < PANEL; i++) c[r * stride + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
         }
-        a += pairs * 2 * R, b += pairs * 2 * PANEL;
+        a += pairs * 4, b += pairs * 2 * PANEL;
+        (void)ahead;
 #endif
     }
 }
@@ -258,10 +272,10 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, co
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
-    read_scales(s, group, row_scales);
+    read_scales(s, group, row_scales, 1);
     for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
         const int8_t *starts = a + R * UNIT;
-        if (k == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (k == next) read_scales(s, ++group, row_scales, 1), next += s->group;
         if (k == next_block) token_scales += s->stride, next_block += s->block;
 #ifdef __AVX2__
         __m256i sum[TILE][2];

@@ -74,21 +74,30 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
 #include "neon.h"
 #endif
 
+/* x * y + z, in one instruction where the set has it. By themselves compilers may choose it in one of two loops, which then
+ * give different numbers for the same token. */
+INLINE float multiply_add(float x, float y, float z) {
+#if defined __FMA__ || defined __ARM_FEATURE_FMA
+    return __builtin_fmaf(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 /* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
  * rounded to a whole number by adding one so large that nothing behind the point is left. */
 INLINE float exponential(float x) {
     const float large = 12582912.0f; /* 1.5 * 2^23 */
     x = x > -87.0f ? x : -87.0f;
     x = x < 88.0f ? x : 88.0f;
-    float shifted = x * 1.44269504f + large, whole = shifted - large;
-    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    float sum = 1.9875691500e-4f;
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * rest * rest + rest + 1.0f;
+    float shifted = multiply_add(x, 1.44269504f, large), whole = shifted - large;
+    float rest = multiply_add(whole, 2.12194440e-4f, multiply_add(whole, -0.693359375f, x));
+    float sum = multiply_add(1.9875691500e-4f, rest, 1.3981999507e-3f);
+    sum = multiply_add(sum, rest, 8.3334519073e-3f);
+    sum = multiply_add(sum, rest, 4.1665795894e-2f);
+    sum = multiply_add(sum, rest, 1.6666665459e-1f);
+    sum = multiply_add(sum, rest, 5.0000001201e-1f);
+    sum = multiply_add(sum * rest, rest, rest + 1.0f);
     int32_t bits;
     memcpy(&bits, &shifted, 4);
     bits = (int32_t)((uint32_t)(bits + 127) << 23); /* the large number's own bits are shifted out */

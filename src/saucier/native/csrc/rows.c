@@ -41,7 +41,7 @@ INLINE int64_t tile_tokens(const WideProduct *p) {
     return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
 
-/* Bytes that the first inputs of a token take in a tile: floats [inputs, R]; of whole numbers see tiles.h. */
+/* Bytes that the first inputs of a token take in a tile; of whole numbers see tiles.h. */
 INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
     switch (m->format) {
         case INT8: return CODES_OF(inputs, rounded_inputs(m));
@@ -53,49 +53,50 @@ INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
     }
 }
 
+/* Those that inputs k..k + count take. */
+INLINE int64_t part_bytes(const Panels *m, int64_t k, int64_t count) { return token_bytes(m, k + count) - token_bytes(m, k); }
+
 /* Where a tile's tokens begin. */
 INLINE char *tile_of(const WideProduct *p, int64_t token) {
     return (char *)p->tiles + token * token_bytes(p->panels, p->panels->inputs);
 }
 
-/* Round a block of token r of R, and put it where it belongs in a tile, from its first input on; returns its scale. */
-INLINE float lay_out_block(const float *x, const int64_t count, int format, char *to, int64_t r, int64_t R) {
-    int8_t codes[LONGEST_BLOCK];
-    float scale = round_block(x, count, codes);
-    if (format == INT8) lay_out_codes(codes, count, to);
-    else
-        for (int64_t k = 0; k < count; k += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + k, (int8_t *)to, r, R);
-    return scale;
-}
-
-/* Lay out a tile of tokens, and for whole numbers its scales. */
-static void lay_out(const WideProduct *p, int64_t tile) {
+/* Lay out inputs k..k + count of a token. Numbers of 4 bits lie in units of all R tokens of a tile, of which it is r. */
+static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t count, char *to, int64_t r, int64_t R) {
     const Panels *m = p->panels;
-    int64_t inputs = m->inputs, first = tile * tile_tokens(p), left = p->n - first, block = rounded_inputs(m);
-    int64_t R = left < tile_tokens(p) ? left : tile_tokens(p);
-    const float *from = p->values + first * p->from_stride;
-    char *to = tile_of(p, first);
+    const float *from = p->values + token * p->from_stride + k;
+    int64_t block = rounded_inputs(m);
+    float *scale = p->token_scales + k / block * p->n + token;
+    int8_t codes[LONGEST_BLOCK];
 #ifdef __AVX512BF16__
     if (m->format == BFLOAT16) {
-        for (int64_t r = 0; r < R; r++) lay_out_pairs(from + r * p->from_stride, inputs, to, r, R);
+        round_pairs(from, count, to);
         return;
     }
 #endif
     if (m->format != INT8 && m->format != INT4) {
-        for (int64_t k = 0; k < inputs; k++)
-            for (int64_t r = 0; r < R; r++) ((float *)to)[k * R + r] = from[r * p->from_stride + k];
+        memcpy(to, from, (size_t)count * sizeof(float));
         return;
     }
-    int64_t whole = token_bytes(m, inputs), next = (m->format == INT8 ? 1 : R) * token_bytes(m, block);
-    for (int64_t r = 0; r < R; r++) {
-        char *place = m->format == INT8 ? to + r * whole : to;
-        float *scale = p->token_scales + first + r;
-        for (int64_t k = 0; k < inputs; k += block, place += next, scale += p->n) {
-            const float *x = from + r * p->from_stride + k;
-            if (inputs - k >= LONGEST_BLOCK && block == LONGEST_BLOCK)
-                *scale = lay_out_block(x, LONGEST_BLOCK, m->format, place, r, R); /* unrolled */
-            else *scale = lay_out_block(x, inputs - k < block ? inputs - k : block, m->format, place, r, R);
-        }
+    for (; count > 0; count -= block, from += block, scale += p->n) {
+        int64_t inputs = count < block ? count : block;
+        *scale = inputs == LONGEST_BLOCK ? round_block(from, LONGEST_BLOCK, codes) : round_block(from, inputs, codes);
+        if (m->format == INT4)
+            for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
+        else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);
+        else to = lay_out_codes(codes, inputs, to);
+    }
+}
+
+/* Lay out a tile of tokens, part after part of the inputs, and for whole numbers its scales. */
+static void lay_out(const WideProduct *p, int64_t tile) {
+    const Panels *m = p->panels;
+    int64_t first = tile * tile_tokens(p), left = p->n - first, R = left < tile_tokens(p) ? left : tile_tokens(p);
+    for (int64_t k = 0; k < m->inputs; k += DEEP) {
+        int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
+        char *to = tile_of(p, first) + R * token_bytes(m, k);
+        for (int64_t r = 0; r < R; r++)
+            lay_out_part(p, first + r, k, count, m->format == INT4 ? to : to + r * part_bytes(m, k, count), r, R);
     }
 }
 
@@ -125,12 +126,12 @@ INLINE const float *widen_panel(const Panels *m, int64_t panel, int64_t k, int64
     return room;
 }
 
-/* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
- * the first tile of every panel wait. */
-INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, int64_t part, int64_t parts) {
-    const char *from = panel_of(m, panel, k);
-    int64_t size = panel_of(m, panel, k + count) - from;
-    for (int64_t at = size * part / parts; at < size * (part + 1) / parts; at += 64) __builtin_prefetch(from + at, 0, 2);
+/* How far ahead of the weights that a tile is multiplied by those are that the cache is asked for: for few tokens what comes
+ * next in memory, by the first tile; for many the same inputs of the next panels, by the first tile and the last one, since
+ * the first cache may have lost them between these. */
+INLINE int64_t fetch_ahead(const Panels *m, int64_t panels, int few, int first, int last) {
+    if (few) return !first ? 0 : panels == 1 && (m->format == INT8 || m->format == INT4) ? AHEAD : AHEAD_OF_FLOATS;
+    return first || last ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0;
 }
 
 /* Where the sums of a chunk of panels wait: [tokens, stride], of whole panels. They are close together, while the rows that
@@ -145,7 +146,8 @@ typedef struct {
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
                           int64_t count, int64_t token, int64_t size, int64_t ahead, Sums sums) {
     const Panels *m = p->panels;
-    const char *x = tile_of(p, token) + (m->format == INT8 ? 1 : size) * token_bytes(m, k);
+    const char *x = tile_of(p, token) + size * token_bytes(m, k);
+    int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     int64_t apart = m->inputs * PANEL, stride = sums.stride;
@@ -154,23 +156,23 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
 #define ADD_CODES_OF(R, P) \
-    add_codes(x, token_bytes(m, m->inputs), weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)
+    add_codes(x, to_next, weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)
 #define ADD_CODES(R) if (panels == SIDE_BY_SIDE) ADD_CODES_OF(R, SIDE_BY_SIDE); else ADD_CODES_OF(R, 1)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_NUMBERS(R, P, format) \
-    add_numbers((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, format, 1, R, P)
+    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, R, P)
 #define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
     if (format == INT8)
         for (int64_t left = size; left > 0; left -= FEW) {
             EACH_FEW(left, ADD_CODES)
-            x += FEW * token_bytes(m, m->inputs), to += FEW * stride, scales.tokens += FEW;
+            x += FEW * to_next, to += FEW * stride, scales.tokens += FEW;
         }
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
 #define ADD_PAIRS(R) \
-    if (panels == SIDE_BY_SIDE) add_pairs(x, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
-    else add_pairs(x, weights, apart, count, to, stride, R, 1)
+    if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, SIDE_BY_SIDE); \
+    else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, 1)
 #else
 #define ADD_PAIRS(R) ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
@@ -203,7 +205,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         const void *weights = wide ? (const void *)widen_panel(m, panel, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            int64_t ahead = few ? t == 0 ? AHEAD : 0 : t == 0 || t == tiles - 1 ? panel_of(m, panel + panels, k) - panel_of(m, panel, k) : 0;
+            int64_t ahead = wide ? 0 : fetch_ahead(m, panels, few, t == 0, t == tiles - 1);
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
             multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
         }

@@ -59,10 +59,10 @@
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
 /* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
- * are asked for early; what lies in the first cache (`fetches` 0) needs no asking. */
+ * `ahead` bytes are asked for; where it is 0 in the source, as of what lies in the first cache, nothing is. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
-                        const int fetches, const int R, const int P) {
+                        int64_t ahead, const int R, const int P) {
 #ifdef WIDTH
     const int64_t size = format == FLOAT32 ? 4 : 2;
     Vector sum[TILE][2 * PARTS];
@@ -73,7 +73,8 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
         for (int h = 0; h < P * PARTS; h++) {
             int64_t place = h / PARTS * apart + h % PARTS * WIDTH;
             read[h] = load_numbers(b, place, format);
-            if (fetches && h % PARTS == 0) __builtin_prefetch((const char *)b + place * size + AHEAD_OF_FLOATS, 0, 3);
+            if (h % PARTS == 0 && !(__builtin_constant_p(ahead) && !ahead))
+                __builtin_prefetch((const char *)b + place * size + ahead, 0, 3);
         }
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
@@ -86,7 +87,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
             store(to, add(load(to), sum[r][h]));
         }
 #else
-    (void)fetches;
+    (void)ahead;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float sum[PANEL] = {0};
@@ -120,38 +121,44 @@ INLINE __m512i join_pairs(__m512i x) {
 #endif
 
 #ifdef __AVX512BF16__
-/* Round the numbers of a token to bfloat16, as token r of R: [pairs, R, 2]. */
-INLINE void lay_out_pairs(const float *from, int64_t count, char *to, int64_t r, int64_t R) {
+/* Round numbers to bfloat16, and fill up the last pair with zero. */
+INLINE void round_pairs(const float *from, int64_t count, char *to) {
     for (int64_t k = 0; k < count; k += WIDTH) {
-        int64_t left = count - k < WIDTH ? count - k : WIDTH;
-        uint32_t pairs[WIDTH / 2];
-        __m512 x = _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k);
-        __m256bh rounded = _mm512_cvtneps_pbh(x);
-        memcpy(pairs, &rounded, sizeof pairs);
-        for (int64_t i = 0; 2 * i < left; i++) memcpy(to + ((k / 2 + i) * R + r) * 4, pairs + i, 4);
+        int64_t left = count - k, pairs = (left + 1) / 2;
+        __m512 x = left < WIDTH ? _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k) : _mm512_loadu_ps(from + k);
+        __m256i rounded = (__m256i)_mm512_cvtneps_pbh(x);
+        if (left < WIDTH) _mm256_mask_storeu_epi32(to + 2 * k, (__mmask8)((1u << pairs) - 1), rounded);
+        else _mm256_storeu_si256((__m256i *)(to + 2 * k), rounded);
     }
 }
 
-/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. */
-INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t count, float *c, int64_t stride, const int R,
-                      const int P) {
+/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
+INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
+                      int64_t stride, int64_t ahead, const int R, const int P) {
     Vector sum[TILE][SIDE_BY_SIDE];
+    const char *third[(TILE + 2) / 3]; /* of the tokens: hidden from GCC, which would keep 12 offsets in vector registers */
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k + 1 < count; k += 2, a += 4 * R, b += 2 * PANEL) {
+    for (int i = 0; 3 * i < R; i++) {
+        third[i] = a + 3 * i * to_next_token;
+        __asm__("" : "+r"(third[i]));
+    }
+    for (int64_t k = 0; k + 1 < count; k += 2, b += 2 * PANEL) {
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
             pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
-            _mm_prefetch((const char *)(b + h * apart) + AHEAD_OF_FLOATS, _MM_HINT_T0);
+            if (!(__builtin_constant_p(ahead) && !ahead)) _mm_prefetch((const char *)(b + h * apart) + ahead, _MM_HINT_T0);
         }
         for (int r = 0; r < R; r++) {
-            __m512bh one = (__m512bh)load_one((const float *)a + r);
+            __m512bh one = (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token));
             for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);
         }
+        for (int i = 0; 3 * i < R; i++) third[i] += 4;
     }
     for (int h = 0; count % 2 && h < P; h++) { /* half a pair; a mask for all of them would make each twice as slow */
         __m512bh half = (__m512bh)join_pairs(_mm512_maskz_loadu_epi16(0xffff, b + h * apart));
-        for (int r = 0; r < R; r++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)a + r));
+        for (int r = 0; r < R; r++)
+            sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token)));
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
@@ -184,7 +191,7 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
 
 /* How each set is fed, and multiplies:
  *   CODES_OF(inputs, block)  bytes of a token for codes of 8 bits
- *   lay_out_codes            of a block of a token
+ *   lay_out_codes            of a block of a token; returns where the next one begins
  *   add_codes                c[r, 0..15] += what inputs begin..begin + count of R tokens and P panels give
  *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
 #define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
@@ -194,12 +201,13 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
 #else
 #define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)
 
-/* As pairs of 16 bits. */
-INLINE void lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+/* As pairs of 16 bits; returns where the next block begins. */
+INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
     int16_t wide[LONGEST_BLOCK];
 #pragma omp simd
     for (int k = 0; k < LONGEST_BLOCK; k++) wide[k] = codes[k];
     memcpy(to, wide, (size_t)((count + 1) / 2 * 4));
+    return to + (count + 1) / 2 * 4;
 }
 
 /* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs

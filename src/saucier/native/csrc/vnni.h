@@ -58,14 +58,15 @@ INLINE void order_rows(Codes sum[PARTS]) {
 
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
 
-/* Codes, then -CODE_OFFSET times their sum. */
-INLINE void lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+/* Codes, then -CODE_OFFSET times their sum; returns where the next block begins. */
+INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
     int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < count; k++) sum += codes[k];
     memcpy(to, codes, (size_t)((count + 3) / 4 * 4));
     sum *= -CODE_OFFSET;
     memcpy(to + (count + 3) / 4 * 4, &sum, 4);
+    return to + (count + 3) / 4 * 4 + 4;
 }
 
 /* Add what a tile found, in steps of the scales of its rows, and begin again. */

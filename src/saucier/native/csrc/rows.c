@@ -239,29 +239,46 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
 
 /* Fill room for PANEL columns with keys or values: [keys, E], every one `stride` from the next. */
 static void lay_out_keys(const float *keys, int64_t stride, int64_t count, int64_t head, float *to) {
-    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL)
-        for (int64_t t = 0; t < PANEL; t++)
-            for (int64_t e = 0; e < head; e++) to[e * PANEL + t] = start + t < count ? keys[(start + t) * stride + e] : 0;
+    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL) {
+        const float *from = keys + start * stride;
+        int64_t left = count - start < PANEL ? count - start : PANEL, e = 0;
+#ifdef WIDTH
+        for (; left == PANEL && e + WIDTH <= head; e += WIDTH)
+            for (int64_t t = 0; t < PANEL; t += WIDTH)
+                transpose(from + t * stride + e, stride, to + e * PANEL + t, PANEL);
+#endif
+        for (; e < head; e++)
+            for (int64_t t = 0; t < PANEL; t++) to[e * PANEL + t] = t < left ? from[t * stride + e] : 0;
+    }
 }
 
 static void lay_out_values(const float *values, int64_t stride, int64_t count, int64_t head, float *to) {
-    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL)
+    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL) {
+        int64_t width = head - start < PANEL ? head - start : PANEL;
+        if (width < PANEL) memset(to, 0, (size_t)(count * PANEL) * sizeof(float));
         for (int64_t t = 0; t < count; t++)
-            for (int64_t e = 0; e < PANEL; e++) to[t * PANEL + e] = start + e < head ? values[t * stride + start + e] : 0;
+            if (width == PANEL) memcpy(to + t * PANEL, values + t * stride + start, PANEL * sizeof(float)); /* unrolled */
+            else memcpy(to + t * PANEL, values + t * stride + start, (size_t)width * sizeof(float));
+    }
 }
 
-/* Turn scores into weights. */
-static void weigh(float *scores, int64_t count) {
+/* Turn the products of a query with `count` keys into what they weigh, but for a factor, which it returns. */
+INLINE float weigh(float *row, int64_t count, float scale, const float *bias) {
     float largest = -INFINITY, sum = 0;
+    if (bias)
+#pragma omp simd
+        for (int64_t t = 0; t < count; t++) row[t] = row[t] * scale + bias[t];
+    else
+#pragma omp simd
+        for (int64_t t = 0; t < count; t++) row[t] *= scale;
 #pragma omp simd reduction(max : largest)
-    for (int64_t t = 0; t < count; t++) largest = scores[t] > largest ? scores[t] : largest;
-#pragma omp simd
-    for (int64_t t = 0; t < count; t++) scores[t] = exponential(scores[t] - largest);
+    for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t t = 0; t < count; t++) sum += scores[t];
-    float factor = 1.0f / sum;
-#pragma omp simd
-    for (int64_t t = 0; t < count; t++) scores[t] *= factor;
+    for (int64_t t = 0; t < count; t++) {
+        row[t] = exponential(row[t] - largest);
+        sum += row[t];
+    }
+    return 1.0f / sum;
 }
 
 /* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
@@ -269,6 +286,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
                         const float *bias, const float *keys, const float *values, float *scores) {
     int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL, side = side_by_side(size);
     int64_t begin = a->before < start ? start - a->before : 0, end = start + size + a->after;
+    float factors[TILE];
     end = end < count ? end : count;
     begin = begin / PANEL * PANEL;
     for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
@@ -283,15 +301,8 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
         int64_t place = start + r, first = a->before < place ? place - a->before : 0;
         int64_t last = place + a->after < count ? place + a->after : count - 1;
         float *row = scores + r * room;
-        if (bias) {
-            const float *from = bias + a->reach - 1 - place; /* the rows of a pass are shorter than what it reaches */
-#pragma omp simd
-            for (int64_t t = first; t <= last; t++) row[t] = row[t] * a->scale + from[t];
-        } else {
-#pragma omp simd
-            for (int64_t t = first; t <= last; t++) row[t] *= a->scale;
-        }
-        weigh(row + first, last + 1 - first);
+        const float *biases = bias ? bias + a->reach - 1 - place + first : NULL; /* rows of a pass are shorter than the reach */
+        factors[r] = weigh(row + first, last + 1 - first, a->scale, biases);
         memset(row + begin, 0, (size_t)(first - begin) * sizeof(float));
         memset(row + last + 1, 0, (size_t)(end - last - 1) * sizeof(float));
     }
@@ -306,7 +317,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
         EACH_SIZE(size, MIX)
         int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
         for (int64_t r = 0; r < size; r++)
-            memcpy(to + r * a->to_stride + e, part + r * 2 * PANEL, (size_t)width * sizeof(float));
+            for (int64_t i = 0; i < width; i++) to[r * a->to_stride + e + i] = part[r * 2 * PANEL + i] * factors[r];
     }
 }
 

@@ -181,14 +181,12 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const float
     int64_t earliest = a->window && q.place >= a->window ? q.place - a->window + 1 : 0;
     int64_t start = earliest / KEYS_AT_ONCE * KEYS_AT_ONCE, all = last + 1 - start, side = side_by_side(R);
     float factors[TILE];
-    for (int64_t r = 0; r < R; r++)
-        memset(scores + r * stride, 0, (size_t)((all + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE) * sizeof(float));
     for (int64_t t = 0, panels; t < all; t += panels * KEYS_AT_ONCE) {
         const float *block = keys + (start + t) * head;
         panels = all - t > (side - 1) * KEYS_AT_ONCE ? side : 1;
 #define SCORE(R) \
-    if (panels == 2) add_floats(q.query, 1, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, R, 2); \
-    else add_floats(q.query, 1, q.next_query, block, PANEL, 0, head, scores + t, stride, R, 1)
+    if (panels == 2) multiply_floats(q.query, 1, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, R, 2); \
+    else multiply_floats(q.query, 1, q.next_query, block, PANEL, 0, head, scores + t, stride, R, 1)
         EACH_SIZE(R, SCORE)
     }
     for (int64_t r = 0; r < R; r++) {
@@ -202,11 +200,11 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const float
     values += start * head;
     int64_t e = 0;
     for (int64_t panels; e + PANEL <= head; e += panels * PANEL) {
-        float mixed[TILE * 2 * PANEL] = {0};
+        float mixed[TILE * 2 * PANEL];
         panels = e + 2 * PANEL <= head ? side : 1;
 #define MIX(R) \
-    if (panels == 2) add_floats(scores, 1, stride, values + e, head, PANEL, all, mixed, 2 * PANEL, R, 2); \
-    else add_floats(scores, 1, stride, values + e, head, 0, all, mixed, 2 * PANEL, R, 1)
+    if (panels == 2) multiply_floats(scores, 1, stride, values + e, head, PANEL, all, mixed, 2 * PANEL, R, 2); \
+    else multiply_floats(scores, 1, stride, values + e, head, 0, all, mixed, 2 * PANEL, R, 1)
         EACH_SIZE(R, MIX)
         for (int64_t r = 0; r < R; r++)
             for (int64_t i = 0; i < panels * PANEL; i++) q.to[r * q.next_to + e + i] = mixed[r * 2 * PANEL + i] * factors[r];

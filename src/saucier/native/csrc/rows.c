@@ -160,7 +160,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 #define ADD_CODES(R) if (panels == SIDE_BY_SIDE) ADD_CODES_OF(R, SIDE_BY_SIDE); else ADD_CODES_OF(R, 1)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_NUMBERS(R, P, format) \
-    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, R, P)
+    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, 1, R, P)
 #define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
     if (format == INT8)
         for (int64_t left = size; left > 0; left -= FEW) {
@@ -262,22 +262,29 @@ static void lay_out_values(const float *values, int64_t stride, int64_t count, i
     }
 }
 
-/* Turn the products of a query with `count` keys into what they weigh, but for a factor, which it returns. */
-INLINE float weigh(float *row, int64_t count, float scale, const float *bias) {
+/* Turn the products of a query with keys first..last, of which `begin` and `end` are whole panels, into what they weigh, but
+ * for a factor, which it returns. What the query does not see weighs nothing. */
+INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_t last, float scale, const float *bias) {
     float largest = -INFINITY, sum = 0;
+    int64_t count = (end - begin) / PANEL * PANEL; /* so the compiler knows that there is no rest */
+    float *all = row + begin;
     if (bias)
 #pragma omp simd
-        for (int64_t t = 0; t < count; t++) row[t] = row[t] * scale + bias[t];
+        for (int64_t t = first; t <= last; t++) row[t] = row[t] * scale + bias[t];
     else
 #pragma omp simd
-        for (int64_t t = 0; t < count; t++) row[t] *= scale;
+        for (int64_t t = 0; t < count; t++) all[t] *= scale;
+    for (int64_t t = begin; t < first; t++) row[t] = -INFINITY;
+    for (int64_t t = last + 1; t < end; t++) row[t] = -INFINITY;
 #pragma omp simd reduction(max : largest)
-    for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
+    for (int64_t t = 0; t < count; t++) largest = all[t] > largest ? all[t] : largest;
 #pragma omp simd reduction(+ : sum)
     for (int64_t t = 0; t < count; t++) {
-        row[t] = exponential(row[t] - largest);
-        sum += row[t];
+        all[t] = exponential(all[t] - largest);
+        sum += all[t];
     }
+    for (int64_t t = begin; t < first; t++) row[t] = 0;
+    for (int64_t t = last + 1; t < end; t++) row[t] = 0;
     return 1.0f / sum;
 }
 
@@ -289,31 +296,28 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     float factors[TILE];
     end = end < count ? end : count;
     begin = begin / PANEL * PANEL;
-    for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
+    int64_t whole = (end + PANEL - 1) / PANEL * PANEL;
     for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
         panels = end - t > PANEL ? side : 1;
 #define SCORE(R) \
-    if (panels == 2) add_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
-    else add_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
+    if (panels == 2) multiply_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
+    else multiply_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
         EACH_SIZE(size, SCORE)
     }
     for (int64_t r = 0; r < size; r++) {
         int64_t place = start + r, first = a->before < place ? place - a->before : 0;
         int64_t last = place + a->after < count ? place + a->after : count - 1;
-        float *row = scores + r * room;
-        const float *biases = bias ? bias + a->reach - 1 - place + first : NULL; /* rows of a pass are shorter than the reach */
-        factors[r] = weigh(row + first, last + 1 - first, a->scale, biases);
-        memset(row + begin, 0, (size_t)(first - begin) * sizeof(float));
-        memset(row + last + 1, 0, (size_t)(end - last - 1) * sizeof(float));
+        const float *biases = bias ? bias + a->reach - 1 - place : NULL; /* rows of a pass are shorter than the reach */
+        factors[r] = weigh(scores + r * room, begin, whole, first, last, a->scale, biases);
     }
     for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
-        float part[TILE * 2 * PANEL] = {0};
+        float part[TILE * 2 * PANEL];
         const float *from = values + e * count + begin * PANEL;
         panels = head - e > PANEL ? side : 1;
 #define MIX(R) \
     if (panels == 2) \
-        add_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
-    else add_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
+        multiply_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
+    else multiply_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
         EACH_SIZE(size, MIX)
         int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
         for (int64_t r = 0; r < size; r++)
@@ -330,9 +334,10 @@ static void attend_row(const RowAttention *a, int64_t row, int64_t group, float 
     float *scores = values + (head + PANEL - 1) / PANEL * PANEL * count;
     lay_out_keys(key, a->stride, count, head, room);
     lay_out_values(key + a->groups * head, a->stride, count, head, values);
+    int64_t tiles = (count + TILE - 1) / TILE, tile = count ? (count + tiles - 1) / tiles : 1;
     for (int64_t h = group * sharing; h < (group + 1) * sharing; h++)
-        for (int64_t start = 0; start < count; start += TILE) {
-            int64_t size = count - start < TILE ? count - start : TILE;
+        for (int64_t start = 0; start < count; start += tile) {
+            int64_t size = count - start < tile ? count - start : tile;
             attend_tile(a, from + start * a->stride + h * head, a->to + (first + start) * a->to_stride + h * head, start,
                         size, count, a->bias ? a->bias + h * (2 * a->reach - 1) : NULL, room, values, scores);
         }

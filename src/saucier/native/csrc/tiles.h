@@ -58,11 +58,11 @@
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
+/* c[r, 0..15] += (without `adds`: =) sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
  * `ahead` bytes are asked for; where it is 0 in the source, as of what lies in the first cache, nothing is. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
-                        int64_t ahead, const int R, const int P) {
+                        int64_t ahead, const int adds, const int R, const int P) {
 #ifdef WIDTH
     const int64_t size = format == FLOAT32 ? 4 : 2;
     Vector sum[TILE][2 * PARTS];
@@ -84,7 +84,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) {
             float *to = c + r * stride + h * WIDTH;
-            store(to, add(load(to), sum[r][h]));
+            store(to, adds ? add(load(to), sum[r][h]) : sum[r][h]);
         }
 #else
     (void)ahead;
@@ -100,15 +100,16 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
                 }
                 for (int i = 0; i < PANEL; i++) sum[i] += part[i];
             }
-            for (int i = 0; i < PANEL; i++) c[r * stride + h * PANEL + i] += sum[i];
+            float *to = c + r * stride + h * PANEL;
+            for (int i = 0; i < PANEL; i++) to[i] = adds ? to[i] + sum[i] : sum[i];
         }
 #endif
 }
 
-/* The same of floats in the first cache: attention. */
-INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
+/* c[r, 0..15] = the same sum, of floats in the first cache: attention. */
+INLINE void multiply_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
-    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, R, P);
+    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, 0, R, P);
 }
 
 #ifdef __AVX512F__
@@ -132,7 +133,7 @@ INLINE void round_pairs(const float *from, int64_t count, char *to) {
     }
 }
 
-/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
+/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
 INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
                       int64_t stride, int64_t ahead, const int R, const int P) {
     Vector sum[TILE][SIDE_BY_SIDE];

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "tiles.h"
 
-#define DEEP 512          /* inputs at a time: what a panel has of them stays in the first cache */
+#define DEEP 768          /* inputs at a time: what a panel has of them stays in the first cache */
 #define BLOCK 144         /* tokens at a time, whole tiles: what they have of these stays in the second one */
 
 /* ---- products ---- */
@@ -118,11 +118,14 @@ INLINE int widens(const Panels *m, int64_t tiles) {
 #endif
 }
 
-/* Inputs k..k + count of a panel as floats, in `room`. */
-INLINE const float *widen_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
-    const uint16_t *from = (const uint16_t *)panel_of(m, panel, k);
+/* Inputs k..k + count of some panels as floats, in `room`. */
+INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels, int64_t k, int64_t count, float *room) {
+    for (int64_t one = 0; one < panels; one++) {
+        const uint16_t *from = (const uint16_t *)panel_of(m, panel + one, k);
+        float *to = room + one * DEEP * PANEL;
 #pragma omp simd
-    for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(from[i]);
+        for (int64_t i = 0; i < count * PANEL; i++) to[i] = widen_bfloat16(from[i]);
+    }
     return room;
 }
 
@@ -150,7 +153,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
-    int64_t apart = m->inputs * PANEL, stride = sums.stride;
+    int64_t apart = (format == m->format ? m->inputs : DEEP) * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k,
@@ -174,27 +177,20 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, SIDE_BY_SIDE); \
     else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, 1)
 #else
-#define ADD_PAIRS(R) ADD_NUMBERS(R, 1, BFLOAT16)
+#define ADD_PAIRS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, BFLOAT16); else ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
     else EACH_SIZE(size, ADD_PAIRS)
 }
 
 /* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
-INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
-#ifdef __AVX512BF16__
-    int wide = m->format != INT4;
-#else
-    int wide = m->format == FLOAT32 || m->format == INT8;
-#endif
-    return wide && n > 4 ? SIDE_BY_SIDE : 1;
-}
+INLINE int64_t panels_at_once(const Panels *m, int64_t n) { return m->format != INT4 && n > 4 ? SIDE_BY_SIDE : 1; }
 
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
  * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
  * panels are read as they lie in memory. */
 static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
-    float room[DEEP * PANEL];
+    float room[SIDE_BY_SIDE * DEEP * PANEL];
     int64_t together = panels_at_once(m, p->n), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
@@ -202,7 +198,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
-        const void *weights = wide ? (const void *)widen_panel(m, panel, k, count, room) : panel_of(m, panel, k);
+        const void *weights = wide ? (const void *)widen_panels(m, panel, panels, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
             int64_t ahead = wide ? 0 : fetch_ahead(m, panels, few, t == 0, t == tiles - 1);
@@ -225,12 +221,17 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
         multiply_block(p, first, last, begin, end, sums);
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
-            if (p->bias)
-                for (int64_t r = 0; r < width; r++) from[r] += p->bias[start + r];
-            if (p->activation != IDENTITY) p->activate(p->activation, from, width);
-            if (p->adds)
-                for (int64_t r = 0; r < width; r++) to[r] += from[r];
-            else memcpy(to, from, (size_t)width * sizeof(float));
+            const float *bias = p->bias ? p->bias + start : NULL;
+            if (p->activation != IDENTITY) {
+                for (int64_t r = 0; bias && r < width; r++) from[r] += bias[r];
+                p->activate(p->activation, from, width);
+                memcpy(to, from, (size_t)width * sizeof(float));
+                continue;
+            }
+            for (int64_t r = 0; r < width; r++) {
+                float value = bias ? from[r] + bias[r] : from[r];
+                to[r] = p->adds ? to[r] + value : value;
+            }
         }
     }
 }

@@ -222,16 +222,14 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
             const float *bias = p->bias ? p->bias + start : NULL;
-            if (p->activation != IDENTITY) {
-                for (int64_t r = 0; bias && r < width; r++) from[r] += bias[r];
-                p->activate(p->activation, from, width);
-                memcpy(to, from, (size_t)width * sizeof(float));
-                continue;
-            }
-            for (int64_t r = 0; r < width; r++) {
-                float value = bias ? from[r] + bias[r] : from[r];
-                to[r] = p->adds ? to[r] + value : value;
-            }
+            if (bias)
+#pragma omp simd
+                for (int64_t r = 0; r < width; r++) from[r] += bias[r];
+            if (p->activation != IDENTITY) p->activate(p->activation, from, width);
+            if (p->adds)
+#pragma omp simd
+                for (int64_t r = 0; r < width; r++) to[r] += from[r];
+            else memcpy(to, from, (size_t)width * sizeof(float));
         }
     }
 }

@@ -180,7 +180,8 @@ def test_attention_in_bfloat16(path: str) -> None:
             away = place[None] - place[:, None]
             bias = torch.zeros(length, length).double().masked_fill_((away < -before) | (away > after), -torch.inf)
             scores = Scores(Mask(), head**-0.5, bias)
-            expected = (attend_in_bfloat16 if rounded else attend_fused)(*rows.permute(2, 0, 3, 1, 4), scores)[0].transpose(0, 1).flatten(1)
+            define = attend_in_bfloat16 if rounded else attend_fused
+            expected = define(*rows.permute(2, 0, 3, 1, 4), scores)[0].transpose(0, 1).flatten(1)
             apart = np.abs(found[start:start + length] - expected.numpy())
             assert apart.max(initial=0) < (2**-8 if rounded else 1e-5) * np.abs(x).max()
             assert np.median(apart) < 1e-6

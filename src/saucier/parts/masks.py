@@ -54,7 +54,7 @@ class Ragged:
         """Shapes: [1, T, ...] -> [B, L, ...], zeros where there was padding."""
         rows, length = self.shape
         full = x.new_zeros(rows * length, *x.shape[2:])
-        return full.index_copy(0, self.index, x[0]).view(rows, length, *x.shape[2:])
+        return full.index_copy_(0, self.index, x[0]).view(rows, length, *x.shape[2:])
 
     def pack_heads(self, x: Tensor) -> Tensor:
         """Shapes: [B, H, L, E] -> [1, H, T, E]."""

@@ -17,6 +17,10 @@ INLINE Vector add(Vector x, Vector y) { return (Vector){vaddq_f32(x.low, y.low),
 INLINE Vector add_product(Vector x, Vector y, Vector sum) {
     return (Vector){vfmaq_f32(sum.low, x.low, y.low), vfmaq_f32(sum.high, x.high, y.high)};
 }
+INLINE void interleave(Vector x, Vector y, Vector to[2]) {
+    to[0] = (Vector){vzip1q_f32(x.low, y.low), vzip2q_f32(x.low, y.low)};
+    to[1] = (Vector){vzip1q_f32(x.high, y.high), vzip2q_f32(x.high, y.high)};
+}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return load((const float *)from + place);
     uint16x8_t bits = vld1q_u16((const uint16_t *)from + place), none = vdupq_n_u16(0);

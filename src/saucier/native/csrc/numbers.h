@@ -48,6 +48,11 @@ INLINE void store(float *to, Vector x) { _mm512_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm512_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm512_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm512_fmadd_ps(x, y, sum); }
+INLINE void interleave(Vector x, Vector y, Vector to[2]) { /* x0 y0 x1 y1 .. */
+    const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    to[0] = _mm512_permutex2var_ps(x, first, y);
+    to[1] = _mm512_permutex2var_ps(x, _mm512_add_epi32(first, _mm512_set1_epi32(8)), y);
+}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return _mm512_loadu_ps((const float *)from + place);
     __m256i bits = _mm256_loadu_si256((const __m256i *)((const uint16_t *)from + place));
@@ -64,6 +69,11 @@ INLINE void store(float *to, Vector x) { _mm256_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm256_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm256_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm256_fmadd_ps(x, y, sum); }
+INLINE void interleave(Vector x, Vector y, Vector to[2]) {
+    Vector low = _mm256_unpacklo_ps(x, y), high = _mm256_unpackhi_ps(x, y);
+    to[0] = _mm256_permute2f128_ps(low, high, 0x20);
+    to[1] = _mm256_permute2f128_ps(low, high, 0x31);
+}
 INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT32) return _mm256_loadu_ps((const float *)from + place);
     __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
@@ -74,21 +84,44 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
 #include "neon.h"
 #endif
 
+#ifdef WIDTH
+/* Turn columns into rows: [WIDTH, WIDTH], rows `stride` from each other on both sides. Every round interleaves the first half
+ * of the registers with the second one. */
+INLINE void transpose(const float *from, int64_t stride, float *to, int64_t to_stride) {
+    Vector x[WIDTH], y[WIDTH];
+    for (int i = 0; i < WIDTH; i++) x[i] = load(from + i * stride);
+    for (int round = 1; round < WIDTH; round *= 2) {
+        for (int i = 0; i < WIDTH / 2; i++) interleave(x[i], x[i + WIDTH / 2], y + 2 * i);
+        for (int i = 0; i < WIDTH; i++) x[i] = y[i];
+    }
+    for (int i = 0; i < WIDTH; i++) store(to + i * to_stride, x[i]);
+}
+#endif
+
+/* x * y + z, in one instruction where the set has it. By themselves compilers may choose it in one of two loops, which then
+ * give different numbers for the same token. */
+INLINE float multiply_add(float x, float y, float z) {
+#if defined __FMA__ || defined __ARM_FEATURE_FMA
+    return __builtin_fmaf(x, y, z);
+#else
+    return x * y + z;
+#endif
+}
+
 /* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
  * rounded to a whole number by adding one so large that nothing behind the point is left. */
 INLINE float exponential(float x) {
     const float large = 12582912.0f; /* 1.5 * 2^23 */
     x = x > -87.0f ? x : -87.0f;
     x = x < 88.0f ? x : 88.0f;
-    float shifted = x * 1.44269504f + large, whole = shifted - large;
-    float rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    float sum = 1.9875691500e-4f;
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * rest * rest + rest + 1.0f;
+    float shifted = multiply_add(x, 1.44269504f, large), whole = shifted - large;
+    float rest = multiply_add(whole, 2.12194440e-4f, multiply_add(whole, -0.693359375f, x));
+    float sum = multiply_add(1.9875691500e-4f, rest, 1.3981999507e-3f);
+    sum = multiply_add(sum, rest, 8.3334519073e-3f);
+    sum = multiply_add(sum, rest, 4.1665795894e-2f);
+    sum = multiply_add(sum, rest, 1.6666665459e-1f);
+    sum = multiply_add(sum, rest, 5.0000001201e-1f);
+    sum = multiply_add(sum * rest, rest, rest + 1.0f);
     int32_t bits;
     memcpy(&bits, &shifted, 4);
     bits = (int32_t)((uint32_t)(bits + 127) << 23); /* the large number's own bits are shifted out */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "tiles.h"
 
-#define DEEP 512          /* inputs at a time: what a panel has of them stays in the first cache */
+#define DEEP 768          /* inputs at a time: what a panel has of them stays in the first cache */
 #define BLOCK 144         /* tokens at a time, whole tiles: what they have of these stays in the second one */
 
 /* ---- products ---- */
@@ -29,7 +29,7 @@ INLINE float round_block(const float *x, int64_t count, int8_t *codes) {
 #pragma omp simd
     for (int64_t k = 0; k < count; k++) {
         float value = x[k] * inverse;
-        codes[k] = (int8_t)(int32_t)(value + (value < 0 ? -0.5f : 0.5f));
+        codes[k] = (int8_t)(int32_t)(value + copysignf(0.5f, value));
     }
     for (int64_t k = count; k % UNIT; k++) codes[k] = 0;
     return largest / 127.0f;
@@ -41,7 +41,7 @@ INLINE int64_t tile_tokens(const WideProduct *p) {
     return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
 
-/* Bytes that the first inputs of a token take in a tile: floats [inputs, R]; of whole numbers see tiles.h. */
+/* Bytes that the first inputs of a token take in a tile; of whole numbers see tiles.h. */
 INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
     switch (m->format) {
         case INT8: return CODES_OF(inputs, rounded_inputs(m));
@@ -53,39 +53,51 @@ INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
     }
 }
 
+/* Those that inputs k..k + count take. */
+INLINE int64_t part_bytes(const Panels *m, int64_t k, int64_t count) { return token_bytes(m, k + count) - token_bytes(m, k); }
+
 /* Where a tile's tokens begin. */
 INLINE char *tile_of(const WideProduct *p, int64_t token) {
     return (char *)p->tiles + token * token_bytes(p->panels, p->panels->inputs);
 }
 
-/* Lay out a tile of tokens, and for whole numbers its scales. */
-static void lay_out(const WideProduct *p, int64_t tile) {
+/* Lay out inputs k..k + count of a token. Numbers of 4 bits lie in units of all R tokens of a tile, of which it is r. */
+static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t count, char *to, int64_t r, int64_t R) {
     const Panels *m = p->panels;
-    int64_t inputs = m->inputs, first = tile * tile_tokens(p), left = p->n - first, block = rounded_inputs(m);
-    int64_t R = left < tile_tokens(p) ? left : tile_tokens(p);
-    const float *from = p->values + first * p->from_stride;
-    char *to = tile_of(p, first);
+    const float *from = p->values + token * p->from_stride + k;
+    int64_t block = rounded_inputs(m);
+    float *scale = p->token_scales + k / block * p->n + token;
+    int8_t codes[LONGEST_BLOCK];
 #ifdef __AVX512BF16__
     if (m->format == BFLOAT16) {
-        for (int64_t r = 0; r < R; r++) lay_out_pairs(from + r * p->from_stride, inputs, to, r, R);
+        round_pairs(from, count, to);
         return;
     }
 #endif
     if (m->format != INT8 && m->format != INT4) {
-        for (int64_t k = 0; k < inputs; k++)
-            for (int64_t r = 0; r < R; r++) ((float *)to)[k * R + r] = from[r * p->from_stride + k];
+        memcpy(to, from, (size_t)count * sizeof(float));
         return;
     }
-    for (int64_t r = 0; r < R; r++)
-        for (int64_t start = 0; start < inputs; start += block) {
-            int64_t count = inputs - start < block ? inputs - start : block;
-            int8_t codes[LONGEST_BLOCK] = {0};
-            p->token_scales[start / block * p->n + first + r] = round_block(from + r * p->from_stride + start, count, codes);
-            if (m->format == INT4)
-                for (int64_t k = 0; k < count; k += UNIT)
-                    lay_out_unit(codes + k, (int8_t *)to + R * token_bytes(m, start + k), r, R);
-            else lay_out_codes(codes, count, to + R * token_bytes(m, start), r, R);
-        }
+    for (; count > 0; count -= block, from += block, scale += p->n) {
+        int64_t inputs = count < block ? count : block;
+        *scale = inputs == LONGEST_BLOCK ? round_block(from, LONGEST_BLOCK, codes) : round_block(from, inputs, codes);
+        if (m->format == INT4)
+            for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
+        else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);
+        else to = lay_out_codes(codes, inputs, to);
+    }
+}
+
+/* Lay out a tile of tokens, part after part of the inputs, and for whole numbers its scales. */
+static void lay_out(const WideProduct *p, int64_t tile) {
+    const Panels *m = p->panels;
+    int64_t first = tile * tile_tokens(p), left = p->n - first, R = left < tile_tokens(p) ? left : tile_tokens(p);
+    for (int64_t k = 0; k < m->inputs; k += DEEP) {
+        int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
+        char *to = tile_of(p, first) + R * token_bytes(m, k);
+        for (int64_t r = 0; r < R; r++)
+            lay_out_part(p, first + r, k, count, m->format == INT4 ? to : to + r * part_bytes(m, k, count), r, R);
+    }
 }
 
 /* Where a panel has its numbers from input k on; one of units begins with them. */
@@ -106,20 +118,23 @@ INLINE int widens(const Panels *m, int64_t tiles) {
 #endif
 }
 
-/* Inputs k..k + count of a panel as floats, in `room`. */
-INLINE const float *widen_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, float *room) {
-    const uint16_t *from = (const uint16_t *)panel_of(m, panel, k);
+/* Inputs k..k + count of some panels as floats, in `room`. */
+INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels, int64_t k, int64_t count, float *room) {
+    for (int64_t one = 0; one < panels; one++) {
+        const uint16_t *from = (const uint16_t *)panel_of(m, panel + one, k);
+        float *to = room + one * DEEP * PANEL;
 #pragma omp simd
-    for (int64_t i = 0; i < count * PANEL; i++) room[i] = widen_bfloat16(from[i]);
+        for (int64_t i = 0; i < count * PANEL; i++) to[i] = widen_bfloat16(from[i]);
+    }
     return room;
 }
 
-/* Ask for a part of what a panel has of some inputs, while another one is multiplied: weights that lie in memory would let
- * the first tile of every panel wait. */
-INLINE void fetch_panel(const Panels *m, int64_t panel, int64_t k, int64_t count, int64_t part, int64_t parts) {
-    const char *from = panel_of(m, panel, k);
-    int64_t size = panel_of(m, panel, k + count) - from;
-    for (int64_t at = size * part / parts; at < size * (part + 1) / parts; at += 64) __builtin_prefetch(from + at, 0, 2);
+/* How far ahead of the weights that a tile is multiplied by those are that the cache is asked for: for few tokens what comes
+ * next in memory, by the first tile; for many the same inputs of the next panels, by the first tile and the last one, since
+ * the first cache may have lost them between these. */
+INLINE int64_t fetch_ahead(const Panels *m, int64_t panels, int few, int first, int last) {
+    if (few) return !first ? 0 : panels == 1 && (m->format == INT8 || m->format == INT4) ? AHEAD : AHEAD_OF_FLOATS;
+    return first || last ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0;
 }
 
 /* Where the sums of a chunk of panels wait: [tokens, stride], of whole panels. They are close together, while the rows that
@@ -132,50 +147,50 @@ typedef struct {
 /* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
  * the weights, which may be widened. */
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
-                          int64_t count, int64_t token, int64_t size, Sums sums) {
+                          int64_t count, int64_t token, int64_t size, int64_t ahead, Sums sums) {
     const Panels *m = p->panels;
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
+    int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
     int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
-    int64_t apart = m->inputs * PANEL, stride = sums.stride;
+    int64_t apart = (format == m->format ? m->inputs : DEEP) * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
-        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .block = rounded_inputs(m), .begin = k,
+        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
-#define ADD_CODES(R) add_codes(x, weights, count, &scales, to, stride, R)
+#define ADD_CODES_OF(R, P) \
+    add_codes(x, to_next, weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)
+#define ADD_CODES(R) if (panels == SIDE_BY_SIDE) ADD_CODES_OF(R, SIDE_BY_SIDE); else ADD_CODES_OF(R, 1)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_NUMBERS(R, P, format) \
-    add_numbers((const float *)x, R, 1, weights, PANEL, apart, count, to, stride, format, 1, R, P)
+    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, 1, R, P)
 #define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
-    if (format == INT8) EACH_SIZE(size, ADD_CODES)
+    if (format == INT8)
+        for (int64_t left = size; left > 0; left -= FEW) {
+            EACH_FEW(left, ADD_CODES)
+            x += FEW * to_next, to += FEW * stride, scales.tokens += FEW;
+        }
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
 #define ADD_PAIRS(R) \
-    if (panels == SIDE_BY_SIDE) add_pairs(x, weights, apart, count, to, stride, R, SIDE_BY_SIDE); \
-    else add_pairs(x, weights, apart, count, to, stride, R, 1)
+    if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, 0, 1, R, SIDE_BY_SIDE); \
+    else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, 0, 1, R, 1)
 #else
-#define ADD_PAIRS(R) ADD_NUMBERS(R, 1, BFLOAT16)
+#define ADD_PAIRS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, BFLOAT16); else ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
     else EACH_SIZE(size, ADD_PAIRS)
 }
 
 /* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
-INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
-#ifdef __AVX512BF16__
-    int wide = m->format == FLOAT32 || m->format == BFLOAT16;
-#else
-    int wide = m->format == FLOAT32;
-#endif
-    return wide && n > 4 ? SIDE_BY_SIDE : 1;
-}
+INLINE int64_t panels_at_once(const Panels *m, int64_t n) { return m->format != INT4 && n > 4 ? SIDE_BY_SIDE : 1; }
 
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
  * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
  * panels are read as they lie in memory. */
 static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
-    float room[DEEP * PANEL];
+    float room[SIDE_BY_SIDE * DEEP * PANEL];
     int64_t together = panels_at_once(m, p->n), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
@@ -183,13 +198,12 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
-        const void *weights = wide ? (const void *)widen_panel(m, panel, k, count, room) : panel_of(m, panel, k);
+        const void *weights = wide ? (const void *)widen_panels(m, panel, panels, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            for (int64_t next = panel + panels; !few && next < panel + 2 * panels && next < end; next++)
-                fetch_panel(m, next, k, count, t, tiles);
+            int64_t ahead = wide ? 0 : fetch_ahead(m, panels, few, t == 0, t == tiles - 1);
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
-            multiply_tile(p, panel, panels, weights, format, k, count, token, size, from);
+            multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
         }
     }
 }
@@ -207,10 +221,13 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
         multiply_block(p, first, last, begin, end, sums);
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
-            if (p->bias)
-                for (int64_t r = 0; r < width; r++) from[r] += p->bias[start + r];
+            const float *bias = p->bias ? p->bias + start : NULL;
+            if (bias)
+#pragma omp simd
+                for (int64_t r = 0; r < width; r++) from[r] += bias[r];
             if (p->activation != IDENTITY) p->activate(p->activation, from, width);
             if (p->adds)
+#pragma omp simd
                 for (int64_t r = 0; r < width; r++) to[r] += from[r];
             else memcpy(to, from, (size_t)width * sizeof(float));
         }
@@ -221,91 +238,187 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
 
 /* Fill room for PANEL columns with keys or values: [keys, E], every one `stride` from the next. */
 static void lay_out_keys(const float *keys, int64_t stride, int64_t count, int64_t head, float *to) {
-    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL)
-        for (int64_t t = 0; t < PANEL; t++)
-            for (int64_t e = 0; e < head; e++) to[e * PANEL + t] = start + t < count ? keys[(start + t) * stride + e] : 0;
+    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL) {
+        const float *from = keys + start * stride;
+        int64_t left = count - start < PANEL ? count - start : PANEL, e = 0;
+#ifdef WIDTH
+        for (; left == PANEL && e + WIDTH <= head; e += WIDTH)
+            for (int64_t t = 0; t < PANEL; t += WIDTH)
+                transpose(from + t * stride + e, stride, to + e * PANEL + t, PANEL);
+#endif
+        for (; e < head; e++)
+            for (int64_t t = 0; t < PANEL; t++) to[e * PANEL + t] = t < left ? from[t * stride + e] : 0;
+    }
 }
 
 static void lay_out_values(const float *values, int64_t stride, int64_t count, int64_t head, float *to) {
-    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL)
+    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL) {
+        int64_t width = head - start < PANEL ? head - start : PANEL;
+        if (width < PANEL) memset(to, 0, (size_t)(count * PANEL) * sizeof(float));
         for (int64_t t = 0; t < count; t++)
-            for (int64_t e = 0; e < PANEL; e++) to[t * PANEL + e] = start + e < head ? values[t * stride + start + e] : 0;
+            if (width == PANEL) memcpy(to + t * PANEL, values + t * stride + start, PANEL * sizeof(float)); /* unrolled */
+            else memcpy(to + t * PANEL, values + t * stride + start, (size_t)width * sizeof(float));
+    }
 }
 
-/* Turn scores into weights. */
-static void weigh(float *scores, int64_t count) {
+#ifdef __AVX512BF16__
+/* The same in bfloat16: of keys, pairs of a key's numbers side by side, [E / 2, 16, 2] each panel. `rows`: room for 16 keys. */
+static void lay_out_short_keys(const float *keys, int64_t stride, int64_t count, int64_t head, char *to, char *rows) {
+    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL * 2) {
+        int64_t words = head / 2, k = 0;
+        for (int64_t t = 0; t < PANEL; t++) {
+            if (start + t < count) round_pairs(keys + (start + t) * stride, head, rows + t * head * 2);
+            else memset(rows + t * head * 2, 0, (size_t)head * 2);
+        }
+        for (; k + WIDTH <= words; k += WIDTH) transpose((const float *)rows + k, words, (float *)to + k * PANEL, PANEL);
+        for (; k < words; k++)
+            for (int64_t t = 0; t < PANEL; t++) memcpy(to + (k * PANEL + t) * 4, rows + (t * words + k) * 4, 4);
+    }
+}
+
+static void lay_out_short_values(const float *values, int64_t stride, int64_t count, int64_t head, char *to) {
+    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL * 2) {
+        int64_t width = head - start < PANEL ? head - start : PANEL;
+        if (width < PANEL) memset(to, 0, (size_t)(count * PANEL) * 2);
+        for (int64_t t = 0; t < count; t++) round_pairs(values + t * stride + start, width, to + t * PANEL * 2);
+    }
+}
+#endif
+
+/* Whether attention multiplies numbers of bfloat16. */
+INLINE int is_short(const RowAttention *a) {
+#ifdef __AVX512BF16__
+    return a->format == BFLOAT16 && a->head % 2 == 0;
+#else
+    return (void)a, 0;
+#endif
+}
+
+/* Turn the products of a query with keys first..last, of which `begin` and `end` are whole panels, into what they weigh, but
+ * for a factor, which it returns. What the query does not see weighs nothing. */
+INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_t last, float scale, const float *bias) {
     float largest = -INFINITY, sum = 0;
+    int64_t count = (end - begin) / PANEL * PANEL; /* so the compiler knows that there is no rest */
+    float *all = row + begin;
+    if (bias)
+#pragma omp simd
+        for (int64_t t = first; t <= last; t++) row[t] = row[t] * scale + bias[t];
+    else
+#pragma omp simd
+        for (int64_t t = 0; t < count; t++) all[t] *= scale;
+    for (int64_t t = begin; t < first; t++) row[t] = -INFINITY;
+    for (int64_t t = last + 1; t < end; t++) row[t] = -INFINITY;
 #pragma omp simd reduction(max : largest)
-    for (int64_t t = 0; t < count; t++) largest = scores[t] > largest ? scores[t] : largest;
-#pragma omp simd
-    for (int64_t t = 0; t < count; t++) scores[t] = exponential(scores[t] - largest);
+    for (int64_t t = 0; t < count; t++) largest = all[t] > largest ? all[t] : largest;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t t = 0; t < count; t++) sum += scores[t];
-    float factor = 1.0f / sum;
-#pragma omp simd
-    for (int64_t t = 0; t < count; t++) scores[t] *= factor;
+    for (int64_t t = 0; t < count; t++) {
+        all[t] = exponential(all[t] - largest);
+        sum += all[t];
+    }
+    for (int64_t t = begin; t < first; t++) row[t] = 0;
+    for (int64_t t = last + 1; t < end; t++) row[t] = 0;
+    return 1.0f / sum;
 }
 
-/* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
-static void attend_tile(const RowAttention *a, const float *query, float *to, int64_t start, int64_t size, int64_t count,
-                        const float *bias, const float *keys, const float *values, float *scores) {
-    int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL, side = side_by_side(size);
-    int64_t begin = a->before < start ? start - a->before : 0, end = start + size + a->after;
-    end = end < count ? end : count;
-    begin = begin / PANEL * PANEL;
-    for (int64_t r = 0; r < size; r++) memset(scores + r * room + begin, 0, (size_t)(room - begin) * sizeof(float));
+/* The products of a tile of queries with keys begin..end, [R, room]. */
+static void score_tile(const RowAttention *a, const float *query, int64_t size, int64_t begin, int64_t end, int64_t room,
+                       const char *keys, char *rounded, float *scores) {
+    int64_t head = a->head, side = side_by_side(size);
+#ifdef __AVX512BF16__
+    for (int64_t r = 0; is_short(a) && r < size; r++) round_pairs(query + r * a->stride, head, rounded + r * head * 2);
+#endif
     for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
         panels = end - t > PANEL ? side : 1;
 #define SCORE(R) \
-    if (panels == 2) add_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
-    else add_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
-        EACH_SIZE(size, SCORE)
-    }
-    for (int64_t r = 0; r < size; r++) {
-        int64_t place = start + r, first = a->before < place ? place - a->before : 0;
-        int64_t last = place + a->after < count ? place + a->after : count - 1;
-        float *row = scores + r * room;
-        if (bias) {
-            const float *from = bias + a->reach - 1 - place; /* the rows of a pass are shorter than what it reaches */
-#pragma omp simd
-            for (int64_t t = first; t <= last; t++) row[t] = row[t] * a->scale + from[t];
-        } else {
-#pragma omp simd
-            for (int64_t t = first; t <= last; t++) row[t] *= a->scale;
+    if (panels == 2) multiply_floats(query, 1, a->stride, from, PANEL, head * PANEL, head, scores + t, room, R, 2); \
+    else multiply_floats(query, 1, a->stride, from, PANEL, 0, head, scores + t, room, R, 1)
+#ifdef __AVX512BF16__
+#define SCORE_SHORT(R) \
+    if (panels == 2) add_pairs(rounded, head * 2, from, head * PANEL, head, scores + t, room, 0, 1, 0, R, 2); \
+    else add_pairs(rounded, head * 2, from, 0, head, scores + t, room, 0, 1, 0, R, 1)
+        if (is_short(a)) {
+            const uint16_t *from = (const uint16_t *)keys + t * head;
+            EACH_SIZE(size, SCORE_SHORT)
+            continue;
         }
-        weigh(row + first, last + 1 - first);
-        memset(row + begin, 0, (size_t)(first - begin) * sizeof(float));
-        memset(row + last + 1, 0, (size_t)(end - last - 1) * sizeof(float));
-    }
-    for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
-        float part[TILE * 2 * PANEL] = {0};
-        const float *from = values + e * count + begin * PANEL;
-        panels = head - e > PANEL ? side : 1;
-#define MIX(R) \
-    if (panels == 2) \
-        add_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
-    else add_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
-        EACH_SIZE(size, MIX)
-        int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
-        for (int64_t r = 0; r < size; r++)
-            memcpy(to + r * a->to_stride + e, part + r * 2 * PANEL, (size_t)width * sizeof(float));
+#endif
+        (void)rounded;
+        const float *from = (const float *)keys + t * head;
+        EACH_SIZE(size, SCORE)
     }
 }
 
-/* Attention among the tokens of a row, of all heads that share a key head.
- * `room`: keys and values in whole panels, and TILE rows of scores. */
+/* Values begin..end as a tile of queries weighs them, times a factor of each query. */
+static void mix_tile(const RowAttention *a, float *to, int64_t size, int64_t begin, int64_t end, int64_t count, int64_t room,
+                     const char *values, float *weights, const float *factors) {
+    int64_t head = a->head, side = side_by_side(size);
+#ifdef __AVX512BF16__
+    for (int64_t r = 0; is_short(a) && r < size; r++) /* in place: they get shorter */
+        round_pairs(weights + r * room + begin, end - begin, (char *)(weights + r * room + begin));
+#endif
+    for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
+        float part[TILE * 2 * PANEL];
+        int64_t place = e * count + begin * PANEL;
+        panels = head - e > PANEL ? side : 1;
+#define MIX(R) \
+    if (panels == 2) \
+        multiply_floats(weights + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
+    else multiply_floats(weights + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
+#ifdef __AVX512BF16__
+#define MIX_SHORT(R) \
+    if (panels == 2) add_pairs(rounded, room * 4, from, count * PANEL, end - begin, part, 2 * PANEL, 0, 0, 0, R, 2); \
+    else add_pairs(rounded, room * 4, from, 0, end - begin, part, 2 * PANEL, 0, 0, 0, R, 1)
+        if (is_short(a)) {
+            const uint16_t *from = (const uint16_t *)values + place;
+            const char *rounded = (const char *)(weights + begin);
+            EACH_SIZE(size, MIX_SHORT)
+        } else
+#endif
+        {
+            const float *from = (const float *)values + place;
+            EACH_SIZE(size, MIX)
+        }
+        int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
+        for (int64_t r = 0; r < size; r++)
+            for (int64_t i = 0; i < width; i++) to[r * a->to_stride + e + i] = part[r * 2 * PANEL + i] * factors[r];
+    }
+}
+
+/* Attention among the tokens of a row, of all heads that share a key head; scores of a tile of queries stay in the first cache.
+ * `room`: keys and values in whole panels, and TILE rows of scores. In bfloat16 keys take half of theirs, and the queries of a
+ * tile lie behind them. */
 static void attend_row(const RowAttention *a, int64_t row, int64_t group, float *room) {
     int64_t head = a->head, sharing = a->heads / a->groups, first = a->starts[row], count = a->starts[row + 1] - first;
     const float *from = a->query + first * a->stride, *key = from + (a->heads + group) * head;
-    float *values = room + (count + PANEL - 1) / PANEL * PANEL * head;
-    float *scores = values + (head + PANEL - 1) / PANEL * PANEL * count;
-    lay_out_keys(key, a->stride, count, head, room);
-    lay_out_values(key + a->groups * head, a->stride, count, head, values);
+    const float *value = key + a->groups * head;
+    int64_t whole = (count + PANEL - 1) / PANEL * PANEL, tiles = (count + TILE - 1) / TILE;
+    int64_t tile = count ? (count + tiles - 1) / tiles : 1;
+    float *values = room + whole * head, *scores = values + (head + PANEL - 1) / PANEL * PANEL * count, factors[TILE];
+    char *rounded = (char *)(room + whole * head / 2);
+#ifdef __AVX512BF16__
+    if (is_short(a)) {
+        lay_out_short_keys(key, a->stride, count, head, (char *)room, rounded);
+        lay_out_short_values(value, a->stride, count, head, (char *)values);
+    } else
+#endif
+    {
+        lay_out_keys(key, a->stride, count, head, room);
+        lay_out_values(value, a->stride, count, head, values);
+    }
     for (int64_t h = group * sharing; h < (group + 1) * sharing; h++)
-        for (int64_t start = 0; start < count; start += TILE) {
-            int64_t size = count - start < TILE ? count - start : TILE;
-            attend_tile(a, from + start * a->stride + h * head, a->to + (first + start) * a->to_stride + h * head, start,
-                        size, count, a->bias ? a->bias + h * (2 * a->reach - 1) : NULL, room, values, scores);
+        for (int64_t start = 0; start < count; start += tile) {
+            int64_t size = count - start < tile ? count - start : tile;
+            int64_t begin = a->before < start ? (start - a->before) / PANEL * PANEL : 0, end = start + size + a->after;
+            end = end < count ? end : count;
+            score_tile(a, from + start * a->stride + h * head, size, begin, end, whole, (const char *)room, rounded, scores);
+            for (int64_t r = 0; r < size; r++) {
+                int64_t place = start + r, earliest = a->before < place ? place - a->before : 0;
+                int64_t latest = place + a->after < count ? place + a->after : count - 1;
+                const float *bias = a->bias ? a->bias + h * (2 * a->reach - 1) + a->reach - 1 - place : NULL;
+                factors[r] = weigh(scores + r * whole, begin, (end + PANEL - 1) / PANEL * PANEL, earliest, latest, a->scale, bias);
+            }
+            mix_tile(a, a->to + (first + start) * a->to_stride + h * head, size, begin, end, count, whole,
+                     (const char *)values, scores, factors);
         }
 }
 

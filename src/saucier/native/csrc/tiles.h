@@ -25,6 +25,16 @@
 #define TILE 6
 #define MORE_SIZES(DO)
 #endif
+#define FEW 6 /* tokens whose sums in whole numbers, and in floats, the registers hold */
+#define EACH_FEW(size, DO) \
+    switch (size) { \
+        case 1: DO(1); break; \
+        case 2: DO(2); break; \
+        case 3: DO(3); break; \
+        case 4: DO(4); break; \
+        case 5: DO(5); break; \
+        default: DO(FEW); \
+    }
 #define EACH_SIZE(size, DO) \
     switch (size) { \
         case 1: DO(1); break; \
@@ -48,11 +58,11 @@
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
- * are asked for early; what lies in the first cache (`fetches` 0) needs no asking. */
+/* c[r, 0..15] += (without `adds`: =) sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
+ * `ahead` bytes are asked for; where it is 0 in the source, as of what lies in the first cache, nothing is. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
-                        const int fetches, const int R, const int P) {
+                        int64_t ahead, const int adds, const int R, const int P) {
 #ifdef WIDTH
     const int64_t size = format == FLOAT32 ? 4 : 2;
     Vector sum[TILE][2 * PARTS];
@@ -63,7 +73,8 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
         for (int h = 0; h < P * PARTS; h++) {
             int64_t place = h / PARTS * apart + h % PARTS * WIDTH;
             read[h] = load_numbers(b, place, format);
-            if (fetches && h % PARTS == 0) __builtin_prefetch((const char *)b + place * size + AHEAD_OF_FLOATS, 0, 3);
+            if (h % PARTS == 0 && !(__builtin_constant_p(ahead) && !ahead))
+                __builtin_prefetch((const char *)b + place * size + ahead, 0, 3);
         }
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
@@ -73,10 +84,10 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) {
             float *to = c + r * stride + h * WIDTH;
-            store(to, add(load(to), sum[r][h]));
+            store(to, adds ? add(load(to), sum[r][h]) : sum[r][h]);
         }
 #else
-    (void)fetches;
+    (void)ahead;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float sum[PANEL] = {0};
@@ -89,15 +100,16 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
                 }
                 for (int i = 0; i < PANEL; i++) sum[i] += part[i];
             }
-            for (int i = 0; i < PANEL; i++) c[r * stride + h * PANEL + i] += sum[i];
+            float *to = c + r * stride + h * PANEL;
+            for (int i = 0; i < PANEL; i++) to[i] = adds ? to[i] + sum[i] : sum[i];
         }
 #endif
 }
 
-/* The same of floats in the first cache: attention. */
-INLINE void add_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
+/* c[r, 0..15] = the same sum, of floats in the first cache: attention. */
+INLINE void multiply_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
-    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, R, P);
+    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, 0, R, P);
 }
 
 #ifdef __AVX512F__
@@ -110,70 +122,80 @@ INLINE __m512i join_pairs(__m512i x) {
 #endif
 
 #ifdef __AVX512BF16__
-/* Round the numbers of a token to bfloat16, as token r of R: [pairs, R, 2]. */
-INLINE void lay_out_pairs(const float *from, int64_t count, char *to, int64_t r, int64_t R) {
+/* Round numbers to bfloat16, and fill up the last pair with zero. */
+INLINE void round_pairs(const float *from, int64_t count, char *to) {
     for (int64_t k = 0; k < count; k += WIDTH) {
-        int64_t left = count - k < WIDTH ? count - k : WIDTH;
-        uint32_t pairs[WIDTH / 2];
-        __m512 x = _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k);
-        __m256bh rounded = _mm512_cvtneps_pbh(x);
-        memcpy(pairs, &rounded, sizeof pairs);
-        for (int64_t i = 0; 2 * i < left; i++) memcpy(to + ((k / 2 + i) * R + r) * 4, pairs + i, 4);
+        int64_t left = count - k, pairs = (left + 1) / 2;
+        __m512 x = left < WIDTH ? _mm512_maskz_loadu_ps((__mmask16)((1u << left) - 1), from + k) : _mm512_loadu_ps(from + k);
+        __m256i rounded = (__m256i)_mm512_cvtneps_pbh(x);
+        if (left < WIDTH) _mm256_mask_storeu_epi32(to + 2 * k, (__mmask8)((1u << pairs) - 1), rounded);
+        else _mm256_storeu_si256((__m256i *)(to + 2 * k), rounded);
     }
 }
 
-/* As `add_floats`, of numbers of bfloat16, two at a time: vdpbf16ps. */
-INLINE void add_pairs(const char *a, const uint16_t *b, int64_t apart, int64_t count, float *c, int64_t stride, const int R,
-                      const int P) {
+/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. `joined`: pairs of a row lie
+ * side by side. */
+INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
+                      int64_t stride, int64_t ahead, const int joined, const int adds, const int R, const int P) {
     Vector sum[TILE][SIDE_BY_SIDE];
+    const char *third[(TILE + 2) / 3]; /* of the tokens: hidden from GCC, which would keep 12 offsets in vector registers */
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k + 1 < count; k += 2, a += 4 * R, b += 2 * PANEL) {
+    for (int i = 0; 3 * i < R; i++) {
+        third[i] = a + 3 * i * to_next_token;
+        __asm__("" : "+r"(third[i]));
+    }
+    for (int64_t k = 0; k + 1 < count; k += 2, b += 2 * PANEL) {
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
-            pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
-            _mm_prefetch((const char *)(b + h * apart) + AHEAD_OF_FLOATS, _MM_HINT_T0);
+            pairs[h] = _mm512_loadu_si512(b + h * apart);
+            if (!joined) pairs[h] = join_pairs(pairs[h]);
+            if (!(__builtin_constant_p(ahead) && !ahead)) _mm_prefetch((const char *)(b + h * apart) + ahead, _MM_HINT_T0);
         }
         for (int r = 0; r < R; r++) {
-            __m512bh one = (__m512bh)load_one((const float *)a + r);
+            __m512bh one = (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token));
             for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);
         }
+        for (int i = 0; 3 * i < R; i++) third[i] += 4;
     }
     for (int h = 0; count % 2 && h < P; h++) { /* half a pair; a mask for all of them would make each twice as slow */
         __m512bh half = (__m512bh)join_pairs(_mm512_maskz_loadu_epi16(0xffff, b + h * apart));
-        for (int r = 0; r < R; r++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)a + r));
+        for (int r = 0; r < R; r++)
+            sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token)));
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float *to = c + r * stride + h * PANEL;
-            store(to, add(load(to), sum[r][h]));
+            store(to, adds ? add(load(to), sum[r][h]) : sum[r][h]);
         }
 }
 #endif
 
 /* ---- whole numbers ---- */
 
-/* What turns whole numbers of a tile and a panel into floats, from input `begin` on. */
+/* What turns whole numbers of a tile and panels into floats, from input `begin` on. */
 typedef struct {
     const void *rows;    /* the scales of a panel: [groups, PANEL] */
     const float *tokens; /* those of a tile: [blocks, stride] */
-    int64_t stride, group, block, begin;
+    int64_t stride, group, groups, block, begin;
     int format; /* of those of the panel */
 } Scales;
 
-/* The scales of a group. They wait in memory: branches while sums are in registers let compilers spill these. */
-INLINE void read_scales(const Scales *s, int64_t group, float *to) {
+/* The scales of a group, of P panels. They wait in memory: branches while sums are in registers let compilers spill these. */
+INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) {
+    for (int p = 0; p < P; p++, group += s->groups, to += PANEL) {
 #ifdef WIDTH
-    for (int h = 0; h < PANEL; h += WIDTH) store(to + h, load_numbers(s->rows, group * PANEL + h, s->format));
+        for (int h = 0; h < PANEL; h += WIDTH) store(to + h, load_numbers(s->rows, group * PANEL + h, s->format));
 #else
-    for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
+        for (int i = 0; i < PANEL; i++) to[i] = read_number(s->rows, group * PANEL + i, s->format);
 #endif
+    }
 }
 
 /* How each set is fed, and multiplies:
  *   CODES_OF(inputs, block)  bytes of a token for codes of 8 bits
- *   lay_out_codes            of a block of a token, as token r of R
- *   add_codes                c[r, 0..15] += what inputs begin..begin + count of a tile and a panel give
+ *   lay_out_codes            of a block of a token; returns where the next one begins
+ *   add_codes                c[r, 0..15] += what inputs begin..begin + count of R tokens and P panels give
  *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
 #define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
 
@@ -182,40 +204,42 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to) {
 #else
 #define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)
 
-/* As pairs of 16 bits: [pairs, R, 2]. */
-INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
-    int16_t wide[LONGEST_BLOCK], *pair = (int16_t *)to + 2 * r;
+/* As pairs of 16 bits; returns where the next block begins. */
+INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+    int16_t wide[LONGEST_BLOCK];
 #pragma omp simd
     for (int k = 0; k < LONGEST_BLOCK; k++) wide[k] = codes[k];
-    for (int64_t k = 0; k < count; k += 2, pair += 2 * R) memcpy(pair, wide + k, 4);
+    memcpy(to, wide, (size_t)((count + 1) / 2 * 4));
+    return to + (count + 1) / 2 * 4;
 }
 
 /* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs
  * as many instructions for the signs. */
-INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
-    const int16_t *a = (const int16_t *)tile;
+INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int64_t apart, int64_t count, const Scales *s,
+                      float *c, int64_t stride, int64_t ahead, const int R, const int P) {
+    (void)apart, (void)P; /* one panel */
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
-    read_scales(s, group, row_scales);
+    read_scales(s, group, row_scales, 1);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t pairs = (count - start < s->block ? count - start + 1 : s->block) / 2;
-        if (s->begin + start == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (s->begin + start == next) read_scales(s, ++group, row_scales, 1), next += s->group;
 #ifdef __AVX2__
         __m256i sum[TILE][2];
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
-        for (int64_t k = 0; k < pairs; k++, a += 2 * R, b += 2 * PANEL) {
+        for (int64_t k = 0; k < pairs; k++, a += 4, b += 2 * PANEL) {
             __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
             __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + AHEAD, _MM_HINT_T0);
+            _mm_prefetch((const char *)b + ahead, _MM_HINT_T0);
             for (int r = 0; r < R; r++) {
                 __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
                 __asm__("vbroadcastss %[x], %[one]\n\t"
                         "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
                         "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
                         : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
-                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + 2 * r)));
+                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + r * to_next_token)));
             }
         }
         for (int r = 0; r < R; r++)
@@ -228,14 +252,15 @@ INLINE void add_codes(const char *tile, const int8_t *b, int64_t count, const Sc
         for (int r = 0; r < R; r++) {
             int32_t sum[PANEL] = {0};
             for (int64_t k = 0; k < pairs; k++) {
-                const int16_t *one = a + 2 * (k * R + r);
+                const int16_t *one = (const int16_t *)(a + r * to_next_token) + 2 * k;
                 const int8_t *two = b + 2 * k * PANEL;
 #pragma omp simd
                 for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
             }
             for (int i = 0; i < PANEL; i++) c[r * stride + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
         }
-        a += pairs * 2 * R, b += pairs * 2 * PANEL;
+        a += pairs * 4, b += pairs * 2 * PANEL;
+        (void)ahead;
 #endif
     }
 }
@@ -258,10 +283,10 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, co
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[PANEL];
-    read_scales(s, group, row_scales);
+    read_scales(s, group, row_scales, 1);
     for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
         const int8_t *starts = a + R * UNIT;
-        if (k == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (k == next) read_scales(s, ++group, row_scales, 1), next += s->group;
         if (k == next_block) token_scales += s->stride, next_block += s->block;
 #ifdef __AVX2__
         __m256i sum[TILE][2];

@@ -9,6 +9,12 @@ INLINE void add_quads(Codes *sum, Codes weights, const char *x) { /* in assembly
     __asm__("vpdpbusd %[x]%{1to16%}, %[weights], %[sum]"
             : [sum] "+v"(*sum) : [weights] "v"(weights), [x] "m"(*(const int32_t *)x));
 }
+INLINE void add_quads_of_two(Codes *sum, const Codes *weights, const char *x) { /* one load for both: loads are the limit */
+    Codes one;
+    __asm__("vpbroadcastd %[x], %[one]\n\tvpdpbusd %[one], %[left], %[first]\n\tvpdpbusd %[one], %[right], %[second]"
+            : [first] "+v"(sum[0]), [second] "+v"(sum[1]), [one] "=&v"(one)
+            : [left] "v"(weights[0]), [right] "v"(weights[1]), [x] "m"(*(const int32_t *)x));
+}
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
     memcpy(&quad, x, 4);
@@ -52,65 +58,75 @@ INLINE void order_rows(Codes sum[PARTS]) {
 
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
 
-/* Quads of codes [quads, R, 4], then -CODE_OFFSET times their sum. */
-INLINE void lay_out_codes(const int8_t *codes, int64_t count, char *to, int64_t r, int64_t R) {
+/* Codes, then -CODE_OFFSET times their sum; returns where the next block begins. */
+INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
     int32_t sum = 0;
-    int64_t quads = (count + 3) / 4;
+#pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < count; k++) sum += codes[k];
-    for (int64_t k = 0; k < quads; k++) memcpy(to + (k * R + r) * 4, codes + 4 * k, 4);
+    memcpy(to, codes, (size_t)((count + 3) / 4 * 4));
     sum *= -CODE_OFFSET;
-    memcpy(to + (quads * R + r) * 4, &sum, 4);
+    memcpy(to + (count + 3) / 4 * 4, &sum, 4);
+    return to + (count + 3) / 4 * 4 + 4;
 }
 
 /* Add what a tile found, in steps of the scales of its rows, and begin again. */
-INLINE void end_group(Vector found[TILE][PARTS], const float *row_scales, float *c, int64_t stride, const int R) {
+INLINE void end_group(Vector (*found)[2 * PARTS], const float *row_scales, float *c, int64_t stride, const int R, const int P) {
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < PARTS; h++) {
+        for (int h = 0; h < P * PARTS; h++) {
             float *to = c + r * stride + h * WIDTH;
             store(to, add_product(found[r][h], load(row_scales + h * WIDTH), load(to)));
             found[r][h] = no_numbers();
         }
 }
 
-INLINE void add_codes(const char *a, const int8_t *b, int64_t count, const Scales *s, float *c, int64_t stride, const int R) {
+/* Add to sums of whole numbers what a quad of inputs gives, of which the last may have one pair. */
+INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_token, const int8_t *b, int64_t apart,
+                     const int one, const int R, const int P) {
+    Codes quads[2 * PARTS];
+    for (int p = 0; p < P; p++) load_quads(b + p * apart, one, quads + p * PARTS);
+    for (int r = 0; r < R; r++) {
+#ifdef __AVX512VNNI__
+        if (P == 2) add_quads_of_two(sum[r], quads, a + r * to_next_token);
+        else
+#endif
+            for (int h = 0; h < P * PARTS; h++) add_quads(&sum[r][h], quads[h], a + r * to_next_token);
+    }
+}
+
+INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int64_t apart, int64_t count, const Scales *s,
+                      float *c, int64_t stride, int64_t ahead, const int R, const int P) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[PANEL];
-    Vector found[TILE][PARTS];
+    float row_scales[2 * PANEL];
+    Vector found[TILE][2 * PARTS];
     for (int r = 0; r < R; r++)
-        for (int h = 0; h < PARTS; h++) found[r][h] = no_numbers();
-    read_scales(s, group, row_scales);
+        for (int h = 0; h < P * PARTS; h++) found[r][h] = no_numbers();
+    read_scales(s, group, row_scales, P);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t inputs = count - start < s->block ? count - start : s->block, whole = (inputs + 1) / 4;
-        const char *begin = a + (inputs + 3) / 4 * 4 * R;
+        const char *begin = a + (inputs + 3) / 4 * 4;
         if (s->begin + start == next) {
-            end_group(found, row_scales, c, stride, R);
-            read_scales(s, ++group, row_scales), next += s->group;
+            end_group(found, row_scales, c, stride, R, P);
+            read_scales(s, ++group, row_scales, P), next += s->group;
         }
         /* One sum each, of one token too: several at once outrun the memory, which then stalls. */
-        Codes sum[TILE][PARTS], quads[PARTS];
+        Codes sum[TILE][2 * PARTS];
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < PARTS; h++) sum[r][h] = load_quad(begin + 4 * r);
-        for (int64_t k = 0; k < whole; k++, a += 4 * R, b += 4 * PANEL) {
-            load_quads(b, 0, quads);
-            __builtin_prefetch(b + AHEAD, 0, 3);
-            for (int r = 0; r < R; r++)
-                for (int h = 0; h < PARTS; h++) add_quads(&sum[r][h], quads[h], a + 4 * r);
+            for (int h = 0; h < P * PARTS; h++) sum[r][h] = load_quad(begin + r * to_next_token);
+#pragma GCC unroll 4
+        for (int64_t k = 0; k < whole; k++, a += 4, b += 4 * PANEL) {
+            for (int p = 0; p < P; p++) __builtin_prefetch(b + p * apart + ahead, 0, 3);
+            add_quad(sum, a, to_next_token, b, apart, 0, R, P);
         }
-        if (whole * 4 < inputs) { /* the last quad has one pair */
-            load_quads(b, 1, quads);
-            for (int r = 0; r < R; r++)
-                for (int h = 0; h < PARTS; h++) add_quads(&sum[r][h], quads[h], a + 4 * r);
-            a += 4 * R, b += 4 * PANEL;
-        }
-        a += 4 * R; /* where sums began */
+        if (whole * 4 < inputs) add_quad(sum, a, to_next_token, b, apart, 1, R, P), a += 4, b += 4 * PANEL;
+        a += 4; /* where sums began */
         for (int r = 0; r < R; r++) {
-            order_rows(sum[r]);
-            for (int h = 0; h < PARTS; h++)
+            for (int p = 0; p < P; p++) order_rows(sum[r] + p * PARTS);
+            for (int h = 0; h < P * PARTS; h++)
                 found[r][h] = add_product(as_floats(sum[r][h]), load_one(token_scales + r), found[r][h]);
         }
     }
-    end_group(found, row_scales, c, stride, R);
+    end_group(found, row_scales, c, stride, R, P);
 }
 
 /* Quads of codes, then -8 times their sum. */
@@ -132,9 +148,9 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
     Vector found[TILE][PARTS];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < PARTS; h++) found[r][h] = load(c + r * stride + h * WIDTH);
-    read_scales(s, group, row_scales);
+    read_scales(s, group, row_scales, 1);
     for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
-        if (k == next) read_scales(s, ++group, row_scales), next += s->group;
+        if (k == next) read_scales(s, ++group, row_scales, 1), next += s->group;
         if (k == next_block) token_scales += s->stride, next_block += s->block;
         Codes sum[TILE][PARTS];
         for (int r = 0; r < R; r++)

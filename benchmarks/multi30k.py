@@ -18,6 +18,7 @@ from benchmarks.tuned import named
 
 NAME = "multi30k.en-de.{}.tsv"
 QUICK = ["training.steps=4", "training.evaluate_every=4", "evaluation.limit=8", "model.dim=32", "--no-calibrate"]
+QUICK_ROWS = 32
 TARGET = 33.0
 """BLEU, beam 4."""
 ATTENTIONS = {"encoder": "encoder.blocks.*.attention", "decoder": "decoder.blocks.*.attention",
@@ -81,21 +82,26 @@ def list_ways(quick: bool) -> Iterator[str]:
                    f"where: ['{places}']}}{more}}}}}")
 
 
+def cut_table(path: Path, target: Path) -> Path:
+    """Write the first rows of a table, and return their file."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    target.write_text("".join(lines[:QUICK_ROWS + 1]), encoding="utf-8")
+    return target
+
+
 def prune_heads(run: Path, train: Path, test: Path, out: Path, *, quick: bool = False) -> Iterator[Row]:
     """Take heads from each attention of a model that translates, in each way; yield BLEU, greedy, with intervals."""
     import saucier as library
+    from saucier.jobs.compression.outcome import Compressed
 
     out.mkdir(parents=True, exist_ok=True)
     chain = out / "heads.yaml"
-    chain.write_text("\n".join(["name: heads", "keep: 0.001", "measure: {memory: false, rounds: 3, batches: [1, 32]}",
+    chain.write_text("\n".join(["name: heads", "keep: 0.001", "measure: {memory: false, rounds: 3, batches: [32]}",
                                 "grid:", "  -", *list_ways(quick)]) + "\n", encoding="utf-8")
-    files = {"data": train, "held_out": test}
     if quick:
-        for key, path in files.items():
-            files[key] = out / path.name
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-            files[key].write_text("".join(lines[:33]), encoding="utf-8")
-    found = library.compress(chain, model=run, out=out / "heads", quiet=True, **files)
+        train, test = (cut_table(path, out / path.name) for path in (train, test))
+    found = library.compress(chain, model=run, data=train, held_out=test, out=out / "heads", quiet=True)
+    assert isinstance(found, Compressed), "a chain was given"
     for one in found.steps:
         [bleu, *_], kept, speed = one.splits["held-out"].metrics, one.kept, one.speed(32)
         yield Row(f"heads: {one.name}", f"BLEU {bleu.value:.2f} ({bleu.low:.2f} … {bleu.high:.2f}), "

@@ -75,8 +75,8 @@ class FormatFigures:
 
     def lost(self, own: FormatFigures) -> tuple[float, str]:
         """Return what it loses against the model's own parts, and of what; infinite where nobody knows."""
-        if self.score is not None and own.score is not None:
-            return abs(self.score - own.score) / max(abs(own.score), LEAST_SECONDS), "of the score"
+        if self.score is not None and own.score:
+            return abs(self.score - own.score) / abs(own.score), "of the score"
         if self.kl is not None:
             return self.kl, "nats of KL divergence"
         if self.neighbours is not None:
@@ -245,8 +245,11 @@ def find_lossless(model: Transformer) -> tuple[str, ...]:
 
 
 def choose(measured: Sequence[FormatFigures], loss: float, lossless: Sequence[str], *, writes: bool) -> str:
-    """Return the fastest format that loses no more than it may: at one row of a model that writes, else at eight."""
-    allowed = [one for one in measured if one.format in lossless or one.lost(measured[0])[0] <= loss]
+    """Return the fastest format that loses no more than it may: at one row of a model that writes, else at eight.
+
+    Where nothing may be lost a score that is the same is not enough: only what changes no number is.
+    """
+    allowed = [one for one in measured if one.format in lossless or (loss > 0 and one.lost(measured[0])[0] <= loss)]
     return max(allowed, key=lambda one: one.speeds[1] if writes else -one.speeds[BATCHES[-1]]).format
 
 

@@ -173,8 +173,8 @@ def read_column(path: Path, column: str, count: int) -> list[str]:
 
 
 def read_texts(kind: str, count: int) -> list[str]:
-    """Return texts: short ones are single sentences; of mixed ones every fourth is a piece of news, every eighth a
-    review that is longer than the model reads.
+    """Return texts: short ones are single sentences; of mixed ones an eighth is news, and an eighth reviews that are
+    longer than the model reads.
     """
     data = needed("classification")
     texts = read_column(data / "stsb" / "dev.tsv", "sentence2", count)

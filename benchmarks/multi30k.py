@@ -17,8 +17,8 @@ from benchmarks.section import Row, Section, at_most
 from benchmarks.tuned import named
 
 NAME = "multi30k.en-de.{}.tsv"
-QUICK = ["training.steps=60", "training.evaluate_every=60", "training.schedule.warmup=5", "training.batch=32", "evaluation.limit=8",
-         "model.dim=32", "--no-calibrate"]
+QUICK = ["training.steps=60", "training.evaluate_every=60", "training.schedule.warmup=5", "training.batch=32",
+         "evaluation.limit=8", "model.dim=32", "--no-calibrate"]
 QUICK_ROWS = 32
 TARGET = 33.0
 """BLEU, beam 4."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from dataclasses import replace
@@ -68,7 +69,9 @@ def test_a_language_model(tmp_path: Path) -> None:
     assert found.chosen in figures and "tokens compared" in repr(found)
     assert saucier.load(folder, format="auto").format == (None if found.chosen == "own parts" else found.chosen)
     page = (tmp_path / "drawn" / "bench.html").read_text()
-    assert "int4" in page and "<svg" in page and found.to_dict()["chosen"] == found.chosen
+    told = json.loads(json.dumps(found.to_dict()))
+    assert "int4" in page and "<svg" in page and told["chosen"] == found.chosen
+    assert told["page"] == str(tmp_path / "drawn" / "bench.html")
 
 
 def test_an_encoder_without_data_keeps_its_numbers(tmp_path: Path) -> None:

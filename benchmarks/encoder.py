@@ -1,18 +1,25 @@
-"""Encoding texts: BERT-base and MiniLM on batches of one length and of many, against `transformers` and its exports.
+"""Encoding texts: BERT-base and MiniLM on batches of one length and of many, against `transformers` and its exports;
+and whole texts to vectors by the published MiniLM, against `sentence-transformers`.
 
 Letters: B texts, L length of the longest.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import json
 import time
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
+from benchmarks.cooking import needed
+from benchmarks.finetuning import weights
 from benchmarks.race import TRIED, Contender, Turn, race
 from benchmarks.section import Row, Section, at_least
 
@@ -158,10 +165,125 @@ def openvino(settings: dict[str, Any]) -> Turn:
     return repeat(lambda: compiled(given), settings)
 
 
+def read_column(path: Path, column: str, count: int) -> list[str]:
+    """Return the first texts of a column of a .tsv file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [row[column] for row in islice(rows, count)]
+
+
+def read_texts(kind: str, count: int) -> list[str]:
+    """Return texts: short ones are single sentences; of mixed ones an eighth is news, and an eighth reviews that are
+    longer than the model reads.
+    """
+    data = needed("classification")
+    texts = read_column(data / "stsb" / "dev.tsv", "sentence2", count)
+    if kind == "mixed":
+        news, places = read_column(data / "ag_news" / "test.tsv", "text", count), range(3, count, 8)
+        with (data / "movie_reviews_long" / "dev.jsonl").open(encoding="utf-8") as file:
+            reviews = [json.loads(line)["text"] for line in islice(file, len(places))]
+        for place, review in zip(places, reviews, strict=False):
+            texts[place], texts[place - 2] = review, news[place]
+    return texts
+
+
+def encode_texts(once: Callable[[list[str]], Any], settings: dict[str, Any]) -> Turn:
+    """Return a turn: all texts to vectors, tokenizing included, in texts a second."""
+    texts = read_texts(settings["texts"], settings["count"])
+    once(texts)
+
+    def turn() -> float:
+        begin = time.perf_counter()
+        once(texts)
+        return len(texts) / (time.perf_counter() - begin)
+
+    return turn
+
+
+def open_embedder(form: str | None) -> Callable[[list[str]], Any]:
+    """Return what gives texts vectors by the published MiniLM: its own parts, or the kernels in a number format."""
+    import saucier
+
+    folder = weights()
+    model, tokenizer = saucier.load(folder, dtype="float32", device="cpu", format=form), saucier.load_tokenizer(folder)
+    return lambda texts: saucier.embed(model, texts, tokenizer=tokenizer)
+
+
+def embedder(settings: dict[str, Any]) -> Turn:
+    """`saucier.embed`."""
+    return encode_texts(open_embedder(settings["format"]), settings)
+
+
+def sentence_transformers(settings: dict[str, Any]) -> Turn:
+    """`SentenceTransformer.encode`, by PyTorch or by OpenVINO. Raises `AssertionError` for other vectors in float32."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    form, torch_alone = settings["format"], settings["backend"] == "torch"
+    hint = {"INFERENCE_NUM_THREADS": str(torch.get_num_threads()),
+            "INFERENCE_PRECISION_HINT": "bf16" if form == "bfloat16" else "f32"}
+    model: Any = SentenceTransformer(weights(), device="cpu", backend=settings["backend"], model_kwargs={
+        "dtype": getattr(torch, form)} if torch_alone else {"ov_config": hint})
+    if form == "int8":
+        round_graph(model, read_texts(settings["texts"], settings["count"]))
+    if form == "float32":
+        texts = read_texts(settings["texts"], settings["count"])
+        cosines = torch.cosine_similarity(open_embedder(form)(texts), torch.from_numpy(model.encode(texts)))
+        assert float(cosines.min()) > SAME, f"vectors differ: the least cosine is {float(cosines.min())}"
+    return encode_texts(lambda texts: model.encode(texts, batch_size=32, show_progress_bar=False), settings)
+
+
+def round_graph(model: Any, texts: list[str]) -> None:
+    """Round matrices and activations of an OpenVINO graph to int8 by NNCF, calibrated on the texts themselves."""
+    import nncf
+
+    inner = model[0].auto_model
+    given = [{name: value.numpy() for name, value in model.tokenize(texts[start:start + 32]).items()
+              if name in inner.input_names} for start in range(0, len(texts), 32)]
+    inner.model = nncf.quantize(inner.model, nncf.Dataset(given), model_type=nncf.ModelType.TRANSFORMER)
+    inner.request = None
+    inner.compile()
+
+
 CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "transformers": transformers,
-                                    "onnxruntime": onnxruntime, "openvino": openvino}
+                                    "onnxruntime": onnxruntime, "openvino": openvino, "embedder": embedder,
+                                    "sentence-transformers": sentence_transformers}
 PEERS = {"onnxruntime": ("float32", "int8"), "openvino": ("float32", "bfloat16", "int8")}
 """Exported graphs, where they are installed, and the number formats that they are measured in."""
+
+
+BACKENDS = {"torch": ("float32", "bfloat16"), "openvino": ("float32", "bfloat16", "int8")}
+"""Of `sentence-transformers`; its ONNX backend does not install beside a `transformers` of its version."""
+SAME = 0.9999
+"""Least cosine of vectors that are the same."""
+
+
+def compare_embedding(count: int, rounds: int) -> tuple[list[Row], list[str]]:
+    """Return rows of `saucier.embed` against the best backend of `sentence-transformers` at the same format.
+
+    Nothing where that is not installed. Rows say texts a second.
+    """
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return [], ["`sentence-transformers` is not installed: no rows of whole texts to vectors."]
+    backends = {name: forms for name, forms in BACKENDS.items()
+                if name == "torch" or importlib.util.find_spec("optimum") is not None}
+    rows, notes = list[Row](), list[str]()
+    for kind in ("short", "mixed"):
+        told = {f"embedder: {form or 'own parts'}": {"format": form}
+                for form in (None, "float32", "bfloat16", "int8")}
+        told |= {f"sentence-transformers: {name}, {form}": {"format": form, "backend": name}
+                 for name, forms in backends.items() for form in forms}
+        found = race("benchmarks.encoder", {name: one | {"texts": kind, "count": count} for name, one in told.items()},
+                     rounds)
+        for form in ("float32", "bfloat16", "int8"):
+            others = [one for one in found if one.endswith(form) and not one.startswith("embedder")]
+            if others:
+                best, ours = max(others, key=found.__getitem__), found[f"embedder: {form}"]
+                rows.append(at_least(f"MiniLM, {count} {kind} texts to vectors, native {form}, against {best}",
+                                     f"{ours:,.0f}", f"{found[best]:,.0f}", ours / found[best], 1.2))
+        notes.append(f"MiniLM, {kind} texts to vectors, texts a second: " + ", ".join(
+            f"{one} {value:,.0f}" for one, value in found.items()))
+    return rows, notes
 
 
 def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[Row], str]:
@@ -198,8 +320,11 @@ def measure(quick: bool) -> Section:
     for name, other in ({"tiny": {}} if quick else CASES).items():
         more, note = compare_native(shape | other, TRIED if quick else 5, name)
         rows, notes = rows + more, [*notes, note]
+    more, further = compare_embedding(16 if quick else 128, TRIED if quick else 7)
+    rows, notes = rows + more, notes + further
     about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with "
              f"lengths drawn evenly from {shape['shortest']} to {shape['longest']}, padded to the longest, forward "
              "only, weights in the number format. Real tokens a second. "
-             "The rows of native kernels have their own batches.")
+             "The rows of native kernels have their own batches. Those of texts to vectors are `saucier.embed` against "
+             "`SentenceTransformer.encode`, with the published weights and tokenizing included, 32 texts at a time.")
     return Section("Encoding a padded batch", about, rows, notes)

@@ -1,5 +1,5 @@
 """Multi30k, English to German, from scratch: BLEU on test_2016_flickr after at most an hour on this machine; then what
-a vocabulary map costs and saves where the native engine translates.
+a vocabulary map costs and saves where the native engine translates, and what the heads of each attention are worth.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,9 +17,20 @@ from benchmarks.section import Row, Section, at_most
 from benchmarks.tuned import named
 
 NAME = "multi30k.en-de.{}.tsv"
-QUICK = ["training.steps=4", "training.evaluate_every=4", "evaluation.limit=8", "model.dim=32", "--no-calibrate"]
+QUICK = ["training.steps=60", "training.evaluate_every=60", "training.schedule.warmup=5", "training.batch=32",
+         "evaluation.limit=8", "model.dim=32", "--no-calibrate"]
+QUICK_ROWS = 32
 TARGET = 33.0
 """BLEU, beam 4."""
+ATTENTIONS = {"encoder": "encoder.blocks.*.attention", "decoder": "decoder.blocks.*.attention",
+              "cross": "decoder.blocks.*.cross"}
+"""Name of an attention -> its places."""
+HALF = {name: f"{{kind: heads, share: 0.5, score: {{kind: {name}}}" for name in (
+    "importance", "confidence", "relevance", "ablation", "magnitude")}
+ONE = {"all but one": "{kind: heads, share: 0.75, scope: {kind: layer}, score: {kind: alone}"}
+LEARNED = {"importance, learned again": HALF["importance"],
+           "gates": "{kind: gates, aim: {kind: target, share: 0.5}"}
+"""Which heads of four go, without and with an epoch of learning: what `by:` of a step begins with."""
 
 
 def read_texts(path: Path, limit: int | None = None) -> list[tuple[str, str]]:
@@ -61,6 +73,45 @@ def compare_maps(run: Path, train: Path, test: Path, *, limit: int | None = None
                 seconds[0] / seconds[1])]
 
 
+def list_ways(quick: bool) -> Iterator[str]:
+    """Yield the alternatives of a grid: heads of each attention, chosen in each way."""
+    training = f"{{epochs: 1, batch: {8 if quick else 64}}}"
+    ways = LEARNED if quick else HALF | ONE | LEARNED
+    for where, places in ATTENTIONS.items():
+        for name, by in ways.items():
+            more = f", distillation: null, training: {training}" if name in LEARNED else ", rows: 512"
+            yield (f"    - {{name: {where}-{name.replace(', ', '-').replace(' ', '-')}, step: {{kind: prune, by: {by}, "
+                   f"where: ['{places}']}}{more}}}}}")
+
+
+def cut_table(path: Path, target: Path) -> Path:
+    """Write the first rows of a table, and return their file."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    target.write_text("".join(lines[:QUICK_ROWS + 1]), encoding="utf-8")
+    return target
+
+
+def prune_heads(run: Path, train: Path, test: Path, out: Path, *, quick: bool = False) -> Iterator[Row]:
+    """Take heads from each attention of a model that translates, in each way; yield BLEU, greedy, with intervals."""
+    import saucier as library
+    from saucier.jobs.compression.outcome import Compressed
+
+    out.mkdir(parents=True, exist_ok=True)
+    chain = out / "heads.yaml"
+    chain.write_text("\n".join(["name: heads", "keep: 0.001", "measure: {memory: false, rounds: 3, batches: [32]}",
+                                "grid:", "  -", *list_ways(quick)]) + "\n", encoding="utf-8")
+    if quick:
+        train, test = (cut_table(path, out / path.name) for path in (train, test))
+    found = library.compress(chain, model=run, data=train, held_out=test, out=out / "heads", quiet=True)
+    assert isinstance(found, Compressed), "a chain was given"
+    for one in found.steps:
+        [bleu, *_], kept, speed = one.splits["held-out"].metrics, one.kept, one.speed(32)
+        yield Row(f"heads: {one.name}", f"BLEU {bleu.value:.2f} ({bleu.low:.2f} … {bleu.high:.2f}), "
+                  f"{bleu.difference:+.2f} ({bleu.difference_low:+.2f} … {bleu.difference_high:+.2f})",
+                  f"keeps {kept.value:.1%} ({kept.low:.1%} … {kept.high:.1%}); {one.size.parameters:,} parameters; "
+                  f"{speed.ratio:.2f} × as fast with 32 rows")
+
+
 def measure(quick: bool) -> Section:
     """Train on `train`, choose the checkpoint by `val`, score `test_2016_flickr` once."""
     files = {part: needed("translation", NAME.format(part)) for part in ("train", "val", "test_2016_flickr")}
@@ -71,6 +122,7 @@ def measure(quick: bool) -> Section:
         few = ["--limit", "8"] if quick else []
         tested = json.loads(saucier("evaluate", str(run), str(files["test_2016_flickr"]), "--json", *few))
         maps = compare_maps(run, files["train"], files["test_2016_flickr"], limit=8 if quick else None)
+        maps += prune_heads(run, files["train"], files["test_2016_flickr"], Path(folder), quick=quick)
         note = plan_note(run, results) if not quick else "A quick look."
     bleu, chrf = named(tested["scores"], "BLEU"), named(tested["scores"], "chrF")
     rows = [Row("BLEU on test_2016_flickr, beam 4", f"{bleu['value']:.2f}", target=f"≥ {TARGET:g}",

@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
+from pathlib import PurePath
 from typing import Any
 
 HANDED_IN: dict[str, Callable[..., Any]] = {}
@@ -44,7 +45,9 @@ MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365.25 * 86400
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite."""
+    """Return a value as JSON has it: dataclasses as mappings, tuples as lists, null where a number is not finite,
+    and a path as text.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return json_value(asdict(value))
     match value:
@@ -54,6 +57,8 @@ def json_value(value: Any) -> Any:
             return {name: json_value(one) for name, one in value.items()}
         case list() | tuple():
             return [json_value(one) for one in value]
+        case PurePath():
+            return str(value)
         case _:
             return value
 

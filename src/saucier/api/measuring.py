@@ -85,8 +85,9 @@ def bench(
     *,
     data: Annotated[Rows | None, Help("Your own text, or labelled rows: what each format loses on it. Can be given "
                                       "again.", metavar="FILE")] = None,
-    loss: Annotated[float, Help("What --format auto may lose from now on: nats of KL divergence a token; of a model "
-                                "that does not write freely the share by which its score differs.", minimum=0)] = 0.0,
+    loss: Annotated[float, Help("What --format auto may lose from now on: nats of KL divergence; of labelled rows the "
+                                "share by which the score differs; of vectors that of other nearest neighbours.",
+                                minimum=0)] = 0.0,
     tokens: Annotated[int, Help("New tokens of a turn.", minimum=1)] = 32,
     columns: Annotated[Changes, Help("The column of the text; or ROLE=NAME. Can be given again.",
                                      metavar="[ROLE=]NAME", option="--column")] = (),

@@ -6,44 +6,39 @@ Rounds are interleaved, so that a machine that slows down slows all formats down
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 from rich.console import Group
-from torch import Tensor
 
 from saucier.errors import InputError, WorkError
 from saucier.generation.decoding import Native
 from saucier.generation.formats import prepare, write_choice, writes_tokens
 from saucier.generation.generate import generate
 from saucier.generation.native_encoder import name_side
-from saucier.generation.native_feed import lower_model, score_texts
+from saucier.generation.native_feed import lower_model
 from saucier.generation.packed_weights import inference_view
-from saucier.jobs.evaluation.evaluate import evaluate, identify_model
-from saucier.jobs.evaluation.likelihood import NextTokenModel, cut_windows, read_measured_texts, read_texts
 from saucier.jobs.evaluation.measurement import EvaluationOptions
+from saucier.jobs.format_loss import LENGTH, Contender, measure_loss
 from saucier.jobs.run.console import show_progress
 from saucier.jobs.writing.writer import Writer
 from saucier.model import Transformer
 from saucier.native.library import load_library
 from saucier.native.matrices import Format
 from saucier.native.packed import OWN_PARTS
-from saucier.opened import OpenModel, open_model, room
+from saucier.opened import open_model, room
 from saucier.plain import format_bytes
 from saucier.report.page import ACCENT, SECOND, draw_or_explain, write_page
 from saucier.result import Result
 from saucier.table import Table
-from saucier.tasks.written.task import pad_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROUNDS, PROMPT, LENGTH, BATCHES = 3, 16, 128, (1, 8)
-MOST_WINDOWS = 32
-"""Windows of `LENGTH` tokens of the user's text that formats are compared on."""
+ROUNDS, PROMPT, BATCHES = 3, 16, (1, 8)
 LARGEST_READ, READS, LEAST_SECONDS = 2**29, 10, 1e-9
 PAGE = "bench.html"
 
@@ -63,12 +58,34 @@ class FormatFigures:
     floor: float | None = None
     """Tokens a second at batch 1 if memory alone took time; None where that is no bound."""
     kl: float | None = None
-    """Mean over the tokens of the text of the Kullback–Leibler divergence to float32, nats."""
+    """Mean Kullback–Leibler divergence of the probabilities of tokens, or of the classes of a row or tag, from those in
+    float32, nats."""
     flips: float | None = None
-    """Share of tokens whose likeliest successor is another one than in float32."""
+    """Share of places whose likeliest token, or of rows or tags whose answer, is another one than in float32."""
     perplexity: float | None = None
+    """Of a masked model that of hidden tokens."""
+    cosine: float | None = None
+    """Of a model that gives vectors: mean cosine of one with the same in float32."""
+    neighbours: float | None = None
+    """Share of texts whose nearest other text, by their cosine, is another one than in float32."""
+    correlation: float | None = None
+    """Of a model that answers with numbers: Pearson's, of its answers with those in float32."""
     score: float | None = None
     """Of a model that answers: its first score on the labelled rows."""
+
+    def lost(self, own: FormatFigures) -> tuple[float, str]:
+        """Return what it loses against the model's own parts, and of what; infinite where nobody knows."""
+        if self.score is not None and own.score:
+            return abs(self.score - own.score) / abs(own.score), "of the score"
+        if self.kl is not None:
+            return self.kl, "nats of KL divergence"
+        if self.neighbours is not None:
+            return self.neighbours, "of the nearest neighbours"
+        if self.cosine is not None:
+            return 1 - self.cosine, "of the cosine"
+        if self.correlation is not None:
+            return 1 - self.correlation, "of the correlation"
+        return (float("inf"), "") if self.flips is None else (self.flips, "of the answers")
 
     @property
     def share(self) -> float | None:
@@ -115,7 +132,9 @@ class Bench(Result):
     def caption(self) -> str:
         """What `--format auto` takes."""
         drawn = "" if self.page is None else f"; drawn in {self.page}"
-        return f"--format auto takes {self.chosen}, the fastest that loses at most {self.loss:g}{drawn}"
+        own = next(one for one in self.formats if not one.fault)
+        most = f"{self.loss:g} {own.lost(own)[1]}".strip()
+        return f"--format auto takes {self.chosen}, the fastest that loses at most {most}{drawn}"
 
     def table(self) -> Table:
         """Return the figures of the formats that run."""
@@ -126,7 +145,9 @@ class Bench(Result):
         columns["matrices"] = lambda one: format_bytes(one.bytes) if one.bytes else "–"
         numbers: dict[str, tuple[str, str]] = {"floor": ("floor", ".1f"), "of it": ("share", ".0%"),
                                                "KL, nats": ("kl", ".5f"), "flips": ("flips", ".2%"),
-                                               "perplexity": ("perplexity", ".3f"), self.metric: ("score", ".4f")}
+                                               "perplexity": ("perplexity", ".3f"), "cosine": ("cosine", ".5f"),
+                                               "other neighbour": ("neighbours", ".2%"),
+                                               "correlation": ("correlation", ".5f"), self.metric: ("score", ".4f")}
         for heading, (name, form) in numbers.items():
             if any(getattr(one, name) is not None for one in ran):
                 columns[heading] = lambda one, name=name, form=form: (  # type: ignore[misc]
@@ -136,27 +157,18 @@ class Bench(Result):
                      bold=[place for place, one in enumerate(ran) if one.format == self.chosen])
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One format that runs."""
-
-    name: str
-    engine: Native | None
-    view: Transformer
-    """What is called; a model that writes is itself, and told the engine."""
-
-
 def bench(path: Path, files: Sequence[str] = (), *, loss: float = 0.0, tokens: int = 32, out: Path | None = None,
           options: EvaluationOptions | None = None) -> Bench:
     """Measure every format of a model, and keep which is the fastest that loses no more than `loss`.
 
-    The loss is the mean KL to float32 in nats of a language model, of any other the share by which its score differs.
-    Without files it is not known, so that only float32 may be chosen. Raises `InputError`.
+    The loss is what `FormatFigures.lost` says. Without files it is not known, so that only float32 may be chosen.
+    Raises `InputError`.
     """
     options = options or EvaluationOptions()
     opened = open_model(path, dtype="float32", device="cpu", base=options.base)
     model = opened.model
     runs, faults = list_contenders(model)
+    lost = measure_loss(opened, runs, files, options)
     special = Writer(opened, tokens).special_tokens if writes_tokens(model) else {}
     speeds = {one.name: dict[int, float]() for one in runs}
     for batch, _, one in show_progress([(batch, turn, one) for batch in BATCHES for turn in range(ROUNDS)
@@ -164,14 +176,12 @@ def bench(path: Path, files: Sequence[str] = (), *, loss: float = 0.0, tokens: i
         found = time_turn(one, batch, tokens, special)
         best = max if writes_tokens(model) else min
         speeds[one.name][batch] = best(found, speeds[one.name].get(batch, found))
-    lost, count, metric = measure_loss(opened, runs, files, options)
     measured = [replace(FormatFigures(one.name, "", speeds[one.name], *measure_floor(one)),
-                        **lost.get(one.name, {})) for one in runs]
+                        **lost.figures.get(one.name, {})) for one in runs]
     chosen = choose(measured, loss, find_lossless(model), writes=writes_tokens(model))
     write_choice(model, {"format": chosen, "loss": loss, "measured": {one: speeds[one] for one in speeds}})
-    counted = "rows" if metric and not metric.endswith("perplexity") else "tokens"
     result = Bench(str(path), "tokens/s" if writes_tokens(model) else "ms", (*measured, *faults), chosen, loss,
-                   torch.get_num_threads(), count, counted, metric, None if out is None else out / PAGE)
+                   torch.get_num_threads(), lost.count, lost.counted, lost.metric, None if out is None else out / PAGE)
     if result.page is not None:
         write_bench_page(result, result.page)
     return result
@@ -227,62 +237,6 @@ def measure_floor(one: Contender) -> tuple[int, float | None]:
     return size, held.nbytes / max(LEAST_SECONDS, min(seconds)) / max(1, size)
 
 
-def measure_loss(opened: OpenModel, runs: Sequence[Contender], files: Sequence[str],
-                 options: EvaluationOptions) -> tuple[dict[str, dict[str, Any]], int, str]:
-    """Return by format what is lost on files, how many tokens were compared, and the name of the score."""
-    if not files:
-        return {}, 0, ""
-    if isinstance(identify_model(opened, files, options.read), NextTokenModel):
-        rows = list(list_windows(opened, files, options))
-        found, count = compare_scores(runs, rows, opened.tokenizer.pad_id or 0)
-        return found, count, ""
-    scores, metric, count = {}, "", 0
-    for one in show_progress(runs, "measuring quality"):
-        form = None if one.engine is None else one.engine.format
-        measured = evaluate(str(opened.path), files, EvaluationOptions(
-            changes=options.changes, columns=options.columns, read=options.read, base=options.base,
-            limit=options.limit, dtype="float32", format=form))
-        metric, count = measured.scores[0].name, measured.amount
-        scores[one.name] = {"score": measured.scores[0].value}
-    return scores, count, metric
-
-
-def list_windows(opened: OpenModel, files: Sequence[str], options: EvaluationOptions) -> Iterator[Sequence[int]]:
-    """Yield the ids of the first windows of texts."""
-    length = room(opened.model.config, LENGTH)
-    texts = read_texts(opened, read_measured_texts(files, options))
-    windows = (row.ids for number, text in enumerate(texts)
-               for row in cut_windows(text, number, length=length, stride=length))
-    yield from (ids for _, ids in zip(range(MOST_WINDOWS), windows, strict=False))
-
-
-def compare_scores(runs: Sequence[Contender], rows: Sequence[Sequence[int]],
-                   padding: int) -> tuple[dict[str, dict[str, float]], int]:
-    """Return KL, flips and perplexity of each format against the model's own parts in float32, and the tokens read."""
-    if not rows:
-        raise InputError("has no text of two tokens", where="--data", remedy="give a longer text")
-    sums = {one.name: torch.zeros(3, dtype=torch.float64) for one in runs}
-    count = 0
-    for ids in show_progress(rows, "measuring quality"):
-        given, mask = pad_rows([list(ids)], padding, left=False)
-        targets = given[0, 1:]
-        count += len(targets)
-        expected: Tensor | None = None
-        for one in runs:
-            with torch.inference_mode():
-                logits = one.view(given, mask).logits if one.engine is None else \
-                    score_texts(one.view, one.engine, given, mask)
-            found = logits[0, :-1].float().log_softmax(-1)
-            expected = found if expected is None else expected
-            sums[one.name] += torch.tensor([
-                float((expected.exp() * (expected - found)).sum()),
-                float((expected.argmax(-1) != found.argmax(-1)).sum()),
-                -float(found.gather(-1, targets[:, None]).sum())], dtype=torch.float64)
-    means = {name: (one / count).tolist() for name, one in sums.items()}
-    return {name: {"kl": max(0.0, kl), "flips": flips, "perplexity": float(torch.tensor(nats).exp())}
-            for name, (kl, flips, nats) in means.items()}, count
-
-
 def find_lossless(model: Transformer) -> tuple[str, ...]:
     """Return the formats that change no number of a model as it is stored."""
     stored = model.provenance.stored
@@ -291,19 +245,11 @@ def find_lossless(model: Transformer) -> tuple[str, ...]:
 
 
 def choose(measured: Sequence[FormatFigures], loss: float, lossless: Sequence[str], *, writes: bool) -> str:
-    """Return the fastest format that loses no more than it may: at one row of a model that writes, else at eight."""
-    own = measured[0]
+    """Return the fastest format that loses no more than it may: at one row of a model that writes, else at eight.
 
-    def lost(one: FormatFigures) -> float:
-        if one.format in lossless:
-            return 0.0
-        if one.kl is not None:
-            return one.kl
-        if one.score is None or own.score is None:
-            return float("inf")
-        return abs(one.score - own.score) / max(abs(own.score), LEAST_SECONDS)
-
-    allowed = [one for one in measured if lost(one) <= loss]
+    Where nothing may be lost a score that is the same is not enough: only what changes no number is.
+    """
+    allowed = [one for one in measured if one.format in lossless or (loss > 0 and one.lost(measured[0])[0] <= loss)]
     return max(allowed, key=lambda one: one.speeds[1] if writes else -one.speeds[BATCHES[-1]]).format
 
 

@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saucier.adaptation.pruning.prune import heads_together
+from saucier.adaptation.pruning.prune import heads_together, select_places
 from saucier.adaptation.pruning.scores import count_units, find_width
 from saucier.adaptation.quantization.maps import refuse_quantized
 from saucier.adaptation.surgery.factors import factorize_in_place, find_ranks, list_maps
 from saucier.adaptation.surgery.operate import operate
 from saucier.adaptation.surgery.operations import Heads, Neurons, Operation, Ranks
-from saucier.adaptation.surgery.tables import ModelState
-from saucier.adaptation.surgery.units import Attention, Feeding, find_places, list_places
+from saucier.adaptation.surgery.units import Attention, list_places
 from saucier.config.counting.model import parameters
 from saucier.errors import InputError
 from saucier.model import Transformer
@@ -114,12 +113,12 @@ def find_gated(model: Transformer, by: c.UnitGates) -> list[GatedPlace]:
         if len(by.units) > 1:
             raise InputError("the ranks of maps that lose heads or neurons too have no size of their own",
                              where="pruning.units", remedy="use [ranks] alone, and prune heads or neurons before it")
+        if by.where != ("*",):
+            raise InputError("ranks are those of all maps", where="pruning.where", remedy="leave it out")
         return find_gated_ranks(model)
     found = []
-    kinds: Mapping[str, Any] = {"heads": Attention, "neurons": Feeding}
     for what in by.units:
-        met = {path: () for path, one in list_places(model.config).items() if isinstance(one.inner, kinds[what])}
-        for path, place in find_places(ModelState(model.config, {}), met, kinds[what], what).items():
+        for path, place in select_places(model.config, by.where, what).items():
             inner: Any = model.get_submodule(f"{path}.inner")
             maps = [inner.out, *((inner.qkv,) if hasattr(inner, "qkv") else (inner.q, inner.kv))] \
                 if isinstance(place.inner, Attention) else [inner.down, inner.up]

@@ -91,6 +91,22 @@ def test_the_model_that_is_left_gives_the_numbers_of_the_gated_one(name: str) ->
     assert all(getattr(one, "hidden", 1) > 0 for one in counts)
 
 
+def test_gates_stand_where_they_are_asked_for() -> None:
+    model = scrambled(family("bart")).double().eval()
+    objective = gated(model, UnitGates(aim=OpenPenalty(weight=1.0), where=("decoder.blocks.*.cross",)))
+    paths = [one.path for one in objective.state.places]
+    assert paths and all(path.endswith(".cross") for path in paths)
+    heads = {path: one.inner.projection.heads for path, one in list_places(model.config).items() if path not in paths
+             and hasattr(one.inner, "projection")}
+    set_gates(objective)
+    places = list_places(objective.finished(model).config)
+    assert {path: places[path].inner.projection.heads for path in heads} == heads
+    with pytest.raises(InputError, match=r"where: 'decoder\.blocks\.\*\.crss' meets no sublayer with heads"):
+        gated(model, UnitGates(aim=OpenPenalty(weight=1.0), where=("decoder.blocks.*.crss",)))
+    with pytest.raises(InputError, match=r"pruning\.where: ranks are those of all maps"):
+        gated(model, UnitGates(aim=OpenPenalty(weight=1.0), units=("ranks",), where=("decoder.*",)))
+
+
 @pytest.mark.parametrize("name", ["bert", "bart", "llama", "t5", "deberta"])
 def test_a_model_without_ranks_gives_the_numbers_of_the_gated_one(name: str) -> None:
     """FLOP: with open gates before = after factorizing; at the end the closed ranks are gone, and one matrix is whole.

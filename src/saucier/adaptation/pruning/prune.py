@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -48,6 +49,13 @@ class Pruned:
     tokenizer: Tokenizer | None = None
     """The tokenizer that belongs to a trimmed vocabulary; None: the one that there was."""
 
+    def summary(self) -> list[str]:
+        """Say how much went of sublayers of a kind, and how many parameters there were and are."""
+        sums = Counter[str]()
+        for place, numbers in self.removed.items():
+            sums[".".join("*" if word.isdigit() else word for word in place.split("."))] += len(numbers)
+        return [*(f"{place}: {count:,} gone" for place, count in sums.items() if count), self.lines()[-1]]
+
     def lines(self) -> list[str]:
         """Say what went."""
         gone = [f"{place}: {len(numbers)} gone ({', '.join(map(str, numbers[:12]))}"
@@ -92,7 +100,7 @@ def prune_units(model: Transformer, by: p.HeadPruning | p.NeuronPruning, evidenc
                 tokenizer: Tokenizer | None) -> Pruned:
     """Leave out heads or neurons, round by round, each time the least of those that are left."""
     heads = isinstance(by, p.HeadPruning)
-    places = select_places(model, by)
+    places = select_places(model.config, by.where, "heads" if heads else "neurons")
     had = {path: count_units(place) for path, place in places.items()}
     alive = {path: tuple(range(count)) for path, count in had.items()}
     made = model
@@ -108,16 +116,21 @@ def prune_units(model: Transformer, by: p.HeadPruning | p.NeuronPruning, evidenc
                                 for path, count in had.items() if len(alive[path]) < count})
 
 
-def select_places(model: Transformer, by: p.HeadPruning | p.NeuronPruning) -> Places:
-    """Return the sublayers that may lose units. Raises `InputError` for a pattern that meets none."""
-    kinds, what = (Attention, "heads") if isinstance(by, p.HeadPruning) else (Feeding, "neurons")
-    known = [path for path, one in list_places(model.config).items() if isinstance(one.inner, kinds)]
-    for pattern in by.where if known else ():
+def select_places(config: c.Transformer, where: Sequence[str], what: str) -> Places:
+    """Return the sublayers with `heads` or `neurons` that patterns meet. Raises `InputError` for one that meets none.
+    """
+    kinds = UNITS[what]
+    known = [path for path, one in list_places(config).items() if isinstance(one.inner, kinds)]
+    for pattern in where if known else ():
         if not any(fnmatchcase(path, pattern) for path in known):
             raise InputError(f"{pattern!r} meets no sublayer with {what}", where="where",
                              remedy=suggest_name(pattern, known))
-    met = [path for path in known if any(fnmatchcase(path, pattern) for pattern in by.where)]
-    return find_places(ModelState(model.config, {}), dict.fromkeys(met, ()), kinds, what)
+    met = [path for path in known if any(fnmatchcase(path, pattern) for pattern in where)]
+    return find_places(ModelState(config, {}), dict.fromkeys(met, ()), kinds, what)
+
+
+UNITS: Mapping[str, Any] = {"heads": Attention, "neurons": Feeding}
+"""What can go of a sublayer -> the kinds of those that have it."""
 
 
 def heads_together(inner: c.Config) -> int:

@@ -19,6 +19,7 @@ from saucier.jobs.compression.measurement import (
     Measured,
     Subject,
     answer_splits,
+    make_encoding,
     measure_size,
     measure_splits,
     measured_splits,
@@ -115,7 +116,11 @@ def open_teacher(settings: Compression) -> tuple[OpenModel, Splits]:
     splits = None if known is None else read_rows(settings, known)  # rows are refused before torch reads weights
     opened = open_task(settings.model)
     assert opened.task is not None, "open_task knows it"
-    return opened, splits or read_rows(settings, opened.task)
+    if splits is None:  # no training has seen yet how long answers are
+        splits = read_rows(settings, opened.task)
+        encoded = splits.task.encode(splits.train, make_encoding(opened))
+        splits = replace(splits, task=splits.task.fit_lengths(encoded))
+    return opened, splits
 
 
 def read_rows(settings: Compression, task: Task) -> Splits:

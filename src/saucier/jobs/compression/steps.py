@@ -64,7 +64,7 @@ from saucier.objectives.distillation import build_distilled
 from saucier.objectives.gates import GatedObjective, share_gone
 from saucier.objectives.labels import TARGETS
 from saucier.objectives.pruning import keep_pruned
-from saucier.opened import OpenModel, load_model_tokenizer, room
+from saucier.opened import OpenModel, load_model_tokenizer, room, run_folder_of
 from saucier.text.reading.documents import read_documents
 from saucier.text.tokenizer.tokenizer import Tokenizer
 
@@ -103,7 +103,7 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
             case Prune():
                 make_pruned(work, step, before, model)
             case Quantize(training=FineTraining() as training):
-                learn(work, step, training, lambda start: str(before.absolute()), folder)
+                learn(work, step, training, lambda start: name_start(before), folder)
             case Quantize():
                 opened = open_task(before)
                 made = quantize_model(opened.model, step.scheme, batches=calibration_batches(work, step, opened))
@@ -124,11 +124,16 @@ def make_student(work: Work, step: Distil, before: Path, target: Path) -> str:
 def make_pruned(work: Work, step: Prune, before: Path, target: Path) -> str:
     """Write a model without what it can do without, and return its folder; that of before for what is learned."""
     if isinstance(step.by, p.TRAINED):
-        return str(before.absolute())
+        return name_start(before)
     opened = open_task(before)
     found = prune_opened(work, step.by, opened, labelled_batches(work, step.rows, opened))
-    write_model(work, found.model, opened, target, found.tokenizer, [found.lines()[-1]])
+    write_model(work, found.model, opened, target, found.tokenizer, found.summary())
     return str(target.absolute())
+
+
+def name_start(before: Path) -> str:
+    """Return the folder that a training begins with: of a run's checkpoint the run, which has the tokenizer."""
+    return str(run_folder_of(before).absolute())
 
 
 def prune_opened(work: Work, by: Pruning | TaskVocabulary, opened: OpenModel, batches: Sequence[Batch]) -> Pruned:

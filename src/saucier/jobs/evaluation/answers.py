@@ -115,10 +115,7 @@ def evaluate_task(subject: TaskModel, files: Sequence[str], options: EvaluationO
     splits = read_training_rows(subject.opened, options) if options.baselines or not files else None
     if files or splits is None:
         refuse_plain_text(subject.task, files, options.read)
-        what, examples = ", ".join(files), read_examples(with_columns(subject.task, options.columns), files,
-                                                         tally=tally, options=options.read, faults=faults)
-        if faults and options.bad_rows != "drop":
-            raise make_faults_error(faults)
+        what, examples = ", ".join(files), read_labelled(subject.task, files, options, tally, faults)
     else:
         what, examples = ("its test file", splits.test) if splits.test else ("what it held out", splits.held_out)
     examples = examples[:options.limit]
@@ -134,6 +131,19 @@ def evaluate_task(subject: TaskModel, files: Sequence[str], options: EvaluationO
         f"{len(examples):,} rows of {what}", show_row(task, examples[0]), notes, cut,
         (f"{count:,} {words}" for words, count in tally.items()), describe_dropped(faults),
         map(describe_form, find_sources(list(files), options.read))), seconds, len(examples), "rows", scored.baselines)
+
+
+def read_labelled(task: Task, files: Sequence[str], options: EvaluationOptions, tally: Tally,
+                  faults: list[InputError]) -> list[Any]:
+    """Read the labelled rows of files; `tally` and `faults` take what was done to them, and what is wrong with rows.
+
+    Raises `InputError` for rows that cannot be used, unless they are to be left out.
+    """
+    examples = read_examples(with_columns(task, options.columns), files, tally=tally, options=options.read,
+                             faults=faults)
+    if faults and options.bad_rows != "drop":
+        raise make_faults_error(faults)
+    return examples
 
 
 def refuse_plain_text(task: Task, files: Sequence[str], read: ReadOptions) -> None:

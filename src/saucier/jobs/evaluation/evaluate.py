@@ -28,7 +28,7 @@ from saucier.opened import OpenModel, RunFolder, open_model, run_folder_of
 from saucier.tasks.definitions import CosineScore, Embedding, InBatch
 from saucier.tasks.examples import LABEL, SCORE
 from saucier.tasks.language_baselines import KINDS
-from saucier.tasks.written.definitions import TextToText, Written
+from saucier.tasks.written.definitions import Written
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, find_sources
 from saucier.text.reading.tables import list_columns
@@ -80,7 +80,7 @@ def identify_model(opened: OpenModel, files: Sequence[str] = (), read: ReadOptio
         case c.ClassificationHead() | c.TokenHead() | c.SpanHead() | c.ChoiceHead():
             return TaskModel(for_task(opened, task_of_published(opened.model, where)))
         case c.LanguageHead() if opened.is_encoder_decoder:
-            return TaskModel(for_task(opened, TextToText()))
+            return TaskModel(for_task(opened, task_of_published(opened.model, where)))
         case c.LanguageHead() | c.AdaptiveHead() if config.encoder is None and prediction_kind(config).kind == "next":
             return NextTokenModel(opened)
         case c.LanguageHead() | c.PretrainingHead() if fills_masks(opened):

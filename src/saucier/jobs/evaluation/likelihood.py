@@ -138,6 +138,12 @@ def read_texts(opened: OpenModel, texts: Sequence[str]) -> list[Text]:
             for text, ids in zip(texts, rows, strict=True)]
 
 
+def read_bare_texts(opened: OpenModel, texts: Sequence[str]) -> list[Text]:
+    """Encode texts for a masked model, without the tokens around them."""
+    rows = opened.tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [Text(ids, len(text.encode())) for ids, text in zip(rows, texts, strict=True)]
+
+
 def next_token_losses(opened: OpenModel, texts: Sequence[Text], *, length: int, stride: int,
                       batch: int | None) -> Iterator[Loss]:
     """Yield what each window of the texts costs a language model."""
@@ -145,16 +151,20 @@ def next_token_losses(opened: OpenModel, texts: Sequence[Text], *, length: int, 
     yield from score_rows(opened, rows, length, batch)
 
 
-def hidden_token_losses(opened: OpenModel, texts: Sequence[Text], *, length: int, every: int,
-                        batch: int | None) -> Iterator[Loss]:
-    """Yield what each pass over a piece of the texts costs a masked model. Raises `InputError` for too short rows."""
+def hide_texts(opened: OpenModel, texts: Sequence[Text], *, length: int, every: int) -> Iterator[Row]:
+    """Yield all rows of texts for a masked model. Raises `InputError` for too short rows."""
     tokenizer = opened.tokenizer
     assert tokenizer.mask_id is not None, "such a model has one"
     frame = Frame.of(tokenizer, tokenizer.decode(texts[0].ids[:1]), 1)
     frame.room(length, what="for a text", where="length", remedy="give more")
-    rows = (row for number, text in enumerate(texts)
-            for row in hide_tokens(text, number, frame, mask=tokenizer.mask_id, length=length, every=every))
-    yield from score_rows(opened, rows, length, batch)
+    for number, text in enumerate(texts):
+        yield from hide_tokens(text, number, frame, mask=tokenizer.mask_id, length=length, every=every)
+
+
+def hidden_token_losses(opened: OpenModel, texts: Sequence[Text], *, length: int, every: int,
+                        batch: int | None) -> Iterator[Loss]:
+    """Yield what each pass over a piece of the texts costs a masked model. Raises `InputError` for too short rows."""
+    yield from score_rows(opened, hide_texts(opened, texts, length=length, every=every), length, batch)
 
 
 def score_rows(opened: OpenModel, rows: Iterator[Row], length: int, batch: int | None) -> Iterator[Loss]:
@@ -331,11 +341,8 @@ def evaluate_masked_model(opened: OpenModel, files: Sequence[str], options: Eval
     length, every = window_length(opened, options.length), options.stride or HIDDEN_TOGETHER
     if every < 2:
         raise InputError("1 hides all tokens at once", where="--stride", remedy="choose 2 or more")
-    texts = read_measured_texts(files, options)
-    rows = opened.tokenizer.encode_batch(texts, add_special_tokens=False)
-    encoded = [Text(ids, len(text.encode())) for ids, text in zip(rows, texts, strict=True)]
-    found = measure_texts(opened, encoded, partial(hidden_token_losses, length=length, every=every,
-                                                   batch=options.batch))
+    found = measure_texts(opened, read_bare_texts(opened, read_measured_texts(files, options)),
+                          partial(hidden_token_losses, length=length, every=every, batch=options.batch))
     how = f"rows of {length:,} tokens, read {every} times: every {every}th token is hidden, so that each is hidden once"
     return Evaluation(str(opened.path), "masked language model", found.losses.hidden_token_scores(),
                       join_notes(found.notes, how), found.seconds, found.targets, "tokens")

@@ -33,6 +33,7 @@ from saucier.tasks.file_formats import whole_document
 from saucier.tasks.prediction_files import is_conll
 from saucier.tasks.tagging import COLUMN_FILES
 from saucier.tasks.task import Answer, Encoding, Predictor, Task
+from saucier.tasks.written.definitions import TextToText
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import describe_form, list_columns, read_rows
@@ -216,6 +217,8 @@ def task_of_published(model: Transformer, where: str) -> TaskConfig:
             return QuestionAnswering()
         case c.ChoiceHead():
             return MultipleChoice()
+        case c.LanguageHead() if model.paired:
+            return TextToText()
         case _:
             raise InputError("this model has no head for a task that `predict` knows", where=where,
                              remedy="fine-tune it first: saucier finetune TASK --model ... --data ...")

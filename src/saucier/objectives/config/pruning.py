@@ -111,6 +111,8 @@ class UnitGates(Config):
     shares of what the maps have as one matrix each, and a map whose product is no smaller is one matrix at the end.
     Ranks stand alone. Source: Wang et al. 2020, §3.1, arXiv:1910.04732 (C eq 50).
     """
+    where: Where = ("*",)
+    """Places of the sublayers, with `*` for any: `decoder.blocks.*.cross`. Ranks are those of all maps."""
     faster: float = Field(default=1000.0, gt=0)
     """How many times the learning rate of the weights that of gates and multipliers is."""
 

@@ -85,3 +85,24 @@ def test_each_step_leaves_a_model_that_answers(kind: str, chain: Write, tmp_path
         assert one.size.disk < before.size.disk, one.name
         before = one
     assert len(found.steps) == len(steps), found
+
+
+@pytest.mark.slow
+def test_heads_of_a_cooked_translator(chain: Write, tmp_path: Path) -> None:
+    """A run that no fine-tuning has touched: BLEU before and after, and which attention lost how many heads."""
+    train, dev = write_pairs(tmp_path / "train.tsv", 96, 1), write_pairs(tmp_path / "dev.tsv", 24, 2)
+    cooked = saucier.cook("transformer-nano", ["model.dim=32", "model.layers=1", "model.heads=2", "model.hidden=32",
+                                               "tokenizer.vocab=100", "training.steps=60", "training.batch=32",
+                                               "training.dtype=float32", "training.evaluate_every=60",
+                                               "training.schedule.warmup=5", "evaluation.limit=4"],
+                          data=train, held_out=dev, out=tmp_path / "run", quiet=True)
+    by = "heads, share: 0.5, score: {kind: confidence}, where: [decoder.blocks.*.cross]"
+    gates = f"{{kind: gates, where: [encoder.*], aim: {{kind: target, share: 0.3}}}}, distillation: null, {learn(1)}"
+    found = saucier.compress(chain(f"{{kind: prune, by: {{kind: {by}}}}}", f"{{kind: prune, by: {gates}}}", keep=1e-6),
+                             QUICK, model=cooked.folder, data=train, held_out=dev, out=tmp_path / "out", quiet=True)
+    assert isinstance(found, Compressed) and len(found.steps) == 2, found
+    assert [one.splits["held-out"].metrics[0].name for one in (found.teacher, *found.steps)] == ["BLEU"] * 3
+    assert "decoder.blocks.*.cross: 1 gone" in found.steps[0].notes
+    kept = saucier.load(found.folder / "steps" / "1-prune" / "model").config.decoder.blocks()[0]
+    assert {one.inner.kind: one.inner.projection.heads for one in kept.sublayers if hasattr(one.inner, "projection")} \
+        == {"attention": 2, "cross_attention": 1}

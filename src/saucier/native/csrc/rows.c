@@ -130,10 +130,11 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
 }
 
 /* How far ahead of the weights that a tile is multiplied by those are that the cache is asked for: for few tokens what comes
- * next in memory, by the first tile; for many the same inputs of the next panels, by the first tile and the last one, since
- * the first cache may have lost them between these. */
+ * next in memory, by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the
+ * first tile and the last one, since the first cache may have lost them between these. */
 INLINE int64_t fetch_ahead(const Panels *m, int64_t panels, int few, int first, int last) {
-    if (few) return !first ? 0 : panels == 1 && (m->format == INT8 || m->format == INT4) ? AHEAD : AHEAD_OF_FLOATS;
+    int whole = m->format == INT8 || m->format == INT4;
+    if (few && !(whole && panels > 1)) return !first ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS;
     return first || last ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0;
 }
 
@@ -160,15 +161,18 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
         .format = m->scale_format};
 #define ADD_CODES_OF(R, P) \
     add_codes(x, to_next, weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)
-#define ADD_CODES(R) if (panels == SIDE_BY_SIDE) ADD_CODES_OF(R, SIDE_BY_SIDE); else ADD_CODES_OF(R, 1)
+#define ADD_CODES(R) ADD_CODES_OF(R, 1)
+#define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
 #define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
 #define ADD_NUMBERS(R, P, format) \
     add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, 1, R, P)
 #define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
-    if (format == INT8)
-        for (int64_t left = size; left > 0; left -= FEW) {
-            EACH_FEW(left, ADD_CODES)
-            x += FEW * to_next, to += FEW * stride, scales.tokens += FEW;
+    if (format == INT8 && panels == 1) EACH_SIZE(size, ADD_CODES)
+    else if (format == INT8)
+        for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
+            some = left / ((left + FEW - 1) / FEW);
+            EACH_FEW(some, ADD_CODES_OF_TWO)
+            x += some * to_next, to += some * stride, scales.tokens += some;
         }
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
@@ -183,7 +187,10 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 }
 
 /* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
-INLINE int64_t panels_at_once(const Panels *m, int64_t n) { return m->format != INT4 && n > 4 ? SIDE_BY_SIDE : 1; }
+INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
+    int64_t few = m->format == INT8 ? TILE : 4;
+    return m->format == INT4 || n <= few ? 1 : SIDE_BY_SIDE;
+}
 
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
  * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and

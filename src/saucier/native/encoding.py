@@ -24,7 +24,7 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import CODES, Array, Weights
+from saucier.native.matrices import Array, Weights
 from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, make_tiles
 
 Floats = NDArray[np.float32]
@@ -101,7 +101,6 @@ class RowLowering(Lowering):
         before, after = find_reach(attention.visibility, self.places)
         self.add("attend_rows", name, source=HEADS, to=MIXED, width=query, heads=heads, groups=groups, head=head,
                  before=before, after=after, scale=projection.scale or head**-0.5, reach=self.places,
-                 format=CODES["float32" if self.weights.form == "float32" else "bfloat16"],
                  arrays={"table": bias})
         self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
 

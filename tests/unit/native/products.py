@@ -7,13 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from saucier.native import library
 from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CWideProduct
 from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, narrow, store_matrix, widen
-from saucier.parts.kernels import Scores, repeat_heads
 
 
 def address(array: np.ndarray) -> int:
@@ -87,24 +85,6 @@ def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module],
         for layer, matrix in stored.items():
             layer.weight.copy_(torch.from_numpy(matrix.values()))
             layer.register_forward_pre_hook(multiply)
-
-
-def attend_in_bfloat16(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scores: Scores,
-                       record: object = None) -> torch.Tensor:
-    """Attention whose queries, keys, values and weights, not yet divided by their sum, are numbers of bfloat16."""
-    query, key, value = (one.bfloat16().to(one.dtype) for one in (query, key, value))
-    raw = query @ repeat_heads(key, query.shape[1]).transpose(-1, -2) * scores.scale
-    for addend in (scores.bias, scores.mask.addend(raw.shape[-1], raw.dtype)):
-        raw = raw if addend is None else raw + addend
-    weights = (raw - raw.max(-1, keepdim=True).values).exp()
-    mixed = weights.bfloat16().to(raw.dtype) @ repeat_heads(value, query.shape[1])
-    return mixed / weights.sum(-1, keepdim=True)
-
-
-def round_attention(monkeypatch: pytest.MonkeyPatch, form: Format, path: str) -> None:
-    """Let the parts attend in bfloat16 where a plan of whole rows does."""
-    if form != "float32" and path == "avx512bf16":
-        monkeypatch.setattr("saucier.parts.attention.attend", attend_in_bfloat16)
 
 
 def check_apart(found: np.ndarray, expected: np.ndarray, form: Format, path: str = "portable") -> None:

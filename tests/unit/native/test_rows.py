@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from numpy.testing import assert_allclose
-from tests.unit.native.products import attend_in_bfloat16, multiply_panels, round_activations, rounds_activations
+from tests.unit.native.products import multiply_panels, round_activations
 
 from saucier.native import library
 from saucier.native.encoding import count_attention_room, cut_passes, hold_buffers, run_pass
-from saucier.native.matrices import CODES, Format, Matrix, lay_out_panels, round_groups, store_matrix
+from saucier.native.matrices import Format, Matrix, lay_out_panels, round_groups, store_matrix
 from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Plan, Step
-from saucier.parts.kernels import Scores, attend_fused
-from saucier.parts.masks import Mask
 
 FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
 pytestmark = pytest.mark.parametrize("path", library.list_paths())
@@ -162,30 +159,6 @@ def test_attention_of_whole_rows(path: str, heads: int, groups: int, head: int, 
             assert_allclose(found[start:start + length, one * head:(one + 1) * head], weights @ rows[:, group + groups],
                             rtol=1e-5, atol=1e-5)
         start += length
-
-
-def test_attention_in_bfloat16(path: str) -> None:
-    """Queries, keys, values and weights are rounded where the path multiplies such numbers; of odd heads nothing is."""
-    random = np.random.default_rng(8)
-    lengths, heads = [1, 35, 7, 64], 3
-    for head, before, after in ((32, 99, 99), (24, 99, 0), (6, 5, 40), (64, 0, 0), (7, 99, 99)):
-        x = random.normal(size=(sum(lengths), 3 * heads * head)).astype(np.float32)
-        sizes = {"heads": heads, "groups": heads, "head": head, "format": CODES["bfloat16"]}
-        found = attend(path, x, lengths, sizes, before=before, after=after, scale=head**-0.5, bias=None)
-        rounded = rounds_activations("bfloat16", path) and head % 2 == 0
-        start = 0
-        for length in lengths:
-            rows = torch.from_numpy(x[start:start + length]).double().view(1, length, 3, heads, head)
-            place = torch.arange(length)
-            away = place[None] - place[:, None]
-            bias = torch.zeros(length, length).double().masked_fill_((away < -before) | (away > after), -torch.inf)
-            scores = Scores(Mask(), head**-0.5, bias)
-            define = attend_in_bfloat16 if rounded else attend_fused
-            expected = define(*rows.permute(2, 0, 3, 1, 4), scores)[0].transpose(0, 1).flatten(1)
-            apart = np.abs(found[start:start + length] - expected.numpy())
-            assert apart.max(initial=0) < (2**-8 if rounded else 1e-5) * np.abs(x).max()
-            assert np.median(apart) < 1e-6
-            start += length
 
 
 def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,8 +178,8 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
 #define ADD_PAIRS(R) \
-    if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, 0, 1, R, SIDE_BY_SIDE); \
-    else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, 0, 1, R, 1)
+    if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, SIDE_BY_SIDE); \
+    else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, 1)
 #else
 #define ADD_PAIRS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, BFLOAT16); else ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
@@ -268,39 +268,6 @@ static void lay_out_values(const float *values, int64_t stride, int64_t count, i
     }
 }
 
-#ifdef __AVX512BF16__
-/* The same in bfloat16: of keys, pairs of a key's numbers side by side, [E / 2, 16, 2] each panel. `rows`: room for 16 keys. */
-static void lay_out_short_keys(const float *keys, int64_t stride, int64_t count, int64_t head, char *to, char *rows) {
-    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL * 2) {
-        int64_t words = head / 2, k = 0;
-        for (int64_t t = 0; t < PANEL; t++) {
-            if (start + t < count) round_pairs(keys + (start + t) * stride, head, rows + t * head * 2);
-            else memset(rows + t * head * 2, 0, (size_t)head * 2);
-        }
-        for (; k + WIDTH <= words; k += WIDTH) transpose((const float *)rows + k, words, (float *)to + k * PANEL, PANEL);
-        for (; k < words; k++)
-            for (int64_t t = 0; t < PANEL; t++) memcpy(to + (k * PANEL + t) * 4, rows + (t * words + k) * 4, 4);
-    }
-}
-
-static void lay_out_short_values(const float *values, int64_t stride, int64_t count, int64_t head, char *to) {
-    for (int64_t start = 0; start < head; start += PANEL, to += count * PANEL * 2) {
-        int64_t width = head - start < PANEL ? head - start : PANEL;
-        if (width < PANEL) memset(to, 0, (size_t)(count * PANEL) * 2);
-        for (int64_t t = 0; t < count; t++) round_pairs(values + t * stride + start, width, to + t * PANEL * 2);
-    }
-}
-#endif
-
-/* Whether attention multiplies numbers of bfloat16. */
-INLINE int is_short(const RowAttention *a) {
-#ifdef __AVX512BF16__
-    return a->format == BFLOAT16 && a->head % 2 == 0;
-#else
-    return (void)a, 0;
-#endif
-}
-
 /* Turn the products of a query with keys first..last, of which `begin` and `end` are whole panels, into what they weigh, but
  * for a factor, which it returns. What the query does not see weighs nothing. */
 INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_t last, float scale, const float *bias) {
@@ -327,105 +294,58 @@ INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_
     return 1.0f / sum;
 }
 
-/* The products of a tile of queries with keys begin..end, [R, room]. */
-static void score_tile(const RowAttention *a, const float *query, int64_t size, int64_t begin, int64_t end, int64_t room,
-                       const char *keys, char *rounded, float *scores) {
-    int64_t head = a->head, side = side_by_side(size);
-#ifdef __AVX512BF16__
-    for (int64_t r = 0; is_short(a) && r < size; r++) round_pairs(query + r * a->stride, head, rounded + r * head * 2);
-#endif
+/* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
+static void attend_tile(const RowAttention *a, const float *query, float *to, int64_t start, int64_t size, int64_t count,
+                        const float *bias, const float *keys, const float *values, float *scores) {
+    int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL, side = side_by_side(size);
+    int64_t begin = a->before < start ? start - a->before : 0, end = start + size + a->after;
+    float factors[TILE];
+    end = end < count ? end : count;
+    begin = begin / PANEL * PANEL;
+    int64_t whole = (end + PANEL - 1) / PANEL * PANEL;
     for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
         panels = end - t > PANEL ? side : 1;
 #define SCORE(R) \
-    if (panels == 2) multiply_floats(query, 1, a->stride, from, PANEL, head * PANEL, head, scores + t, room, R, 2); \
-    else multiply_floats(query, 1, a->stride, from, PANEL, 0, head, scores + t, room, R, 1)
-#ifdef __AVX512BF16__
-#define SCORE_SHORT(R) \
-    if (panels == 2) add_pairs(rounded, head * 2, from, head * PANEL, head, scores + t, room, 0, 1, 0, R, 2); \
-    else add_pairs(rounded, head * 2, from, 0, head, scores + t, room, 0, 1, 0, R, 1)
-        if (is_short(a)) {
-            const uint16_t *from = (const uint16_t *)keys + t * head;
-            EACH_SIZE(size, SCORE_SHORT)
-            continue;
-        }
-#endif
-        (void)rounded;
-        const float *from = (const float *)keys + t * head;
+    if (panels == 2) multiply_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
+    else multiply_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
         EACH_SIZE(size, SCORE)
     }
-}
-
-/* Values begin..end as a tile of queries weighs them, times a factor of each query. */
-static void mix_tile(const RowAttention *a, float *to, int64_t size, int64_t begin, int64_t end, int64_t count, int64_t room,
-                     const char *values, float *weights, const float *factors) {
-    int64_t head = a->head, side = side_by_side(size);
-#ifdef __AVX512BF16__
-    for (int64_t r = 0; is_short(a) && r < size; r++) /* in place: they get shorter */
-        round_pairs(weights + r * room + begin, end - begin, (char *)(weights + r * room + begin));
-#endif
+    for (int64_t r = 0; r < size; r++) {
+        int64_t place = start + r, first = a->before < place ? place - a->before : 0;
+        int64_t last = place + a->after < count ? place + a->after : count - 1;
+        const float *biases = bias ? bias + a->reach - 1 - place : NULL; /* rows of a pass are shorter than the reach */
+        factors[r] = weigh(scores + r * room, begin, whole, first, last, a->scale, biases);
+    }
     for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
         float part[TILE * 2 * PANEL];
-        int64_t place = e * count + begin * PANEL;
+        const float *from = values + e * count + begin * PANEL;
         panels = head - e > PANEL ? side : 1;
 #define MIX(R) \
     if (panels == 2) \
-        multiply_floats(weights + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
-    else multiply_floats(weights + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
-#ifdef __AVX512BF16__
-#define MIX_SHORT(R) \
-    if (panels == 2) add_pairs(rounded, room * 4, from, count * PANEL, end - begin, part, 2 * PANEL, 0, 0, 0, R, 2); \
-    else add_pairs(rounded, room * 4, from, 0, end - begin, part, 2 * PANEL, 0, 0, 0, R, 1)
-        if (is_short(a)) {
-            const uint16_t *from = (const uint16_t *)values + place;
-            const char *rounded = (const char *)(weights + begin);
-            EACH_SIZE(size, MIX_SHORT)
-        } else
-#endif
-        {
-            const float *from = (const float *)values + place;
-            EACH_SIZE(size, MIX)
-        }
+        multiply_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
+    else multiply_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
+        EACH_SIZE(size, MIX)
         int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
         for (int64_t r = 0; r < size; r++)
             for (int64_t i = 0; i < width; i++) to[r * a->to_stride + e + i] = part[r * 2 * PANEL + i] * factors[r];
     }
 }
 
-/* Attention among the tokens of a row, of all heads that share a key head; scores of a tile of queries stay in the first cache.
- * `room`: keys and values in whole panels, and TILE rows of scores. In bfloat16 keys take half of theirs, and the queries of a
- * tile lie behind them. */
+/* Attention among the tokens of a row, of all heads that share a key head.
+ * `room`: keys and values in whole panels, and TILE rows of scores. */
 static void attend_row(const RowAttention *a, int64_t row, int64_t group, float *room) {
     int64_t head = a->head, sharing = a->heads / a->groups, first = a->starts[row], count = a->starts[row + 1] - first;
     const float *from = a->query + first * a->stride, *key = from + (a->heads + group) * head;
-    const float *value = key + a->groups * head;
-    int64_t whole = (count + PANEL - 1) / PANEL * PANEL, tiles = (count + TILE - 1) / TILE;
-    int64_t tile = count ? (count + tiles - 1) / tiles : 1;
-    float *values = room + whole * head, *scores = values + (head + PANEL - 1) / PANEL * PANEL * count, factors[TILE];
-    char *rounded = (char *)(room + whole * head / 2);
-#ifdef __AVX512BF16__
-    if (is_short(a)) {
-        lay_out_short_keys(key, a->stride, count, head, (char *)room, rounded);
-        lay_out_short_values(value, a->stride, count, head, (char *)values);
-    } else
-#endif
-    {
-        lay_out_keys(key, a->stride, count, head, room);
-        lay_out_values(value, a->stride, count, head, values);
-    }
+    float *values = room + (count + PANEL - 1) / PANEL * PANEL * head;
+    float *scores = values + (head + PANEL - 1) / PANEL * PANEL * count;
+    lay_out_keys(key, a->stride, count, head, room);
+    lay_out_values(key + a->groups * head, a->stride, count, head, values);
+    int64_t tiles = (count + TILE - 1) / TILE, tile = count ? (count + tiles - 1) / tiles : 1;
     for (int64_t h = group * sharing; h < (group + 1) * sharing; h++)
         for (int64_t start = 0; start < count; start += tile) {
             int64_t size = count - start < tile ? count - start : tile;
-            int64_t begin = a->before < start ? (start - a->before) / PANEL * PANEL : 0, end = start + size + a->after;
-            end = end < count ? end : count;
-            score_tile(a, from + start * a->stride + h * head, size, begin, end, whole, (const char *)room, rounded, scores);
-            for (int64_t r = 0; r < size; r++) {
-                int64_t place = start + r, earliest = a->before < place ? place - a->before : 0;
-                int64_t latest = place + a->after < count ? place + a->after : count - 1;
-                const float *bias = a->bias ? a->bias + h * (2 * a->reach - 1) + a->reach - 1 - place : NULL;
-                factors[r] = weigh(scores + r * whole, begin, (end + PANEL - 1) / PANEL * PANEL, earliest, latest, a->scale, bias);
-            }
-            mix_tile(a, a->to + (first + start) * a->to_stride + h * head, size, begin, end, count, whole,
-                     (const char *)values, scores, factors);
+            attend_tile(a, from + start * a->stride + h * head, a->to + (first + start) * a->to_stride + h * head, start,
+                        size, count, a->bias ? a->bias + h * (2 * a->reach - 1) : NULL, room, values, scores);
         }
 }
 

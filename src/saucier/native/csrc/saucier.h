@@ -62,7 +62,6 @@ typedef struct {
     float scale;
     const float *bias; /* [heads, 2 * reach - 1] by distance of the key, -reach + 1 first; or NULL */
     int64_t reach;
-    int32_t format; /* BFLOAT16: queries, keys, values and weights are rounded to it where a set multiplies such numbers */
 } RowAttention;
 
 /* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
@@ -149,7 +148,6 @@ typedef struct {
     const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
     int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
     int32_t capacity;      /* EXPERTS: tokens of a whole row that each takes, the first ones; 0: all */
-    int32_t format;        /* ATTEND_ROWS: see `RowAttention` */
 } Op;
 
 /* The stream, what sublayers read (two), queries with keys and values, what attention gives, hidden vectors, logits, and

@@ -133,10 +133,9 @@ INLINE void round_pairs(const float *from, int64_t count, char *to) {
     }
 }
 
-/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. `joined`: pairs of a row lie
- * side by side. */
+/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
 INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
-                      int64_t stride, int64_t ahead, const int joined, const int adds, const int R, const int P) {
+                      int64_t stride, int64_t ahead, const int R, const int P) {
     Vector sum[TILE][SIDE_BY_SIDE];
     const char *third[(TILE + 2) / 3]; /* of the tokens: hidden from GCC, which would keep 12 offsets in vector registers */
     for (int r = 0; r < R; r++)
@@ -148,8 +147,7 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
     for (int64_t k = 0; k + 1 < count; k += 2, b += 2 * PANEL) {
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
-            pairs[h] = _mm512_loadu_si512(b + h * apart);
-            if (!joined) pairs[h] = join_pairs(pairs[h]);
+            pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
             if (!(__builtin_constant_p(ahead) && !ahead)) _mm_prefetch((const char *)(b + h * apart) + ahead, _MM_HINT_T0);
         }
         for (int r = 0; r < R; r++) {
@@ -166,7 +164,7 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
             float *to = c + r * stride + h * PANEL;
-            store(to, adds ? add(load(to), sum[r][h]) : sum[r][h]);
+            store(to, add(load(to), sum[r][h]));
         }
 }
 #endif

@@ -35,13 +35,13 @@ OWN = object()
 """The head that a family has by itself."""
 
 
-def build(folder: Path, family: str, tokenizer: str, head: Any = OWN) -> Path:
+def build(folder: Path, family: str, tokenizer: str, head: Any = OWN, *, loud: bool = False) -> Path:
     torch.manual_seed(0)
     vocab = saucier.load_tokenizer(GOLDEN / tokenizer).vocab_size
     length = {} if family == "t5" else {"length": 64}
     config = FAMILIES[family](dim=32, layers=2, heads=2, vocab=vocab, **length)
     model = saucier.build(config if head is OWN else config.model_copy(update={"head": head})).eval()
-    if head is not OWN:
+    if loud or head is not OWN:
         with torch.no_grad():
             for name, one in model.named_parameters():  # so that what blocks add is not lost beside what they are given
                 one.mul_(12.0 if ".inner." in name or "head" in name else 1.0)
@@ -88,7 +88,7 @@ def figures_of(found: Bench, name: str) -> list[float]:
 
 
 def test_a_masked_model_loses_on_hidden_tokens(tmp_path: Path) -> None:
-    folder = build(tmp_path / "model", "bert", "tokenizer-wordpiece")
+    folder = build(tmp_path / "model", "bert", "tokenizer-wordpiece", loud=True)
     (tmp_path / "text.txt").write_text(TEXT)
     found = saucier.bench(folder, data=tmp_path / "text.txt", loss=10.0)
     own, float32, _, int8, int4 = figures_of(found, "kl")

@@ -179,7 +179,7 @@ def test_a_pruned_step_is_smaller_and_answers_as_the_folder_does(step: str, teac
     model = saucier.load(folder, dtype="float32")
     assert PRUNED[step](model.config)
     assert found.steps[0].size.parameters == parameters(model.config) < found.teacher.size.parameters
-    assert "gone" in found.steps[0].notes[0] and "→" in found.steps[0].notes[-1]
+    assert "gone" in found.steps[0].notes[0] and "→" in found.steps[0].notes[1]
     for number, kind in ((1, "prune"), (2, "quantize")):
         place = found.folder / "steps" / f"{number}-{kind}"
         written = [json.loads(line)["prediction"] for line in

@@ -60,9 +60,8 @@ WORDS, VECTORS = "text_words", "vectors"
 ROW_ID, DISTANCE, BM25 = "_rowid", "_distance", "_score"
 """LanceDB's number of a row, in one version, and what its searches give each row."""
 MOST_COMMITS, MOST_UNINDEXED = 20, 500
-"""Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time, which
-takes as long as all the rest for 1,000 of them.
-"""
+"""Commits, and chunks outside the indexes, after which all is put in order: a search stems their words each time, and
+1,000 of them take as long as all the rest."""
 FEWEST_FOR_INDEX = 20_000
 """Chunks from which on an approximate index of their vectors is made: half of a search is then reading all of them."""
 MEASURED, NEIGHBOURS = 100, 10

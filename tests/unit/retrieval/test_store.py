@@ -207,6 +207,16 @@ print(has_io_uring(), store.count(), len(store.find_words("number7", 5)))
 """Open and search a store in a process that may not use io_uring."""
 
 
+def test_nothing_is_written_where_the_command_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LanceDB makes a folder of the name of what it connects to, where that is no path."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    LanceStore.create(tmp_path / "index", 8, "english")
+    opened = LanceStore.open(tmp_path / "index")
+    assert opened is not None and opened.count() == 0
+    assert os.listdir(".") == []
+
+
 def test_an_empty_store_finds_nothing(store) -> None:
     assert len(store.find_vectors(np.ones(WIDTH, np.float32), 5)) == len(store.find_words("house", 5)) == 0
     assert store.list_files() == {} and store.count() == 0

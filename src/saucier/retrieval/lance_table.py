@@ -91,9 +91,9 @@ def open_to_read(folder: Path) -> Any:
     """Return the table as it is searched. By io_uring a row is read in less than half the time: no thread has to wait
     for each of its pieces. Nothing is written that way, since LanceDB does not make commits by it safe from each other.
     """
-    table = (folder.absolute() / TABLE_FOLDER).as_uri()  # not the folder: LanceDB makes one of that name where it is run
-    location = table.replace("file:", "file+uring:", 1) if has_io_uring() else None
-    return wait_for(connect_folder(str(folder)).open_table(TABLE, location=location))
+    # The table's address alone: LanceDB makes a folder of what it connects to.
+    table = (folder.absolute() / TABLE_FOLDER).as_uri().replace("file:", "file+uring:" if has_io_uring() else "file:", 1)
+    return wait_for(connect_folder(str(folder)).open_table(TABLE, location=table))
 
 
 def connect_folder(address: str) -> Any:

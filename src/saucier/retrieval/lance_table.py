@@ -92,7 +92,8 @@ def open_to_read(folder: Path) -> Any:
     for each of its pieces. Nothing is written that way, since LanceDB does not make commits by it safe from each other.
     """
     # The table's address alone: LanceDB makes a folder of what it connects to.
-    table = (folder.absolute() / TABLE_FOLDER).as_uri().replace("file:", "file+uring:" if has_io_uring() else "file:", 1)
+    scheme = "file+uring:" if has_io_uring() else "file:"
+    table = scheme + (folder.absolute() / TABLE_FOLDER).as_uri().removeprefix("file:")
     return wait_for(connect_folder(str(folder)).open_table(TABLE, location=table))
 
 

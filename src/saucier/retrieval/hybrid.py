@@ -105,20 +105,20 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
     found = store.find_both(vector, asked, max(options.depth, options.count), where)
     if not len(found.rows):
         return []
-    likes = np.empty(0)
+    gained = np.zeros(len(found.rows))
     if options.feedback:
-        found, likes = ask_for_first(store, found, vector, options, where)
+        found, gained = ask_for_first(store, found, vector, options, where)
     near = found.vectors @ vector
     fused = FUSIONS[options.fusion](near, found.words, options.weight)
     held = np.array([share_of_codes(codes, text) for text in found.texts]) if codes else np.zeros(len(near))
-    both = fused + FEEDBACK * likes if options.feedback else fused
+    both = fused + FEEDBACK * gained
     scores = put_codes_first(both, held)
     order = np.lexsort((np.arange(len(scores)), -scores))
     most = max(options.count, 0 if rereading is None else rereading.first)
     whole = bool(options.diversity) and rereading is None  # then any candidate may be chosen
     kept, copies = merge_copies([found.texts[place] for place in order], None if whole else most)
     steps = {"vectors": near, "words": found.words, "fused": fused} | ({"codes": held} if codes else {}) \
-        | ({"feedback": likes} if options.feedback else {})
+        | ({"feedback": gained} if options.feedback else {})
     if rereading is not None:
         read = order[kept]
         again = rereading.score([question] * len(read), [found.texts[place] for place in read])
@@ -153,8 +153,8 @@ def ask_for_first(store: Store, found: Candidates, vector: Floats, options: Sear
     near, words = vectors[places] @ vectors[first].T, np.zeros((len(parts), len(rows)))
     for part, own in zip(parts, words, strict=True):
         own[np.searchsorted(rows, part.rows)] = part.words
-    likes = [fuse(one, own, options.weight) for one, own in zip(near.T, words[1:], strict=True)]
-    return Candidates(rows, [texts[place] for place in places], vectors[places], words[0]), np.mean(likes, axis=0)
+    gained = [fuse(one, own, options.weight) for one, own in zip(near.T, words[1:], strict=True)]
+    return Candidates(rows, [texts[place] for place in places], vectors[places], words[0]), np.mean(gained, axis=0)
 
 
 def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -63,8 +63,8 @@ def without_cudnn(query: Tensor) -> AbstractContextManager[None]:
     """Leave cuDNN's kernel out; PyTorch chooses among all others.
 
     Under a mask of keys its backward pass gave gradients of the queries that were no numbers, where every other kernel
-    gave numbers for the same weights and batch (T5 in bfloat16 on an H100, torch 2.11). It also makes a plan for each
-    new shape, and rows, or keys in a cache, have many.
+    gave numbers for the same weights and batch (T5 in bfloat16 on an H100, torch 2.11). It also plans each new shape,
+    and rows, or keys in a cache, have many; what that costs was not measured.
     """
     if query.is_cuda:
         return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])

@@ -41,8 +41,8 @@ class Ragged:
 
     @property
     def short(self) -> bool:
-        """Whether one attention over the padded batch beats one call a row: where rows are short, and always on other
-        devices, which are as quick with many rows as with one (RAG: 13 s a step on an H200, nearly all in such calls).
+        """Whether one attention over the padded batch beats one call a row: where rows are short, and on any device but
+        a CPU. (RAG took 13 s a step on an H200, which stood in such calls whenever it was looked at.)
         """
         return self.mask.device.type != "cpu" or max(self.lengths) <= SHORT_ROWS
 

@@ -157,7 +157,8 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     int64_t apart = (format == m->format ? m->inputs : DEEP) * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
-        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k,
+        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
+        .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
 #define ADD_CODES_OF(R, P) \
     add_codes(x, to_next, weights, (m->inputs + 1) / 2 * 2 * PANEL, count, &scales, to, stride, ahead, R, P)

@@ -26,22 +26,20 @@
 #define MORE_SIZES(DO)
 #endif
 #define FEW 6 /* tokens whose sums in whole numbers, and in floats, the registers hold */
-#define EACH_FEW(size, DO) \
-    switch (size) { \
+#define FIRST_SIZES(DO) \
         case 1: DO(1); break; \
         case 2: DO(2); break; \
         case 3: DO(3); break; \
         case 4: DO(4); break; \
-        case 5: DO(5); break; \
+        case 5: DO(5); break;
+#define EACH_FEW(size, DO) \
+    switch (size) { \
+        FIRST_SIZES(DO) \
         default: DO(FEW); \
     }
 #define EACH_SIZE(size, DO) \
     switch (size) { \
-        case 1: DO(1); break; \
-        case 2: DO(2); break; \
-        case 3: DO(3); break; \
-        case 4: DO(4); break; \
-        case 5: DO(5); break; \
+        FIRST_SIZES(DO) \
         MORE_SIZES(DO) \
         default: DO(TILE); \
     }
@@ -58,8 +56,9 @@
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
-/* c[r, 0..15] += (without `adds`: =) sum over k of a[r, k] * b[k, 0..15], of P panels side by side, `apart` from each other in numbers. Weights
- * `ahead` bytes are asked for; where it is 0 in the source, as of what lies in the first cache, nothing is. */
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels side by side, which lie `apart` from
+ * each other in numbers. The cache is asked for what lies `ahead` bytes behind the weights; 0: for nothing, as where these are
+ * in the first cache. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
                         int64_t ahead, const int adds, const int R, const int P) {

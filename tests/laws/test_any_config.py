@@ -87,7 +87,7 @@ def logits_shape(head: c.Head) -> tuple[int, ...]:
 @EXAMPLES
 @given(transformers())
 def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
-    """Shapes, finiteness, the count, and the same starting weights for the same seed."""
+    """Shapes, finiteness, the count, the same without gradients, and the same starting weights for the same seed."""
     event(f"legal: {legal(config)}")
     if not legal(config):
         return
@@ -98,6 +98,9 @@ def test_any_legal_config_builds_counts_and_runs(config: c.Transformer) -> None:
     assert output.last_hidden_state is not None
     assert output.last_hidden_state.shape == (2, LENGTH, config.width)
     assert output.last_hidden_state.isfinite().all()
+    with torch.inference_mode():
+        alone = run(model, tokens(config, 2, LENGTH)).last_hidden_state
+    assert_close(alone, output.last_hidden_state.detach())
     assert (output.logits is None) == (config.head is None or isinstance(config.head, WITHOUT_LOGITS))
     assert output.logits is None or output.logits.shape == logits_shape(config.head)
     again = build(config, seed=3).state_dict()

@@ -113,14 +113,14 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
     with torch.inference_mode():
         check_tokens(chosen, model.config.output_embed.vocab)
         prompt = read_prompt(model, input_ids, attention_mask, options=chosen)
-        if global_attention_mask is not None:
-            prompt = add_global_tokens(prompt, global_attention_mask)
-        prompt = add_prefix_lengths(prompt, model.config, prefix_length)
-        prompt = prompt if fusion is None else join_sources(prompt, fusion)
+        prompt = complete_prompt(model.config, prompt, global_attention_mask, prefix_length, fusion)
         limit = prompt.ids.shape[1] + chosen.new_tokens(prompt.ids.shape[1])
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         texts = prompt if mixture is None else check_mixture(model.config, prompt, mixture)
+        if chosen.by_numpy and all(one is None for one in (speculation, prefixes, mixture)):
+            prompt = texts = replace(prompt, ids=prompt.ids.numpy())
+            listener = give_tensors(listener)
         rules = make_search_rules(chosen, texts, limit=limit, tokenizer=tokenizer)
         search, start = make_search(chosen, texts.ids, rules), prompt.ids.shape[1]
         prompt = prompt if speculation is None and prefixes is None else drop_padding(prompt)
@@ -132,7 +132,7 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
             feed = make_speculative_feed(model, prompt, chosen, search, speculation)
             inner = feed.feed
         if prefixes is None:
-            ids: Tensor = decode(feed, search, listener)
+            ids = torch.as_tensor(decode(feed, search, listener))
         else:
             assert isinstance(inner, KeepsRows), "check_prefix_cache refuses models without a cache"
             maker = fingerprint_weights(model), chosen.engine
@@ -141,6 +141,19 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
             written = ids[:, start:] if isinstance(search, RowSearch) else None
             prefixes.keep(inner, read_texts(prompt, written, chosen.rows, rules.fill), maker)
     return ids.clone()  # outside inference mode, so that the caller may change it
+
+
+def complete_prompt(config: c.Transformer, prompt: Prompt, global_mask: Tensor | None, prefix_length: Tensor | None,
+                    fusion: int | None) -> Prompt:
+    """Return a prompt with what a call says of it beside ids and mask. Raises `InputError` for what does not fit it."""
+    prompt = prompt if global_mask is None else add_global_tokens(prompt, global_mask)
+    prompt = add_prefix_lengths(prompt, config, prefix_length)
+    return prompt if fusion is None else join_sources(prompt, fusion)
+
+
+def give_tensors(listener: Listener | None) -> Listener | None:
+    """Return a listener to numpy's arrays that hands tensors on; None stays None."""
+    return None if listener is None else lambda tokens: listener(torch.from_numpy(tokens))
 
 
 def write_otherwise(model: Transformer, input_ids: Tensor | None, attention_mask: Tensor | None,

@@ -133,6 +133,11 @@ class GenerationOptions(Config):
         return self.num_return_sequences if self.num_beams == 1 else self.num_beams
 
     @property
+    def by_numpy(self) -> bool:
+        """Whether a search reads scores of the native engine as numpy's arrays: no draws, beams or logarithms."""
+        return self.engine is not None and not (self.do_sample or self.num_beams > 1 or self.renormalize_logits)
+
+    @property
     def ends(self) -> tuple[TokenId, ...]:
         """The end tokens."""
         return as_tuple(self.eos_token_id)

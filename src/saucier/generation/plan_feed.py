@@ -171,7 +171,7 @@ def write_rows(model: LoweredModel, prompts: Sequence[Sequence[int]], *, tokeniz
     chosen = resolve_options({"engine": {"format": model.weights.form}, **options}, model.generation)
     check_tokens(chosen, model.config.output_embed.vocab)
     ids: Array = np.array(prompts, np.int64)
-    if chosen.do_sample or chosen.num_beams > 1 or chosen.renormalize_logits:
+    if not chosen.by_numpy:
         import torch
 
         ids = torch.from_numpy(ids)

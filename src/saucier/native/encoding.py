@@ -8,8 +8,8 @@ Letters: T tokens, R rows, D dim, H heads, P places.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from ctypes import byref
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +24,8 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Array, Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Plan, make_tiles
+from saucier.native.matrices import Weights
+from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, PassBuffers, Plan, make_tiles
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -130,25 +130,23 @@ def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, thread
     last = int(plan.steps[-1].numbers["to"])
     found = np.empty((len(vectors), int(plan.steps[-1].numbers["width"])), np.float32)
     passes = list(cut_passes(starts))
-    held = hold_buffers(plan, max((int(starts[end] - starts[first]) for first, end in passes), default=0))
+    held = take_buffers(plan, max((int(starts[end] - starts[first]) for first, end in passes), default=0))
     for first, end in passes:
         part = slice(int(starts[first]), int(starts[end]))
         run_pass(plan, vectors[part], starts[first:end + 1] - starts[first], positions[part], threads, path, held)
         found[part] = held.buffers[last][:part.stop - part.start, :found.shape[1]]
+    if len(held.buffers[0]) == MOST_TOKENS:
+        plan.spare.append(held)
     return found
 
 
-class Held(NamedTuple):
-    """What a pass writes to; the next one writes to it again, since the system clears memory that it gives anew."""
-
-    buffers: list[Array]
-    tiles: Array
-    scales: Array
-
-
-def hold_buffers(plan: Plan, tokens: int) -> Held:
-    """Return room for passes of so many tokens."""
-    return Held([np.empty((tokens, width), np.float32) for width in plan.widths], *make_tiles(tokens, plan.steps))
+def take_buffers(plan: Plan, tokens: int) -> PassBuffers:
+    """Return room for passes of so many tokens: what an earlier call left, where these are no more than usual."""
+    if tokens <= MOST_TOKENS:
+        with suppress(IndexError):  # threads that read at once have rooms of their own
+            return plan.spare.pop()
+    size = max(tokens, MOST_TOKENS)
+    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], *make_tiles(size, plan.steps))
 
 
 def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
@@ -162,7 +160,7 @@ def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
 
 
 def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int, path: str | None,
-             held: Held) -> None:
+             held: PassBuffers) -> None:
     """Run a plan once; the buffers hold what it found."""
     library, tokens, (buffers, tiles, scales) = load_library(), len(vectors), held
     buffers[STREAM][:tokens] = vectors

@@ -7,7 +7,7 @@ from ctypes import Structure
 from ctypes import pointer as point_to
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,14 @@ class Step:
         return f"{self.kind:11} {self.what}{shown}{many}"
 
 
+class PassBuffers(NamedTuple):
+    """What a pass over whole rows writes to, and the next one again: the system clears memory that it gives anew."""
+
+    buffers: list[Array]
+    tiles: Array
+    scales: Array
+
+
 @dataclass(frozen=True)
 class Plan:
     """What reading one token is: the steps in order, and the room that they need."""
@@ -123,6 +131,8 @@ class Plan:
     """As `key_widths`, of the attentions to a source."""
     struct: CPlan = field(init=False, repr=False, compare=False)
     source_struct: CPlan = field(init=False, repr=False, compare=False)
+    spare: list[PassBuffers] = field(init=False, repr=False, compare=False, default_factory=list)
+    """Buffers of passes over whole rows that are done (`encoding.encode`), for the next ones."""
 
     def __post_init__(self) -> None:
         """Lay the steps out for C."""

@@ -176,7 +176,7 @@ class Embedding(nn.Module):
         positions = self.config.positions
         if self.positions is not None and not isinstance(positions, c.NoPositions):
             rows: Tensor = self.positions(side.packed(side.rows(positions.places)))
-            x = x + rows.to(x.dtype)
+            x = add_to(x, rows.to(x.dtype), side)
         if (languages := side.inputs.get("langs")) is not None:
             if self.languages is not None:
                 x = x + self.languages(side.packed(languages))
@@ -185,9 +185,10 @@ class Embedding(nn.Module):
         segments = None if side.segments is None else side.packed(side.segments)
         match self.config.segments:
             case c.SegmentTable(otherwise=otherwise):
-                return x + self.segments(default_segments(otherwise, side) if segments is None else segments)  # type: ignore[no-any-return]
+                numbers = default_segments(otherwise, side) if segments is None else segments
+                return add_to(x, self.segments(numbers), side)
             case c.FirstSegment():
-                return x + self.segments(torch.zeros_like(ids))  # type: ignore[no-any-return]
+                return add_to(x, self.segments(first_segments(side)), side)
             case c.TablelessSegments(kind="tokens") if segments is not None:
                 return x + self.widened(self.scaled(self.tokens(segments)))
             case None if segments is not None:
@@ -205,6 +206,15 @@ class Embedding(nn.Module):
         return self.project(x)  # type: ignore[no-any-return]
 
 
+def add_to(x: Tensor, y: Tensor, side: Side) -> Tensor:
+    """Return a sum, in the memory of `x` where that is nobody else's: without gradients, of vectors that no batch gave.
+
+    Memory for another one costs more than the sum: the system clears it first.
+    """
+    kept = torch.is_grad_enabled() or is_traced() or side.vectors is not None or x.dtype != y.dtype
+    return x + y if kept else x.add_(y)
+
+
 def refuse_numbers(numbers: Tensor, name: str, what: str) -> None:
     """Raise `InputError` for segments or languages other than 0 where a model knows none."""
     if not is_traced() and bool(numbers.any()):
@@ -212,8 +222,14 @@ def refuse_numbers(numbers: Tensor, name: str, what: str) -> None:
 
 
 def default_segments(otherwise: c.OneSegment | c.AfterToken, side: Side) -> Tensor:
-    """Return the segments of a batch that gives none. Shapes: -> [B, L], or [1, T] when packed."""
+    """Return the segments of a batch that gives none. Shapes: -> [B, L], [1, T] when packed, or as `first_segments`."""
     question = None
     if isinstance(otherwise, c.AfterToken) and side.vectors is None:
         question = find_question(side.ids, side.inputs, otherwise.token)
-    return side.packed(torch.zeros_like(side.ids) if question is None else (~question).long())
+    return first_segments(side) if question is None else side.packed((~question).long())
+
+
+def first_segments(side: Side) -> Tensor:
+    """Return the first segment for all tokens, [B, L] or [1, T]; without gradients one number for all, [1, 1]."""
+    alone = not torch.is_grad_enabled() and not is_traced()
+    return side.ids.new_zeros(1, 1) if alone else side.packed(torch.zeros_like(side.ids))

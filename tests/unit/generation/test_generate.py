@@ -139,10 +139,11 @@ def test_top_k_of_one_and_a_tiny_top_p_are_greedy(gpt2: Transformer) -> None:
     assert torch.equal(saucier.generate(gpt2, prompt(), do_sample=True, top_p=1e-6), greedy)
 
 
-def test_a_listener_hears_every_token(gpt2: Transformer) -> None:
-    heard: list[list[int]] = []
-    got = saucier.generate(gpt2, prompt(), max_new_tokens=5, listener=lambda tokens: heard.append(tokens.tolist()))
-    assert torch.tensor(heard).T.tolist() == got[:, 7:].tolist()
+@pytest.mark.parametrize("engine", [None, "native"])
+def test_a_listener_hears_every_token(gpt2: Transformer, engine: str | None) -> None:
+    heard: list[torch.Tensor] = []
+    got = saucier.generate(gpt2, prompt(), max_new_tokens=5, listener=heard.append, engine=engine)
+    assert torch.equal(torch.stack(heard, 1), got[:, 7:])
 
 
 def test_text_is_streamed_in_whole_characters() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,6 +131,21 @@ def test_segments_and_positions_of_the_batch_are_read() -> None:
     expected = hidden_vectors(model, mask, **inputs)
     assert_close(hidden_vectors(view, mask, **inputs), expected)
     assert not torch.allclose(expected, hidden_vectors(model, mask, input_ids=ids))
+
+
+def test_threads_and_long_rows_have_buffers_of_their_own() -> None:
+    model = golden("modernbert").eval()  # places without end
+    view = use_native(model, Native())
+    batches = [torch.arange(3, 3 + 7 * length).view(7, length) % 90 for length in (5, 60, 1, 301)] * 6
+
+    def read(ids: torch.Tensor) -> torch.Tensor:
+        return hidden_vectors(view, torch.ones_like(ids), input_ids=ids)
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(read, batches))
+    for ids, one in zip(batches, found, strict=True):
+        assert torch.equal(one, read(ids))
+    assert_close(found[3], hidden_vectors(model, torch.ones(7, 301), input_ids=batches[3]), PART)
 
 
 @pytest.mark.parametrize("name", ["bert", "roformer", "mpnet-model", "llama"])

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from tests.unit.native.products import multiply_panels, round_activations
 
 from saucier.native import library
-from saucier.native.encoding import count_attention_room, cut_passes, hold_buffers, run_pass
+from saucier.native.encoding import count_attention_room, cut_passes, run_pass, take_buffers
 from saucier.native.matrices import Format, Matrix, lay_out_panels, round_groups, store_matrix
 from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Plan, Step
 
@@ -127,9 +127,9 @@ def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, in
     widths = [heads.shape[1] if buffer == STREAM else width for buffer in range(8)]
     plan = Plan((step,), tuple(widths), (), max(lengths), 0)
     starts = np.cumsum([0, *lengths]).astype(np.int32)
-    held = hold_buffers(plan, len(heads))
+    held = take_buffers(plan, len(heads))
     run_pass(plan, heads, starts, np.zeros(len(heads), np.int32), threads, path, held)
-    return held.buffers[MIXED]
+    return held.buffers[MIXED][:len(heads)]
 
 
 @pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "biased"), [

@@ -63,7 +63,11 @@ QUANTIZED = {"int8": "{}", "int4": f"{{format: {{{FOUR_BITS}}}}}",
 """What the teacher's matrices are rounded to, without any training."""
 PRUNED = {"heads": "{kind: heads, share: 0.5}", "magnitude": "{kind: magnitude, share: 0.4}"}
 """What is cut from the teacher; then it learns again for an epoch, from itself as it was."""
-LOST = {"int8": 0.01, "int4-gptq": 0.02, "int4-awq": 0.02, "heads": 0.01, "magnitude": 0.02}
+GRIDS = {"changed": {name: f"{{kind: quantize, by: {by}}}" for name, by in QUANTIZED.items()}
+         | {name: f"{{kind: prune, by: {by}, training: {{epochs: 1}}}}" for name, by in PRUNED.items()},
+         "learned": {"q8bert": "{kind: quantize, by: {kind: quantization_aware}, training: {epochs: 1}}"}}
+"""Chain -> what the teacher is made into, by name; `q8bert` learns with the numbers that it is rounded to."""
+LOST = {"int8": 0.01, "q8bert": 0.01, "int4-gptq": 0.02, "int4-awq": 0.02, "heads": 0.01, "magnitude": 0.02}
 """What is promised of the mean share of the score that is lost, over all tasks."""
 
 
@@ -123,8 +127,7 @@ def work(case: Case, seed: int, quick: bool) -> None:
                     f"name: {name}\nkeep: 0.01\nsteps:\n  - {{kind: distil, layers: 3{more}, training: {training}}}\n")
         compress(case, seed, quick, folder_of(case, seed, quick, f"{name}.yaml"), name)
     if seed == SEEDS[0]:
-        write_chain(folder_of(case, seed, quick, "changed.yaml"), grid_of_changes())
-        compress(case, seed, quick, folder_of(case, seed, quick, "changed.yaml"), "changed")
+        change(case, seed, quick)
     if case is CHAINED:
         seeded = ["keep=0.01", f"steps.0.training.seed={seed}", *(["steps.0.training.epochs=1"] if quick else [])]
         compress(case, seed, quick, "small", "small", seeded)
@@ -143,12 +146,13 @@ def make_teacher(case: Case, seed: int, quick: bool) -> Path:
     return teacher
 
 
-def grid_of_changes() -> str:
-    """Return a grid of one stage: the teacher in each number format, and cut in each way."""
-    steps = {name: f"{{kind: quantize, by: {by}}}" for name, by in QUANTIZED.items()}
-    steps |= {name: f"{{kind: prune, by: {by}, training: {{epochs: 1}}}}" for name, by in PRUNED.items()}
-    ways = "".join(f"    - {{name: {name}, step: {step}}}\n" for name, step in steps.items())
-    return f"name: changed\nkeep: 0.01\nmeasure: {{memory: false}}\ngrid:\n  -\n{ways}"
+def change(case: Case, seed: int, quick: bool) -> None:
+    """Make of the teacher of a task what is in `GRIDS`, unless that is done."""
+    for name, steps in GRIDS.items():
+        ways, chain = "".join(f"    - {{name: {way}, step: {step}}}\n" for way, step in steps.items()), f"{name}.yaml"
+        write_chain(folder_of(case, seed, quick, chain),
+                    f"name: {name}\nkeep: 0.01\nmeasure: {{memory: false}}\ngrid:\n  -\n{ways}")
+        compress(case, seed, quick, folder_of(case, seed, quick, chain), name)
 
 
 def write_chain(path: Path, text: str) -> None:
@@ -283,13 +287,14 @@ def changed_rows(cases: Sequence[Case], quick: bool) -> Iterator[Row]:
     """Lay out what the teachers of the first seed lose as other numbers, and without parts of them."""
     from saucier.jobs.compression.outcome import read_compressed
 
-    shares: dict[str, list[Any]] = {name: [] for name in (*QUANTIZED, *PRUNED)}
+    places = {way: f"{name}/steps/{way}" for name, ways in GRIDS.items() for way in ways}
+    shares: dict[str, list[Any]] = {name: [] for name in places}
     speeds: dict[str, list[float]] = {name: [] for name in shares}
     for case in cases:
-        found = read_answers(case, SEEDS[:1], quick, {"teacher": "teacher", **{
-            name: f"changed/steps/{name}" for name in shares}})
+        found = read_answers(case, SEEDS[:1], quick, {"teacher": "teacher", **places})
         values, drawn = draw_scores(case, found)
-        for step in read_compressed(folder_of(case, SEEDS[0], quick, "changed")).steps:
+        for step in (step for name in GRIDS for step in read_compressed(
+                folder_of(case, SEEDS[0], quick, name)).steps):
             with np.errstate(invalid="ignore", divide="ignore"):
                 shares[step.name].append((values[step.name] / values["teacher"], drawn[step.name] / drawn["teacher"]))
             speeds[step.name].append(step.speed(1).ratio)

@@ -28,8 +28,8 @@ from benchmarks.section import LackingError, Section, markdown, not_measured  # 
 
 NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", "encoder", "long_inputs", "families",
          "training", "finetuning", "decoding", "engines", "shakespeare", "titles", "reasons", "sentence_order", "nanos",
-         "long_tasks", "small_files", "store", "open_questions", "hops", "ask", "layers", "compression", "realm",
-         "retrieval", "rag", "tasks", "multi30k", "back_translation")
+         "distilbert", "long_tasks", "small_files", "store", "open_questions", "hops", "ask", "layers", "compression",
+         "realm", "retrieval", "rag", "tasks", "multi30k", "back_translation")
 """Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k`, `back_translation`, `ask` and `realm` up
 to an hour, `compression` several, `retrieval` minutes on a GPU and a night on a CPU; `rag` is for a GPU alone."""
 AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding", "engines")

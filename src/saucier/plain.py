@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
+from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any
 
@@ -29,15 +30,16 @@ def library_of(array: Any) -> Any:
 
 
 def first_difference(left: Any, right: Any, path: str = "") -> Difference | None:
-    """Find the first place where two values differ; lists are compared one by one where they are as long."""
+    """Find the first place where two values differ; None stands for what one side lacks."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         pairs = [(str(key), left.get(key), right.get(key)) for key in dict.fromkeys([*left, *right])]
-    elif isinstance(left, list | tuple) and isinstance(right, list | tuple) and len(left) == len(right):
-        pairs = [(str(place), *both) for place, both in enumerate(zip(left, right, strict=True))]
+    elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
+        pairs = [(str(place), *both) for place, both in enumerate(zip_longest(left, right))]
     else:
         return None if left == right else (path, left, right)
     found = (first_difference(mine, theirs, f"{path}.{key}" if path else key) for key, mine, theirs in pairs)
-    return next((one for one in found if one is not None), None)
+    alike = isinstance(left, Mapping) or len(left) == len(right)
+    return next((one for one in found if one is not None), None if alike else (path, left, right))
 
 
 PREFIXES = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))

@@ -105,6 +105,10 @@ def test_the_first_difference_has_its_path() -> None:
     one, two = essential_settings(NANO), essential_settings(recipe("gpt-nano", ["training.optimizer.momentum=0.5"]))
     assert first_difference(one, two) == ("training.optimizer.momentum", 0.95, 0.5)
     assert first_difference(one, one) is None
+    assert first_difference({"steps": [1, 2]}, {"steps": [1, 2, 3]}) == ("steps.2", None, 3)
+    assert first_difference([{"name": "a"}, {"name": "c"}], [{"name": "a"}, {"name": "b"}, {"name": "c"}]) == (
+        "1.name", "c", "b")
+    assert first_difference({"last": [1]}, {"last": [1, None]}) == ("last", [1], [1, None])
 
 
 def test_a_fine_tuning_has_the_same_rules(tmp_path: Path) -> None:

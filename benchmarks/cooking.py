@@ -41,7 +41,7 @@ def cooked(recipe: str, run: Path, arguments: Sequence[str]) -> tuple[float, dic
 
 
 def kept(recipe: str, run: Path, arguments: Sequence[str]) -> dict[str, Any]:
-    """Cook a recipe unless its folder holds a finished run, and return its results."""
+    """Cook a recipe, or `--from=MODEL`, unless its folder holds a finished run, and return its results."""
     if not (run / "evaluation.json").is_file():
         cooked(recipe, run, arguments)
     results: dict[str, Any] = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))

@@ -44,10 +44,10 @@ def measure(quick: bool) -> Section:
     rows = [row for case in tasks for row in compare(case, {name: runs[case, name] for name in bodies})]
     rows += compare_sizes({name: runs[tasks[0], name][0] for name in bodies})
     about = (f"The published MiniLM (6 layers) learns masked words of WikiText-2 for {STEPS:,} updates of 2,048 "
-             f"tokens; a student begins with every second layer of it and learns {STEPS:,} updates, by soft targets, masked "
-             "words and the cosine of the last hidden vectors, or by masked words alone. Each is fine-tuned for 3 "
-             "epochs. Mean of the seeds of fine-tuning (one of pretraining); in brackets the 95 % interval of a paired "
-             "bootstrap over seeds and rows.")
+             f"tokens; a student begins with every second layer of it and learns {STEPS:,} updates, by soft targets, "
+             "masked words and the cosine of the last hidden vectors, or by masked words alone. Each is fine-tuned for "
+             "3 epochs. Mean of the seeds of fine-tuning (one of pretraining); in brackets the 95 % interval of a "
+             "paired bootstrap over seeds and rows.")
     return Section("DistilBERT", about, rows, [f"`{RUNS}` holds every run."])
 
 

@@ -29,7 +29,8 @@ RerankerWeight = Annotated[float, Help("Of the reranker, next to the search.", m
 Hops = Annotated[int, Help("Ask again with the names in what was found: so many queries, each with its share of the "
                            "chunks.", minimum=1, maximum=10)]
 QueryWriters = Annotated[Files | None, Help(
-    "A model that was fine-tuned for question_answering writes the query of a hop. Given once for each hop.",
+    "A model that was fine-tuned for question_answering takes a piece of what was found, and the next query is the "
+    "question with it. Given once for each hop but the first.",
     metavar="MODEL", option="--query-writer")]
 Language = Literal["danish", "dutch", "english", "french", "german", "italian", "norwegian", "portuguese", "russian",
                    "spanish", "swedish", "turkish"]
@@ -158,8 +159,9 @@ def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]
     names = tuple(file_names(given))
     for name in names:
         refuse_missing_model(name)
-    if names and len(names) != hops:
-        raise InputError(f"{len(names)} for {hops} hops", where="--query-writer", remedy="give one for each hop")
+    if names and len(names) != hops - 1:
+        raise InputError(f"{len(names)} for {hops} hops", where="--query-writer",
+                         remedy="give one for each hop but the first, which asks with the question")
     if hops > count:
         raise InputError(f"{hops} for {count} chunks", where="--hops", remedy="give one chunk a hop at least")
     return names
@@ -171,7 +173,7 @@ def open_search(index: Place, model: Place | None, reranker: Place | None, readi
     from dataclasses import replace
 
     from saucier.jobs.knowledge.open_index import open_index
-    from saucier.retrieval.hops import READ, QueryWriters
+    from saucier.retrieval.hops import QueryWriters
     from saucier.retrieval.hybrid import Rereading
 
     opened = open_index(Path(index), None if model is None else str(model))
@@ -182,5 +184,5 @@ def open_search(index: Place, model: Place | None, reranker: Place | None, readi
     if writers:
         from saucier.jobs.knowledge.spans import open_spans
 
-        return replace(opened, writers=QueryWriters(tuple(open_spans(one).write for one in writers), READ))
+        return replace(opened, writers=QueryWriters.learned([open_spans(one).write for one in writers]))
     return opened if hops == 1 else replace(opened, writers=QueryWriters.plain(hops))

@@ -1,4 +1,4 @@
-"""Search in several hops: each query is a piece of what was read so far, and asks for what is still missing.
+"""Search in several hops: each query but the first holds a piece of what was read, and asks for what is still missing.
 
 A query generator is a model that answers with spans, as any reader does: `derive_queries` writes from questions with
 known passages what it learns from, a row as SQuAD has them, and `saucier finetune question_answering` learns it.
@@ -26,8 +26,8 @@ GAP = 2
 """Words between two overlaps that are merged into one, at most; chosen here."""
 NAME = re.compile(r"\w[\w'’./&-]*")
 """A word that may be (a part of) a name: it is one where its first letter is a capital."""
-READ = 5
-"""Passages of a query from which a generator that has learned writes the next one, as here it learned it."""
+READ = 1
+"""Passages of a query from which the next one is written."""
 TITLED, BREAK = " : ", "\n"
 """What stands between a title and its text in a context, and between passages."""
 
@@ -41,7 +41,7 @@ class HopRow:
     context: str
     """What was read so far: the question, and then the passages that it found."""
     query: str
-    """The piece of the context that finds the missing passage best."""
+    """The piece of the context that, beside the question, finds the missing passage best."""
     start: int
     """Its first character there."""
     rank: int
@@ -137,46 +137,67 @@ def merge_overlaps(own: Sequence[str], theirs: Sequence[str]) -> Iterator[tuple[
 
 
 def derive_queries(collection: Collection, find: Find, *, count: int, context: int) -> Iterator[list[HopRow]]:
-    """Yield for each question what a query generator learns, hop by hop.
+    """Yield for each question what a query generator learns, hop by hop, from the second one on.
 
-    Of the passages that a question needs, the one is next that some piece of the context finds best, with this piece
-    as its query; among equal ranks the shorter piece. The context of the next hop is that of this one with the
-    `context` best passages that the query finds, as eq 63 says; so one that was not found is missing there, too. A hop
-    to which no piece of the context leads ends the question. `count`: passages of a query that are looked at.
+    The first hop asks with the question; of the passages that it needs, the nearest counts as found. Of the others the
+    one is next that some piece with a name in the context, beside the question, finds best. The context of a hop holds
+    the `context` best passages of each query before it (eq 63), without those that are still missing: otherwise their
+    own titles would be what asks for them. A hop to which no piece leads ends the question. `count`: passages of a
+    query that are looked at.
     """
-    places = collection.places
     for question in collection.questions:
-        missing, read, rows = [places[one] for one in question.relevant], list[int](), list[HopRow]()
-        while missing:
+        relevant, read, rows = [collection.places[one] for one in question.relevant], list[int](), list[HopRow]()
+        row = find([question.text], count)[0].tolist()
+        found = sorted(relevant, key=lambda place: rank_in(row, place))[:1]
+        while missing := [place for place in relevant if place not in found]:
+            read += [place for place in row if place not in missing and place not in read][:context]
             text = join_context(question.text, [collection.passages[place] for place in read])
-            pieces = {piece: start for place in missing
-                      for piece, start in propose_queries(text, collection.passages[place]).items()}
-            best = choose_query([*pieces], missing, find, count)
+            pieces = {piece for place in missing for piece in propose_queries(text, collection.passages[place])
+                      if piece in text[len(question.text):] and any(map(str.isupper, piece))}
+            best = choose_query(question.text, sorted(pieces), found, missing, find, count)
             if best is None:
                 break
-            piece, target, rank, found = best
-            rows.append(HopRow(question.id, question.text, text, piece, pieces[piece], rank))
-            missing.remove(target)
-            read += [place for place in found[:context] if place not in read]
+            piece, target, rank, row = best
+            rows.append(HopRow(question.id, question.text, text, piece, text.index(piece, len(question.text)), rank))
+            found.append(target)
         yield rows
 
 
-def choose_query(pieces: Sequence[str], missing: Sequence[int], find: Find,
-                 count: int) -> tuple[str, int, int, list[int]] | None:
-    """Return the piece that finds a missing passage best, that passage, its rank, and all that the piece finds.
+def rank_in(row: Sequence[int], place: int) -> int:
+    """Return the rank of a passage among those found, from 1; one more than there are for one that is not."""
+    return row.index(place) + 1 if place in row else len(row) + 1
 
-    None where no piece finds one among its `count` best.
+
+def choose_query(question: str, pieces: Sequence[str], found: Sequence[int], missing: Sequence[int], find: Find,
+                 count: int) -> tuple[str, int, int, list[int]] | None:
+    """Return the piece that beside the question finds a missing passage best, that passage, its rank, and all of them.
+
+    Ranks are those among passages that were not found before. Among equal ones it is the shorter piece. None where no
+    piece finds one among its `count` best, first or earlier than the question does.
     """
-    if not pieces:
+    queries = [question, *(f"{question} {piece}" for piece in pieces)]
+    plain, *rows = ([place for place in row if place not in found] for row in find(queries, count).tolist())
+    options = [(rank_in(row, target), len(piece), piece, target, row) for piece, row in zip(pieces, rows, strict=True)
+               for target in missing if target in row]
+    better = [one for one in options if one[0] == 1 or one[0] < rank_in(plain, one[3])]
+    if not better:
         return None
-    found = find(pieces, count)
-    options = [(int(at[0]) + 1, len(piece), piece, target, row.tolist())
-               for piece, row in zip(pieces, found, strict=True) for target in missing
-               if len(at := np.flatnonzero(row == target))]
-    if not options:
-        return None
-    rank, _, piece, target, row = min(options)
+    rank, _, piece, target, row = min(better)
     return piece, target, rank, row
+
+
+def ask_unchanged(questions: Sequence[str], contexts: Sequence[str]) -> list[str]:
+    """Write no query: the question is asked as it is."""
+    return [""] * len(questions)
+
+
+def ask_beside(write: Write) -> Write:
+    """Return a query generator that asks with the question and a piece that another one writes; "" where it has none.
+
+    Eq 62 asks with the piece alone, which found both passages of HotpotQA's questions less often than the question.
+    """
+    return lambda questions, contexts: [f"{question} {piece}" if piece else "" for question, piece in zip(
+        questions, write(questions, contexts), strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +205,17 @@ class QueryWriters:
     """What writes the query of each hop, the first one's too, and how many passages of a query it reads."""
 
     write: tuple[Write, ...]
-    context: int
+    context: int = READ
 
     @classmethod
     def plain(cls, hops: int) -> QueryWriters:
         """Ask with the question, and then with the names in the first passage that was found too."""
-        return cls((add_names,) * hops, 1)
+        return cls((add_names,) * hops)
+
+    @classmethod
+    def learned(cls, writers: Sequence[Write]) -> QueryWriters:
+        """Ask with the question, and then with what each generator takes from the first passage that was found too."""
+        return cls((ask_unchanged, *map(ask_beside, writers)))
 
 
 def search_in_hops(questions: Sequence[str], passages: Sequence[Passage], write: Sequence[Write], find: Find, *,

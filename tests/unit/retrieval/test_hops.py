@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from saucier.errors import InputError
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.hops import (
+    QueryWriters,
     common_stretch,
     derive_queries,
     join_context,
@@ -90,14 +91,12 @@ def test_a_query_is_copied_from_its_context():
 
 
 def test_the_hops_lead_from_the_question_to_both_passages():
-    """The film is found by words of the question, the woman by what is told of the film."""
-    (rows,) = derive_queries(COLLECTION, find, count=5, context=1)
-    assert [row.rank for row in rows] == [1, 1]
-    assert rows[0].context == COLLECTION.questions[0].text and rows[0].query in rows[0].context
-    assert rows[1].context == join_context(COLLECTION.questions[0].text, [FILM])
-    assert rows[1].query == "Shirley Temple"
-    assert find([rows[0].query, rows[1].query], 1).tolist() == [[0], [1]]
-    line = rows[1].as_paragraph()
+    """The film is found by the question, the woman by her name, which is told of the film."""
+    question = COLLECTION.questions[0].text
+    ((row,),) = derive_queries(COLLECTION, find, count=5, context=1)
+    assert row.rank == 1 and row.query == "Shirley Temple" and row.context == join_context(question, [FILM])
+    assert find([f"{question} Shirley Temple"], 2).tolist() == [[0, 1]]
+    line = row.as_paragraph()
     answer = line["qas"][0]["answers"][0]
     assert line["context"][answer["answer_start"]:].startswith(answer["text"])
 
@@ -107,8 +106,23 @@ def test_a_hop_to_which_nothing_leads_ends_the_question():
     lost = Collection("lost", (FILM, Passage("p1", "", "zzz")), (
         Question("q0", "Who played Corliss Archer?", {"p0": 1.0, "p1": 1.0}),))
     index = build_lexical_index([passage.whole for passage in lost.passages])
-    (rows,) = derive_queries(lost, lambda queries, count: index.find(queries, count)[1][:, :1], count=1, context=1)
-    assert [row.query in row.context and row.rank for row in rows] == [1]
+    assert [*derive_queries(lost, lambda queries, count: index.find(queries, count)[1], count=1, context=1)] == [[]]
+
+
+def test_what_is_missing_is_not_in_the_context_of_its_query():
+    """Nor does a piece count that finds it no earlier than the question does."""
+    question = Question("q0", "Who is told of in Kiss and Tell, of Shirley Temple?", {"p0": 1.0, "p1": 1.0})
+    near = Collection("near", COLLECTION.passages, (question,))
+    assert set(find([question.text], 2)[0].tolist()) == {0, 1}
+    first = find([question.text], 1)[0, 0]
+    for row in next(derive_queries(near, find, count=5, context=2)):
+        assert near.passages[1 - first].text not in row.context and row.rank == 1
+
+
+def test_a_learned_piece_is_asked_for_beside_the_question():
+    """A generator without a piece leaves the question as it is."""
+    first, second = QueryWriters.learned([lambda questions, contexts: ["Temple", ""]]).write
+    assert [*first(["a?", "b?"], ["", ""])] == ["", ""] and [*second(["a?", "b?"], ["", ""])] == ["a? Temple", ""]
 
 
 def test_each_hop_gives_its_share_without_what_was_found_before():

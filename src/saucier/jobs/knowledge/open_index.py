@@ -14,7 +14,7 @@ from saucier.result import Result
 from saucier.retrieval.collection import Passage
 from saucier.retrieval.encoder import Encoder, check_encoder, embed_question, find_passport, open_encoder
 from saucier.retrieval.filters import parse_filter
-from saucier.retrieval.hops import QueryWriters, search_hop_by_hop
+from saucier.retrieval.hops import QueryWriters, ask_unchanged, search_hop_by_hop
 from saucier.retrieval.hybrid import Hit, Rereading, SearchOptions, search_store
 from saucier.retrieval.lance_store import LanceStore
 from saucier.retrieval.store import Store
@@ -26,12 +26,7 @@ SHOWN_LETTERS = 300
 """Of a chunk on the screen."""
 
 
-def ask_unchanged(questions: Sequence[str], contexts: Sequence[str]) -> list[str]:
-    """Write no query: the question is asked as it is."""
-    return [""] * len(questions)
-
-
-ONE_HOP = QueryWriters((ask_unchanged,), 1)
+ONE_HOP = QueryWriters((ask_unchanged,))
 
 
 @dataclass(frozen=True, slots=True)

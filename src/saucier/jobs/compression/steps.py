@@ -57,6 +57,7 @@ from saucier.jobs.finetuning.settings import FineTraining, Finetuning, check_mod
 from saucier.jobs.finetuning.start import name_labels, open_start, training_texts
 from saucier.jobs.finetuning.task_folder import TaskFolder, write_task
 from saucier.jobs.finetuning.task_teacher import OUTPUTS
+from saucier.machine import trim_memory
 from saucier.model import Transformer
 from saucier.objectives.base import Batch, Objective
 from saucier.objectives.config import pruning as p
@@ -109,6 +110,7 @@ def run_step(work: Work, step: CompressionStep, before: Path, folder: Path) -> P
                 made = quantize_model(opened.model, step.scheme, batches=calibration_batches(work, step, opened))
                 write_model(work, made, opened, model)
     remove_path(folder / "start")
+    trim_memory()  # what a training keeps for its next batch, the next step has no use for
     return model
 
 

@@ -73,7 +73,7 @@ class CPanels(Structure):
     """`Panels`."""
 
     _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
-                ("format", c_int32), ("scale_format", c_int32)]
+                ("format", c_int32), ("scale_format", c_int32), ("step", c_float)]
 
 
 class CWideProduct(Structure):

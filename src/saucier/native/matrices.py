@@ -53,6 +53,8 @@ class Matrix:
     scales: Array | None = None
     """[O, G] float32 or float16."""
     group: int = 0
+    step: float | None = None
+    """What a code of its inputs stands for; None: each block of a token has a step of its own."""
     struct: CMatrix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -96,13 +98,16 @@ class Panels:
     scales: Array | None = None
     """[P, G, 16] float32 or float16."""
     group: int = 0
+    step: float | None = None
+    """As `Matrix.step`."""
     struct: CPanels = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Point to the arrays."""
         object.__setattr__(self, "struct", CPanels(
             pointer(self.codes), pointer(self.scales), self.rows, self.inputs, self.group or self.inputs,
-            CODES[self.format], 0 if self.scales is None else CODES[DTYPES[self.scales.dtype]]))
+            CODES[self.format], 0 if self.scales is None else CODES[DTYPES[self.scales.dtype]],
+            -1 if self.step is None else self.step))
 
     @property
     def bytes(self) -> int:
@@ -116,7 +121,7 @@ class Panels:
         laid = panel_rows(words[panels, :, places])
         codes = laid.view(self.codes.dtype).reshape(*laid.shape, *self.codes.shape[3:])
         scales = None if self.scales is None else panel_rows(self.scales[panels, :, places])
-        return Panels(self.format, codes, len(rows), self.inputs, scales, self.group)
+        return Panels(self.format, codes, len(rows), self.inputs, scales, self.group, self.step)
 
 
 def lay_out_panels(matrix: Matrix) -> Panels:
@@ -133,7 +138,7 @@ def lay_out_panels(matrix: Matrix) -> Panels:
     laid = panel_rows(joined)
     bytes_of = np.uint8 if matrix.format == "int4" else np.int8
     return Panels(matrix.format, laid.view(bytes_of).reshape(*laid.shape, -1), rows, inputs, panel_rows(scales),
-                  matrix.group)
+                  matrix.group, matrix.step)
 
 
 def panel_rows(array: Array) -> Array:
@@ -229,8 +234,8 @@ def read_matrix(weights: Mapping[str, Array], name: str, inputs: int, form: Form
     if (groups > 1 and (inputs % groups or group % 32)) or (bits == 4 and group > 256):
         raise InputError(f"{name} has {groups} groups for {inputs} inputs, and the native kernels read groups of a "
                          "multiple of 32, in 4 bits up to 256", where="engine", remedy="use engine=None")
-    scales = scales if scales.dtype == np.float16 else widen(scales)
-    return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group)
+    scales, step = scales if scales.dtype == np.float16 else widen(scales), weights.get(f"{name}.input_scale")
+    return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group, None if step is None else float(step))
 
 
 @dataclass

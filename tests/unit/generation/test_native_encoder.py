@@ -17,7 +17,7 @@ from tests.unit.native.products import check_apart, round_activations
 import saucier
 from saucier import config as c
 from saucier.adaptation.quantization.quantize import quantize_model
-from saucier.adaptation.quantization.schemes import Integers, Quantization
+from saucier.adaptation.quantization.schemes import Integers, Quantization, StaticInt8
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
@@ -200,6 +200,17 @@ def test_quantized_models_run_in_their_own_numbers() -> None:
             layer.register_forward_pre_hook(lambda layer, given, stored=stored: torch.from_numpy(round_activations(
                 given[0].flatten(0, -2).float().numpy(), stored)).view_as(given[0]))
         check_apart(found.numpy(), hidden_vectors(model, mask, input_ids=ids).numpy(), f"int{bits}")
+
+
+@pytest.mark.parametrize(("bits", "group"), [(8, None), (8, 32), (4, 32)])
+def test_ranges_of_inputs_that_a_model_has_are_kept(bits: int, group: int | None) -> None:
+    """As after 8-bit training: the model's own parts multiply the same whole numbers."""
+    model, ids = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval(), draw(3, 20)
+    by = Quantization(format=Integers(bits=bits, group=group), activations=StaticInt8())
+    model = quantize_model(model, by, batches=[{"input_ids": ids[:2]}])
+    expected = hidden_vectors(model, torch.ones_like(ids), input_ids=ids)
+    found = hidden_vectors(use_native(model, Native()), torch.ones_like(ids), input_ids=ids)
+    check_apart(found.numpy(), expected.numpy(), f"int{bits}")
 
 
 def test_views_share_weights_and_follow_them() -> None:

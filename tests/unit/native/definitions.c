@@ -49,6 +49,7 @@ static double widen(uint16_t bits) {
 typedef struct {
     int format, scale_format;
     int64_t rows, inputs, group, n;
+    float step;      /* of activations; negative: each block has its own */
     double *weights; /* [rows, inputs], what the stored numbers stand for */
     float *values;   /* [n, inputs] */
     double *read;    /* likewise, as rounded for whole numbers */
@@ -87,7 +88,7 @@ static Panels draw_panels(Case *c) {
             if (c->format == BFLOAT16) ((uint16_t *)codes)[place] = narrow(number), *weight = widen(narrow(number));
         }
     free(scale_of);
-    return (Panels){codes, scales, c->rows, c->inputs, c->group, c->format, c->scale_format};
+    return (Panels){codes, scales, c->rows, c->inputs, c->group, c->format, c->scale_format, c->step};
 }
 
 /* What a product reads of activations: codes of -127..127 of blocks where the matrix is of whole numbers. */
@@ -102,8 +103,9 @@ static void round_values(Case *c) {
             for (int64_t k = start; k < end; k++) largest = fabsf(x[k]) > largest ? fabsf(x[k]) : largest;
             float inverse = largest > 0 ? 127.0f / largest : 0;
             for (int64_t k = start; k < end; k++) {
-                float scaled = x[k] * inverse, away = scaled < 0 ? -0.5f : 0.5f;
-                c->read[t * c->inputs + k] = whole ? trunc((double)(float)(scaled + away)) * (largest / 127.0f)
+                float scaled = x[k] * inverse, away = scaled < 0 ? -0.5f : 0.5f, steps = x[k] / c->step;
+                double code = c->step < 0 ? trunc((double)(float)(scaled + away)) : rint(fmax(-127, fmin(127, steps)));
+                c->read[t * c->inputs + k] = whole ? code * (c->step < 0 ? largest / 127.0f : c->step)
                                              : pairs ? widen(narrow(x[k])) : x[k];
             }
         }
@@ -124,7 +126,7 @@ static void check_product(const Case *c, const char *what, const float *to, int6
 
 /* Products by panels, and as stored where the numbers are; a token gives the same alone, to the last bit. */
 static void test_product(int format, int scale_format, int64_t n, int64_t inputs, int64_t rows, int64_t group) {
-    Case c = {format, scale_format, rows, inputs, group, n, calloc((size_t)(rows * inputs), 8),
+    Case c = {format, scale_format, rows, inputs, group, n, draw() % 3 ? -1.0f : 0.01f, calloc((size_t)(rows * inputs), 8),
               draw_numbers(n * inputs, 3), calloc((size_t)(n * inputs), 8)};
     int64_t stride = rows + 3, size = n * stride * (int64_t)sizeof(float);
     float *bias = draw_numbers(rows, 1), *base = draw_numbers(n * stride, 1), *to = malloc((size_t)size);

@@ -36,6 +36,9 @@ def round_activations(x: np.ndarray, matrix: Matrix, path: str = "portable") -> 
         return widen(narrow(x)).astype(np.float64)
     if matrix.scales is None:
         return x.astype(np.float64)
+    if matrix.step is not None:
+        step = np.float32(matrix.step)
+        return np.rint(np.clip(x / step if step else 0 * x, -127, 127)).astype(np.float64) * step
     block = find_block(matrix)
     found = x.astype(np.float64)
     for start in range(0, x.shape[1], block):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,20 @@ def test_groups_of_inputs(path: str, form: Format, group: int) -> None:
     weight = random.normal(size=(70, 960)).astype(np.float32)
     codes, scales = round_groups(weight, group, 127 if form == "int8" else 7, np.dtype(np.float32))
     check(path, Matrix(form, codes, 960, scales, group), 31, random)
+
+
+@pytest.mark.parametrize("form", ["int4", "int8"])
+@pytest.mark.parametrize("step", [0.0, 2.0**-5, 2.0])
+def test_a_given_step_of_the_activations(path: str, form: Format, step: float) -> None:
+    """What is beyond 127 steps is cut, and what lies between two of them goes to the even one."""
+    random = np.random.default_rng(6)
+    for tokens, inputs, rows in ((1, 45, 17), (5, 128, 40), (40, 300, 33)):
+        matrix = replace(store_matrix(random.normal(size=(rows, inputs)).astype(np.float32), form), step=step)
+        check(path, matrix, tokens, random)
+    halves = np.arange(-300, 300, dtype=np.float32)[None] / 2 * np.float32(step)
+    matrix = replace(store_matrix(random.normal(size=(20, 600)).astype(np.float32), form), step=step)
+    expected = np.clip(np.rint(np.arange(-300, 300) / 2), -127, 127) * step @ matrix.values().T
+    assert_allclose(multiply(path, matrix, halves)[0], expected, rtol=1e-4, atol=1e-3)
 
 
 def test_the_largest_codes_of_4_bits_do_not_overflow(path: str) -> None:

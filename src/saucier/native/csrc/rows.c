@@ -35,6 +35,24 @@ INLINE float round_block(const float *x, int64_t count, int8_t *codes) {
     return largest / 127.0f;
 }
 
+/* The same with a given step: the nearest code, the even one of two, within the range. */
+INLINE float round_by_step(const float *x, int64_t count, float step, int8_t *codes) {
+    const float round = 12582912.0f; /* 1.5 * 2^23: a small number added to it has no place for fractions */
+    float divisor = step > 0 ? step : INFINITY;
+#pragma omp simd
+    for (int64_t k = 0; k < count; k++) {
+        float value = x[k] / divisor;
+        value = value > 127.0f ? 127.0f : value < -127.0f ? -127.0f : value;
+        codes[k] = (int8_t)(int32_t)((value + round) - round);
+    }
+    for (int64_t k = count; k % UNIT; k++) codes[k] = 0;
+    return step;
+}
+
+INLINE float round_inputs(const Panels *m, const float *x, int64_t count, int8_t *codes) {
+    return m->step >= 0 ? round_by_step(x, count, m->step, codes) : round_block(x, count, codes);
+}
+
 /* Tokens of a tile. Few tiles are alike, since a small one leaves registers idle. */
 INLINE int64_t tile_tokens(const WideProduct *p) {
     int64_t tiles = (p->n + TILE - 1) / TILE;
@@ -80,7 +98,7 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
     }
     for (; count > 0; count -= block, from += block, scale += p->n) {
         int64_t inputs = count < block ? count : block;
-        *scale = inputs == LONGEST_BLOCK ? round_block(from, LONGEST_BLOCK, codes) : round_block(from, inputs, codes);
+        *scale = inputs == LONGEST_BLOCK ? round_inputs(m, from, LONGEST_BLOCK, codes) : round_inputs(m, from, inputs, codes);
         if (m->format == INT4)
             for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
         else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);

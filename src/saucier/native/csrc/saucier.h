@@ -34,10 +34,12 @@ typedef struct {
     const void *codes, *scales;
     int64_t rows, inputs, group;
     int32_t format, scale_format;
+    float step; /* what a code of activations stands for, of all tokens; negative: each block of a token has its own */
 } Panels;
 
 /* A product with panels. Where they hold whole numbers, tokens are rounded in blocks to codes of -127..127: the largest of
- * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. */
+ * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. Where the
+ * panels say a step of their own, it is that of all blocks. */
 typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */

@@ -118,8 +118,8 @@ def generate(model: Transformer, input_ids: Tensor | None = None, attention_mask
         read, written = positions_ahead(model.front, prompt.source is not None)
         check_length(model.config, prompt, limit, ahead=read if prompt.source is None else written)
         texts = prompt if mixture is None else check_mixture(model.config, prompt, mixture)
-        if chosen.by_numpy and all(one is None for one in (speculation, prefixes, mixture)):
-            prompt = texts = replace(prompt, ids=prompt.ids.numpy())
+        if chosen.by_numpy and all(one is None for one in (speculation, prefixes, mixture, prompt.mask)):
+            prompt = texts = replace(prompt, ids=prompt.ids.cpu().numpy())
             listener = give_tensors(listener)
         rules = make_search_rules(chosen, texts, limit=limit, tokenizer=tokenizer)
         search, start = make_search(chosen, texts.ids, rules), prompt.ids.shape[1]

@@ -90,9 +90,12 @@ def test_rows_of_different_lengths_samples_and_beams() -> None:
     mask = torch.ones_like(ids)
     mask[0, :5] = mask[2, :2] = 0
     for options in ({}, {"num_beams": 3, "num_return_sequences": 2}, {"do_sample": True, "seed": 3, "top_k": 20},
-                    {"do_sample": True, "seed": 1, "num_return_sequences": 3, "repetition_penalty": 1.3}):
-        both = [saucier.generate(model, ids, mask, engine=engine, **OPTIONS, **options) for engine in (Native(), None)]
-        assert torch.equal(*both), options
+                    {"do_sample": True, "seed": 1, "num_return_sequences": 3, "repetition_penalty": 1.3},
+                    {"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2, "min_new_tokens": 3, "eos_token_id": 9}):
+        for real in (mask, None):
+            both = [saucier.generate(model, ids, real, engine=engine, **OPTIONS | options)
+                    for engine in (Native(), None)]
+            assert torch.equal(*both), options
 
 
 def test_many_rows_and_long_prompts_go_in_passes() -> None:

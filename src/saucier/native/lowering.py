@@ -51,6 +51,12 @@ class Tables(Protocol):
                              table: Array | None) -> Array:
         """Return the same by the place of the key less that of the query, 1 - P first. Shapes: -> [H, 2P - 1]."""
 
+    def distances(self, positions: c.Disentangled, places: int, table: Array,
+                  norm: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Return the vectors of distances after their norm, and which one the place of a query less that of a key has,
+        1 - P first. Shapes: table [R, D] -> [R, D], [2P - 1] int32.
+        """
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> Array:
         """Return what is added to the token vectors. Shapes: -> [P, D], float32."""
 
@@ -272,16 +278,24 @@ class Lowering:
             top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)),
             capacity=experts.capacity or 0)
 
-    def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
-        """Append an attention: its maps, its positions, the cache, and the output map."""
+    def make_heads(self, attention: c.SelfAttention, name: str, source: int) -> tuple[int, int, int]:
+        """Append the map to queries, keys and values; return the heads, those of keys, and their width."""
         if not isinstance(attention.kernel, c.Softmax) or attention.global_maps is not None:
             refuse(f"attention with the kernel {attention.kernel.kind}" if attention.global_maps is None
                    else "maps for global tokens")
-        projection = attention.projection
-        query, key, head = projection.widths(self.config.dim)
-        heads, groups, scale = query // head, key // head, projection.scale or head**-0.5
-        bias, relative = None, None
+        query, key, head = attention.projection.widths(self.config.dim)
+        for one in (f"{name}.qkv.bias", f"{name}.qkv.second.bias"):
+            bias = None if attention.projection.key_bias else self.weights.vector(one)
+            if bias is not None and len(bias) == query + key:  # of queries and values alone
+                self.weights.made[one] = np.insert(bias, query, np.zeros(key, np.float32))
         self.product(f"{name}.qkv", (self.config.dim, query + 2 * key), source, HEADS)
+        return query // head, key // head, head
+
+    def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
+        """Append an attention: its maps, its positions, the cache, and the output map."""
+        heads, groups, head = self.make_heads(attention, name, source)
+        query, key, scale = heads * head, groups * head, attention.projection.scale or head**-0.5
+        bias, relative = None, None
         match attention.positions:
             case c.NoPositions():
                 pass

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, COp, CPlan, CRelative
+from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CDistances, COp, CPlan, CRelative
 from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
@@ -45,10 +45,30 @@ class Relative:
                          int(self.meets_key), self.scale)
 
 
-Pointed = Array | Relative | tuple[Matrix | Panels, ...] | None
-"""What a field of `Op` may point to; tuples are the two matrices of each expert."""
-FIELDS = {Matrix: "matrix", Panels: "panels"}
-"""How a matrix is laid out -> the field of `Op` that points to it."""
+@dataclass(frozen=True)
+class Distances:
+    """Vectors of distances that tokens of a row meet; it holds on to what its pointers point to."""
+
+    panels: Panels | None
+    """[V, H·E] float32, the scale of the scores in them; None: nothing is met."""
+    rows: Array
+    """[2P - 1] int32, the vector of each distance, 1 - P first; they never fall."""
+    struct: CDistances = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Find where every distance around 0 has a vector of its own, and point to the arrays."""
+        places = len(self.rows) // 2 + 1
+        distances = np.arange(1 - places, places)
+        far = distances[self.rows - self.rows[places - 1] != distances]
+        first, last = far[far < 0].max(initial=-places) + 1, far[far > 0].min(initial=places) - 1
+        object.__setattr__(self, "struct", CDistances(
+            None if self.panels is None else point_to(self.panels.struct), pointer(self.rows), first, last))
+
+
+Pointed = Array | Relative | tuple[Matrix | Panels, ...] | tuple[Distances, ...] | None
+"""What a field of `Op` may point to; tuples are the two matrices of each expert, and what keys and queries meet."""
+FIELDS = {Matrix: "matrix", Panels: "panels", Distances: "distances"}
+"""What it is, or how a matrix is laid out -> the field of `Op` that points to it."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +108,12 @@ class Step:
         """The matrix that it reads, or the two of each expert."""
         experts = self.arrays.get("experts")
         return experts if isinstance(experts, tuple) else () if self.matrix is None else (self.matrix,)
+
+    @property
+    def distances(self) -> tuple[Distances, ...]:
+        """What queries meet by distance, and keys, in an attention that has such vectors."""
+        found = self.arrays.get("distances")
+        return tuple(one for one in found if isinstance(one, Distances)) if isinstance(found, tuple) else ()
 
     @property
     def read_bytes(self) -> int:

@@ -26,11 +26,23 @@ from saucier.native.library import (
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
 from saucier.native.matrices import Weights, lay_out_panels, read_matrix, store_matrix
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, Distances, PassBuffers, Plan, make_tiles
+from saucier.native.plan import (
+    HEADS,
+    HIDDEN,
+    MIXED,
+    NORMED,
+    SCORES,
+    STREAM,
+    Distances,
+    PassBuffers,
+    Plan,
+    make_tiles,
+)
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts"})
+KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts",
+                   "neighbours"})
 """Steps that `csrc/encode.c` runs."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
@@ -69,15 +81,34 @@ class RowLowering(Lowering):
         refuse_stack(stack)
         if stack.layer_positions is not None:
             refuse("positions of every layer among whole rows")
-        self.widths[STREAM] = self.config.dim
+        self.widths[STREAM], convolution = self.config.dim, stack.convolution
         for block, stored in zip(stack.blocks(), stack.layers.order(), strict=True):
             if block.bottleneck is not None:
                 refuse("bottleneck")
+            if convolution is not None:
+                self.convolve(convolution, f"{self.side}.convolution")
             self.run_block(block, f"{self.side}.blocks.{stored}")
+            if convolution is not None:
+                self.add("add", f"{self.side}.convolution", source=SCORES, to=STREAM, width=self.config.dim)
+                self.norm(convolution.norm, f"{self.side}.convolution.norm", STREAM, STREAM)
+                convolution = None
         if stack.final_norm is not None:
             self.norm(stack.final_norm, f"{self.side}.final_norm", STREAM, STREAM)
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
+
+    def convolve(self, convolution: c.Convolution, name: str) -> None:
+        """Append a convolution of the stream: its result waits where no block looks."""
+        dim, size, form = self.config.dim, convolution.size, self.weights.form
+        if f"{name} panels" not in self.weights.made:
+            weight, groups = self.vector(f"{name}.weight"), convolution.groups
+            assert weight is not None, "it has a kernel"
+            apart = weight.reshape(groups, dim // groups, dim // groups, size).swapaxes(2, 3)
+            whole, each = np.zeros((groups, dim // groups, size, groups, dim // groups), np.float32), np.arange(groups)
+            whole[each, :, :, each] = apart
+            self.weights.made[f"{name} panels"] = lay_out_panels(store_matrix(whole.reshape(dim, size * dim), form))
+        self.add("neighbours", name, source=STREAM, to=HIDDEN, width=size * dim, before=size // 2, after=size // 2)
+        self.product(name, (size * dim, dim), HIDDEN, SCORES, activation=convolution.activation)
 
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""
@@ -125,8 +156,7 @@ class RowLowering(Lowering):
                 Distances(made.get(f"{name} query of distances"), rows))
 
     def map_distances(self, projection: c.Projection, source: str, what: str, table: Floats) -> Floats:
-        """Return the keys or the queries of distances, those of all heads side by side. Shapes: table [R, D] -> [R, H·E].
-        """
+        """Return the keys or the queries of distances, of all heads side by side. Shapes: table [R, D] -> [R, H·E]."""
         query, key, head = projection.widths(self.config.dim)
         part = slice(query, query + key) if what == "key" and source.endswith(".qkv") else slice(query)
         mapped = map_stored(self.weights, source, table, part)

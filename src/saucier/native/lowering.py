@@ -53,7 +53,7 @@ class Tables(Protocol):
 
     def distances(self, positions: c.Disentangled, places: int, table: Array,
                   norm: Mapping[str, Array]) -> tuple[Array, Array]:
-        """Return the vectors of distances after their norm, and which one the place of a query less that of a key has,
+        """Return the vectors of distances after their norm, and which one each place of a query less that of a key has,
         1 - P first. Shapes: table [R, D] -> [R, D], [2P - 1] int32.
         """
 
@@ -72,8 +72,7 @@ def refuse(what: str) -> NoReturn:
 def refuse_stack(stack: c.Stack) -> None:
     """Raise `InputError` for what goes through a stack beside one stream of vectors."""
     for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"), (stack.residual.kind != "one", "two streams"),
-                        (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
-                        (stack.queries is not None, "second stream")):
+                        (stack.memory is not None, "memory"), (stack.queries is not None, "second stream")):
         if found:
             refuse(what)
 
@@ -182,6 +181,8 @@ class Lowering:
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks."""
         refuse_stack(stack)
+        if stack.convolution is not None:
+            refuse("convolution next to a cache")
         for number, (block, stored) in enumerate(zip(stack.blocks(), stack.layers.order(), strict=True)):
             if block.bottleneck is not None:
                 refuse("bottleneck")
@@ -333,13 +334,26 @@ class Lowering:
 
     def read_relative(self, positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, name: str, head: int,
                       scale: float) -> Relative:
-        """Return the vectors of distances. Raises `InputError` where there are fewer than places."""
+        """Return the vectors of the distances to earlier keys, the nearest first; `scale`: that of the scores.
+
+        Raises `InputError` where there are fewer than places.
+        """
         if positions.longest is not None and self.places > positions.longest:
             raise InputError(f"{self.places} tokens, and {name} has {positions.longest} distances",
                              where="max_new_tokens", remedy="write less")
         keys = self.vector(f"{name}.keys" if isinstance(positions, c.Shaw) else f"{name}.weight", head)
+        values = self.vector(f"{name}.values", head)
         assert keys is not None, "every kind has vectors"
-        return make_relative(positions, keys, self.vector(f"{name}.values", head), scale=scale)
+        match positions:
+            case c.Shaw(max_distance=reach):
+                assert values is not None, "they have values too"
+                first, second = (np.ascontiguousarray(one[reach::-1]) for one in (keys, values))
+                return Relative(first[None], scale, second)
+            case c.RelativeVectors(length=length):
+                return Relative(np.ascontiguousarray(keys[None, length - 1:]), positions.scale or scale,
+                                meets_key=positions.kind == "relative_key_query")
+            case c.MusicTransformer():
+                return Relative(np.ascontiguousarray(keys[:, ::-1]), scale)
 
     def attend_source(self, attention: c.CrossAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention to a source, and to the steps of the source its keys and values."""
@@ -383,21 +397,3 @@ def find_window(visibility: c.Visibility) -> int | None:
             isinstance(term, BY_PLACE) or term.kind in ("and", "or") for term in list_terms(visibility)):
         refuse(f"attention with the visibility {visibility.kind}")
     return None
-
-
-def make_relative(positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, keys: Array, values: Array | None, *,
-                  scale: float) -> Relative:
-    """Return the vectors of the distances to earlier keys, the nearest first; `scale`: that of the scores.
-
-    Shapes: keys [R, E] or [H, R, E], values [R, E], as the part stores them.
-    """
-    match positions:
-        case c.Shaw(max_distance=reach):
-            assert values is not None, "they have values too"
-            first, second = (np.ascontiguousarray(one[reach::-1]) for one in (keys, values))
-            return Relative(first[None], scale, second)
-        case c.RelativeVectors(length=length):
-            return Relative(np.ascontiguousarray(keys[None, length - 1:]), positions.scale or scale,
-                            meets_key=positions.kind == "relative_key_query")
-        case c.MusicTransformer():
-            return Relative(np.ascontiguousarray(keys[:, ::-1]), scale)

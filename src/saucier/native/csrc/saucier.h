@@ -134,7 +134,7 @@ void saucier_leave(void);
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
-              EXPERTS, ATTEND_ROWS };
+              EXPERTS, ATTEND_ROWS, NEIGHBOURS };
 typedef struct {
     int32_t kind;
     int32_t from, to;   /* buffers */
@@ -155,7 +155,7 @@ typedef struct {
     const Relative *relative; /* ATTEND */
     const uint8_t *seen;      /* ATTEND: [reach, reach] */
     const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
-    int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
+    int64_t before, after; /* ATTEND_ROWS, NEIGHBOURS: how many tokens a token sees to each side */
     int32_t capacity;      /* EXPERTS: tokens of a whole row that each takes, the first ones; 0: all */
     const Distances *distances; /* ATTEND_ROWS: two, or NULL */
 } Op;

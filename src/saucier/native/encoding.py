@@ -81,17 +81,17 @@ class RowLowering(Lowering):
         refuse_stack(stack)
         if stack.layer_positions is not None:
             refuse("positions of every layer among whole rows")
-        self.widths[STREAM], convolution = self.config.dim, stack.convolution
-        for block, stored in zip(stack.blocks(), stack.layers.order(), strict=True):
+        self.widths[STREAM] = self.config.dim
+        for number, (block, stored) in enumerate(zip(stack.blocks(), stack.layers.order(), strict=True)):
             if block.bottleneck is not None:
                 refuse("bottleneck")
+            convolution = None if number else stack.convolution
             if convolution is not None:
                 self.convolve(convolution, f"{self.side}.convolution")
             self.run_block(block, f"{self.side}.blocks.{stored}")
             if convolution is not None:
                 self.add("add", f"{self.side}.convolution", source=SCORES, to=STREAM, width=self.config.dim)
                 self.norm(convolution.norm, f"{self.side}.convolution.norm", STREAM, STREAM)
-                convolution = None
         if stack.final_norm is not None:
             self.norm(stack.final_norm, f"{self.side}.final_norm", STREAM, STREAM)
         if stack.narrow is not None:
@@ -135,10 +135,10 @@ class RowLowering(Lowering):
         self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
 
     def read_distances(self, positions: c.Disentangled, projection: c.Projection, name: str,
-                       scale: float) -> tuple[Distances, Distances]:
-        """Return what queries meet by the distance of the key, and keys by that of the query.
+                       scale: float) -> Distances:
+        """Return the vectors of distances that queries meet, and those that keys meet, for rows of any length.
 
-        Vectors are in the order of the places that are met, so that what a token gives with them lies side by side.
+        They are in the order of the places that are met, so that what a token gives with them lies side by side.
         """
         table = self.vector(f"{self.side}.shared.weight", self.config.dim)
         assert table is not None, "a stack with such positions has their table"
@@ -149,11 +149,11 @@ class RowLowering(Lowering):
         for what, used in (("key", positions.content_to_position), ("query", positions.position_to_content)):
             source, vectors = f"{name}.positions.{what}" if own else f"{name}.qkv", f"{name} {what} of distances"
             self.used |= {one for one in self.weights.arrays if used and one.startswith(f"{source}.")}
-            if used and vectors not in made:  # once, for rows of any length
+            if used and vectors not in made:
                 mapped = self.map_distances(projection, source, what, table) * np.float32(scale)
                 made[vectors] = lay_out_panels(store_matrix(mapped[::-1] if what == "key" else mapped, "float32"))
-        return (Distances(made.get(f"{name} key of distances"), np.ascontiguousarray(len(table) - 1 - rows[::-1])),
-                Distances(made.get(f"{name} query of distances"), rows))
+        keys, queries = (made.get(f"{name} {what} of distances") for what in ("key", "query"))
+        return Distances(keys, queries, np.stack([len(table) - 1 - rows[::-1], rows]))
 
     def map_distances(self, projection: c.Projection, source: str, what: str, table: Floats) -> Floats:
         """Return the keys or the queries of distances, of all heads side by side. Shapes: table [R, D] -> [R, H·E]."""
@@ -250,8 +250,8 @@ def count_attention_room(plan: Plan, longest: int) -> int:
     steps = [step for step in plan.steps if step.kind == "attend_rows"]
     keys, head = round_up(longest), max((int(step.numbers["head"]) for step in steps), default=0)
     room = keys * (head + TILE_TOKENS) + longest * round_up(head)
-    met = max((one.panels.rows for step in steps for one in step.distances if one.panels), default=0)
-    return room + (QUERIES_AT_ONCE * (keys + PANEL_ROWS) + TILE_TOKENS * round_up(met) if met else 0)
+    met = [one.vectors for step in steps for one in step.arrays.values() if isinstance(one, Distances)]
+    return room + (QUERIES_AT_ONCE * (keys + PANEL_ROWS) + TILE_TOKENS * round_up(max(met)) if met else 0)
 
 
 def round_up(count: int) -> int:

@@ -47,28 +47,37 @@ class Relative:
 
 @dataclass(frozen=True)
 class Distances:
-    """Vectors of distances that tokens of a row meet; it holds on to what its pointers point to."""
+    """Vectors that tokens of a row meet by their distance from each other, the scale of the scores in them."""
 
-    panels: Panels | None
-    """[V, H·E] float32, the scale of the scores in them; None: nothing is met."""
+    keys: Panels | None
+    """What queries meet, [V, H·E] float32; None: nothing."""
+    queries: Panels | None
+    """What keys meet."""
     rows: Array
-    """[2P - 1] int32, the vector of each distance, 1 - P first; they never fall."""
-    struct: CDistances = field(init=False, repr=False, compare=False)
+    """[2, 2P - 1] int32, the vector of each distance of a key from the query, and of a query from the key, 1 - P first;
+    they never fall."""
+    struct: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Find where every distance around 0 has a vector of its own, and point to the arrays."""
-        places = len(self.rows) // 2 + 1
-        distances = np.arange(1 - places, places)
-        far = distances[self.rows - self.rows[places - 1] != distances]
-        first, last = far[far < 0].max(initial=-places) + 1, far[far > 0].min(initial=places) - 1
-        object.__setattr__(self, "struct", CDistances(
-            None if self.panels is None else point_to(self.panels.struct), pointer(self.rows), first, last))
+        """Point to the arrays, and find where each distance around 0 has a vector of its own."""
+        places, found = self.rows.shape[1] // 2 + 1, []
+        away = np.arange(1 - places, places)
+        for panels, rows in zip((self.keys, self.queries), self.rows, strict=True):
+            far = away[rows - rows[places - 1] != away]
+            found.append(CDistances(None if panels is None else point_to(panels.struct), pointer(rows),
+                                    far[far < 0].max(initial=-places) + 1, far[far > 0].min(initial=places) - 1))
+        object.__setattr__(self, "struct", (CDistances * 2)(*found))
+
+    @property
+    def vectors(self) -> int:
+        """How many there are."""
+        return max(one.rows for one in (self.keys, self.queries) if one is not None)
 
 
-Pointed = Array | Relative | tuple[Matrix | Panels, ...] | tuple[Distances, ...] | None
-"""What a field of `Op` may point to; tuples are the two matrices of each expert, and what keys and queries meet."""
-FIELDS = {Matrix: "matrix", Panels: "panels", Distances: "distances"}
-"""What it is, or how a matrix is laid out -> the field of `Op` that points to it."""
+Pointed = Array | Relative | Distances | tuple[Matrix | Panels, ...] | None
+"""What a field of `Op` may point to; tuples are the two matrices of each expert."""
+FIELDS = {Matrix: "matrix", Panels: "panels"}
+"""How a matrix is laid out -> the field of `Op` that points to it."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,8 @@ class Step:
                 case Relative():
                     self.held.append(relative := value.struct())
                     given[name] = point_to(relative)
+                case Distances():
+                    given[name] = value.struct
                 case tuple():
                     form: Any = type(value[0].struct)
                     self.held.append(many := (form * len(value))(*(one.struct for one in value)))
@@ -108,12 +119,6 @@ class Step:
         """The matrix that it reads, or the two of each expert."""
         experts = self.arrays.get("experts")
         return experts if isinstance(experts, tuple) else () if self.matrix is None else (self.matrix,)
-
-    @property
-    def distances(self) -> tuple[Distances, ...]:
-        """What queries meet by distance, and keys, in an attention that has such vectors."""
-        found = self.arrays.get("distances")
-        return tuple(one for one in found if isinstance(one, Distances)) if isinstance(found, tuple) else ()
 
     @property
     def read_bytes(self) -> int:
@@ -171,7 +176,7 @@ class Plan:
         last = self.steps[-1]
         bias = last.arrays["bias"]
         assert isinstance(last.matrix, Panels) and not isinstance(
-            bias, tuple | Relative), "a plan ends with the output matrix"
+            bias, tuple | Relative | Distances), "a plan ends with the output matrix"
         numbers = {**last.numbers, "width": len(tokens)}
         narrow = Step(last.kind, last.what, numbers, last.matrix.take_rows(tokens),
                       {"bias": None if bias is None else bias[tokens]})

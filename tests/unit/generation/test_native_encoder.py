@@ -31,13 +31,14 @@ from saucier.opened import OpenModel
 from saucier.tasks.task import Predictor
 
 ENCODERS = ("albert", "bert", "bert-generation-encoder", "big_bird-original_full", "camembert-model", "deberta",
-            "deberta-v2", "distilbert", "dpr-question-encoder", "electra", "modernbert", "mpnet-model", "realm-embedder", "roberta", "roformer",
-            "xlm", "xlm-roberta")
+            "deberta-v2", "distilbert", "dpr-question-encoder", "electra", "modernbert", "mpnet-model",
+            "realm-embedder", "roberta", "roformer", "xlm", "xlm-roberta")
 DECODERS = ("bloom", "ctrl", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "mixtral", "opt")
 PAIRS = ("bart", "m2m_100", "marian", "mbart", "mt5", "switch_transformers", "t5", "t5-v1_1")
 HEADS = ("albert-masked-lm", "bert-question-answering", "bert-next-sentence", "deberta-sequence-classification",
-         "deberta-v2-multiple-choice", "distilbert-token-classification", "electra-multiple-choice", "modernbert-sequence-classification", "mpnet-question-answering",
-         "roberta-sequence-classification", "xlm-sequence-classification", "llama-sequence-classification")
+         "deberta-v2-multiple-choice", "distilbert-token-classification", "electra-multiple-choice",
+         "modernbert-sequence-classification", "mpnet-question-answering", "roberta-sequence-classification",
+         "xlm-sequence-classification", "llama-sequence-classification")
 
 
 def batch(model: saucier.Transformer, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -192,8 +193,9 @@ def test_packed_documents_see_themselves_alone(name: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("name", ["bert", "deberta"])
 def test_a_format_is_the_model_with_its_numbers(name: str, form: Format, path: str) -> None:
-    """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for; vectors of distances
-    follow from weights as they are.
+    """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for.
+
+    Vectors of distances follow from weights as they are.
     """
     model, ids = golden(name).double().eval(), draw(2, 12)
     view = use_native(golden(name).eval(), Native(format=form))

@@ -136,7 +136,7 @@ def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, in
 
 def check_attention(found: np.ndarray, x: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int,
                     after: int, scale: float, added: Callable[[int, np.ndarray, np.ndarray], np.ndarray]) -> None:
-    """Hold attention to its definition; `added`: head, its queries and keys [L, E] -> what is added to scores [L, L]."""
+    """Hold attention to its definition; `added`: head, queries and keys [L, E] -> what is added to scores [L, L]."""
     heads, groups, head = sizes["heads"], sizes["groups"], sizes["head"]
     for start, length in zip(np.cumsum([0, *lengths]), lengths, strict=False):
         rows = x[start:start + length].astype(np.float64).reshape(length, heads + 2 * groups, head)
@@ -174,8 +174,8 @@ def test_attention_of_whole_rows(path: str, heads: int, groups: int, head: int, 
 
 
 @pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "terms", "near"), [
-    (2, 2, 16, 999, 999, "kq", 40), (4, 2, 13, 999, 0, "q", 3), (3, 1, 8, 20, 20, "kq", 999), (2, 2, 32, 999, 999, "k", 1),
-    (1, 1, 7, 0, 60, "kq", 0)])
+    (2, 2, 16, 999, 999, "kq", 40), (4, 2, 13, 999, 0, "q", 3), (3, 1, 8, 20, 20, "kq", 999),
+    (2, 2, 32, 999, 999, "k", 1), (1, 1, 7, 0, 60, "kq", 0)])
 def test_tokens_meet_the_vectors_of_distances(path: str, heads: int, groups: int, head: int, before: int, after: int,
                                               terms: str, near: int) -> None:
     """The vectors of near distances follow each other; far ones share some, and some are met by none."""
@@ -185,8 +185,9 @@ def test_tokens_meet_the_vectors_of_distances(path: str, heads: int, groups: int
     far = random.choice([0, 1, 5], 2 * REACH - 1, p=[0.7, 0.2, 0.1])
     rows = np.cumsum(np.where(np.abs(np.arange(1 - REACH, REACH)) > near, far, 1)).astype(np.int32)
     vectors = {term: 0.3 * random.normal(size=(rows[-1] + 2, heads, head)).astype(np.float32) for term in terms}
-    met = tuple(Distances(None if term not in terms else lay_out_panels(
-        Matrix("float32", vectors[term].reshape(len(vectors[term]), -1), heads * head)), rows) for term in "kq")
+    panels = [None if term not in terms else lay_out_panels(Matrix("float32", vectors[term].reshape(rows[-1] + 2, -1),
+                                                                   heads * head)) for term in "kq"]
+    met = Distances(*panels, np.stack([rows, rows]))
     sizes = {"heads": heads, "groups": groups, "head": head}
     seen: dict[str, Any] = {"before": before, "after": after, "scale": 0.3}
     found = attend(path, x, lengths, sizes, **seen, distances=met)

@@ -299,68 +299,18 @@ INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_
     return 1.0f / sum;
 }
 
-/* to[r, 0..] = the products of a tile of vectors of `head` numbers with panels, which lie `apart` from each other. */
-static void multiply_vectors(const float *x, int64_t stride, int64_t size, const float *panel, int64_t apart, int64_t panels,
-                             int64_t head, float *to, int64_t to_stride) {
+/* to[r, 0..] = the products of a tile of vectors of `head` numbers with those of panels, begin..end, of `inputs` numbers. */
+INLINE void multiply_vectors(const float *x, int64_t stride, int64_t size, const float *vectors, int64_t inputs, int64_t begin,
+                             int64_t end, int64_t head, float *to, int64_t to_stride) {
     int64_t side = side_by_side(size);
-    for (int64_t some; panels > 0; panels -= some, panel += some * apart, to += some * PANEL) {
-        some = panels > 1 ? side : 1;
+    for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
+        panels = end - t > PANEL ? side : 1;
 #define MEET(R) \
-    if (some == 2) multiply_floats(x, 1, stride, panel, PANEL, apart, head, to, to_stride, R, 2); \
-    else multiply_floats(x, 1, stride, panel, PANEL, 0, head, to, to_stride, R, 1)
+    if (panels == 2) \
+        multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, inputs * PANEL, head, to + t - begin, to_stride, R, 2); \
+    else multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, 0, head, to + t - begin, to_stride, R, 1)
         EACH_SIZE(size, MEET)
     }
-}
-
-/* What a tile of tokens of a row, from place `own` on, gives with the vectors of the distances to places begin..end: to[r, 0..]
- * are these products, or with `adds` they are added. Products are of whole panels; where each distance has a vector of its own,
- * those of a token lie side by side, for the next token one number before. */
-INLINE void meet_distances(const RowAttention *a, const Distances *d, int64_t h, const float *x, int64_t own, int64_t size,
-                           int64_t begin, int64_t end, float *met, float *to, int64_t to_stride, const int adds) {
-    const int32_t *rows = d->rows + a->reach - 1;
-    int64_t apart = d->panels->inputs * PANEL, start = rows[begin - own - size + 1] / PANEL * PANEL;
-    int64_t panels = (rows[end - 1 - own] - start) / PANEL + 1, width = panels * PANEL;
-    multiply_vectors(x, a->stride, size, (const float *)d->panels->codes + start / PANEL * apart + h * a->head * PANEL, apart,
-                     panels, a->head, met, width);
-    for (int64_t r = 0; r < size; r++, met += width, to += to_stride) {
-        int64_t place = own + r, first = place + d->first, last = place + d->last + 1;
-        const float *near = met + rows[0] - start - place;
-        first = first < begin ? begin : first < end ? first : end;
-        last = last > end ? end : last > first ? last : first;
-#define TAKE(from, until, one) for (int64_t t = from; t < until; t++) to[t - begin] = adds ? to[t - begin] + (one) : (one)
-#pragma omp simd
-        TAKE(begin, first, met[rows[t - place] - start]);
-#pragma omp simd
-        TAKE(first, last, near[t]);
-#pragma omp simd
-        TAKE(last, end, met[rows[t - place] - start]);
-    }
-}
-
-/* What distances add to the scores of queries first..last of a row: biases [queries, whole panels of keys]. What keys give is
- * made for 16 keys and all these queries, and turned: so a vector of a distance is multiplied with 16 keys, not with one. */
-static void score_distances(const RowAttention *a, int64_t h, const float *row, int64_t first, int64_t last, int64_t count,
-                            int64_t tile, float *biases, float *room) {
-    const Distances *of_keys = a->distances, *of_queries = a->distances + 1;
-    const float *query = row + h * a->head, *key = row + (a->heads + h * a->groups / a->heads) * a->head;
-    int64_t whole = (count + PANEL - 1) / PANEL * PANEL, parts = (PANEL + TILE - 1) / TILE, part = (PANEL + parts - 1) / parts;
-    int64_t begin = a->before < first ? (first - a->before) / PANEL * PANEL : 0, end = last + a->after;
-    float *met = room + PANEL * QUERIES_AT_ONCE;
-    end = end < count ? end : count;
-    if (!of_queries->panels) memset(biases, 0, (size_t)((last - first) * whole) * sizeof(float));
-    else
-        for (int64_t t = begin; t < end; t += PANEL) {
-            for (int64_t i = 0; i < PANEL && t + i < end; i += part) {
-                int64_t size = PANEL - i < part ? PANEL - i : part;
-                size = end - t - i < size ? end - t - i : size;
-                meet_distances(a, of_queries, h, key + (t + i) * a->stride, t + i, size, first, last, met,
-                               room + i * QUERIES_AT_ONCE, QUERIES_AT_ONCE, 0);
-            }
-            turn_keys(room, QUERIES_AT_ONCE, PANEL, last - first, biases + t, whole); /* of keys that are not there too */
-        }
-    for (int64_t i = first; i < last && of_keys->panels; i += tile)
-        meet_distances(a, of_keys, h, query + i * a->stride, i, last - i < tile ? last - i : tile, begin, end, met,
-                       biases + (i - first) * whole + begin, whole, 1);
 }
 
 /* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. `bias`: what is added to
@@ -373,8 +323,7 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     end = end < count ? end : count;
     begin = begin / PANEL * PANEL;
     int64_t whole = (end + PANEL - 1) / PANEL * PANEL;
-    multiply_vectors(query, a->stride, size, keys + begin * head, head * PANEL, (whole - begin) / PANEL, head,
-                     scores + begin, room);
+    multiply_vectors(query, a->stride, size, keys, head, begin, end, head, scores + begin, room);
     for (int64_t r = 0; r < size; r++) {
         int64_t place = start + r, first = a->before < place ? place - a->before : 0;
         int64_t last = place + a->after < count ? place + a->after : count - 1;
@@ -393,6 +342,55 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
         for (int64_t r = 0; r < size; r++)
             for (int64_t i = 0; i < width; i++) to[r * a->to_stride + e + i] = part[r * 2 * PANEL + i] * factors[r];
     }
+}
+
+/* to[r, 0..] += what a tile of tokens, from place `own` of a row on, gives with the vectors of the distances to its places
+ * begin..end. Products are of whole panels of vectors; where each distance has its own, those of a token lie side by side. */
+static void meet_distances(const RowAttention *a, const Distances *d, int64_t h, const float *x, int64_t own, int64_t size,
+                           int64_t begin, int64_t end, float *met, float *to, int64_t to_stride) {
+    const int32_t *rows = d->rows + a->reach - 1;
+    int64_t start = rows[begin - own - size + 1] / PANEL * PANEL, width = rows[end - 1 - own] / PANEL * PANEL + PANEL - start;
+    multiply_vectors(x, a->stride, size, (const float *)d->panels->codes + h * a->head * PANEL, d->panels->inputs, start,
+                     start + width, a->head, met, width);
+    for (int64_t r = 0; r < size; r++, met += width, to += to_stride) {
+        int64_t place = own + r, first = place + d->first, last = place + d->last + 1;
+        const float *near = met + rows[0] - start - place;
+        first = first < begin ? begin : first < end ? first : end;
+        last = last > end ? end : last > first ? last : first;
+#pragma omp simd
+        for (int64_t t = begin; t < first; t++) to[t - begin] += met[rows[t - place] - start];
+#pragma omp simd
+        for (int64_t t = first; t < last; t++) to[t - begin] += near[t];
+#pragma omp simd
+        for (int64_t t = last; t < end; t++) to[t - begin] += met[rows[t - place] - start];
+    }
+}
+
+/* What distances add to the scores of queries first..last of a row: biases [queries, whole panels of keys]. What keys give is
+ * made for 16 keys and all these queries, and turned: so a vector of a distance is multiplied with 16 keys, not with one. */
+static void score_distances(const RowAttention *a, int64_t h, const float *row, int64_t first, int64_t last, int64_t count,
+                            int64_t tile, float *biases, float *room) {
+    const Distances *of_keys = a->distances, *of_queries = a->distances + 1;
+    const float *query = row + h * a->head, *key = row + (a->heads + h * a->groups / a->heads) * a->head;
+    int64_t whole = (count + PANEL - 1) / PANEL * PANEL, parts = (PANEL + TILE - 1) / TILE, part = (PANEL + parts - 1) / parts;
+    int64_t begin = a->before < first ? (first - a->before) / PANEL * PANEL : 0, end = last + a->after;
+    float *met = room + PANEL * QUERIES_AT_ONCE;
+    end = end < count ? end : count;
+    if (!of_queries->panels) memset(biases, 0, (size_t)((last - first) * whole) * sizeof(float));
+    else
+        for (int64_t t = begin; t < end; t += PANEL) {
+            memset(room, 0, PANEL * QUERIES_AT_ONCE * sizeof(float));
+            for (int64_t i = 0; i < PANEL && t + i < end; i += part) {
+                int64_t size = PANEL - i < part ? PANEL - i : part;
+                size = end - t - i < size ? end - t - i : size;
+                meet_distances(a, of_queries, h, key + (t + i) * a->stride, t + i, size, first, last, met,
+                               room + i * QUERIES_AT_ONCE, QUERIES_AT_ONCE);
+            }
+            turn_keys(room, QUERIES_AT_ONCE, PANEL, last - first, biases + t, whole); /* of keys that are not there too */
+        }
+    for (int64_t i = first; i < last && of_keys->panels; i += tile)
+        meet_distances(a, of_keys, h, query + i * a->stride, i, last - i < tile ? last - i : tile, begin, end, met,
+                       biases + (i - first) * whole + begin, whole);
 }
 
 /* Attention among the tokens of a row, of all heads that share a key head.

@@ -22,12 +22,14 @@ from saucier.generation.packed_weights import MadeFromWeights
 from saucier.model import Transformer
 from saucier.native.matrices import Weights
 from saucier.parts.masks import Span
+from saucier.parts.norms import build_norm
 from saucier.parts.positions import (
     SinusoidalPositions,
     compute_frequencies,
     find_t5_bucket,
     kept_slopes,
 )
+from saucier.parts.relative_positions import table_rows
 from saucier.parts.visibility import allowed_pairs
 
 
@@ -74,6 +76,20 @@ class PartTables:
         assert table is not None, "a stack with T5's positions has their table"
         found = torch.from_numpy(table)[find_t5_bucket(positions, distances)].T
         return as_array(found if positions.kept is None else found[list(positions.kept.numbers)])
+
+    def distances(self, positions: c.Disentangled, places: int, table: NDArray[Any],
+                  norm: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the vectors of distances, behind their norm, and the one of each place of a query less that of a key.
+
+        Shapes: table [R, D] -> [R, D], [2P - 1].
+        """
+        vectors = torch.from_numpy(table)
+        if positions.norm is not None:
+            module = build_norm(positions.norm, table.shape[1])
+            module.load_state_dict({part: torch.from_numpy(one) for part, one in norm.items()})
+            vectors = module(vectors)
+        rows = table_rows(positions.distances, torch.arange(1 - places, places))
+        return as_array(vectors), as_array(rows.int())
 
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> NDArray[Any]:
         """Return what is added to the token vectors. Shapes: -> [P, D]."""

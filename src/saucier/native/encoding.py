@@ -19,17 +19,30 @@ from saucier.config.questions import find_shared_positions
 from saucier.native.library import (
     BUFFERS,
     PANEL_ROWS,
+    QUERIES_AT_ONCE,
     TILE_TOKENS,
     CBatch,
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Weights
-from saucier.native.plan import HEADS, MIXED, NORMED, STREAM, PassBuffers, Plan, make_tiles
+from saucier.native.matrices import Weights, lay_out_panels, read_matrix, store_matrix
+from saucier.native.plan import (
+    HEADS,
+    HIDDEN,
+    MIXED,
+    NORMED,
+    SCORES,
+    STREAM,
+    Distances,
+    PassBuffers,
+    Plan,
+    make_tiles,
+)
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
-KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts"})
+KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts",
+                   "neighbours"})
 """Steps that `csrc/encode.c` runs."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
@@ -69,28 +82,45 @@ class RowLowering(Lowering):
         if stack.layer_positions is not None:
             refuse("positions of every layer among whole rows")
         self.widths[STREAM] = self.config.dim
-        for block, stored in zip(stack.blocks(), stack.layers.order(), strict=True):
+        for number, (block, stored) in enumerate(zip(stack.blocks(), stack.layers.order(), strict=True)):
             if block.bottleneck is not None:
                 refuse("bottleneck")
+            convolution = None if number else stack.convolution
+            if convolution is not None:
+                self.convolve(convolution, f"{self.side}.convolution")
             self.run_block(block, f"{self.side}.blocks.{stored}")
+            if convolution is not None:
+                self.add("add", f"{self.side}.convolution", source=SCORES, to=STREAM, width=self.config.dim)
+                self.norm(convolution.norm, f"{self.side}.convolution.norm", STREAM, STREAM)
         if stack.final_norm is not None:
             self.norm(stack.final_norm, f"{self.side}.final_norm", STREAM, STREAM)
         if stack.narrow is not None:
             self.product(f"{self.side}.narrow", (self.config.dim, stack.narrow), STREAM, NORMED)
 
+    def convolve(self, convolution: c.Convolution, name: str) -> None:
+        """Append a convolution of the stream: its result waits where no block looks."""
+        dim, size, form = self.config.dim, convolution.size, self.weights.form
+        if f"{name} panels" not in self.weights.made:
+            weight, groups = self.vector(f"{name}.weight"), convolution.groups
+            assert weight is not None, "it has a kernel"
+            apart = weight.reshape(groups, dim // groups, dim // groups, size).swapaxes(2, 3)
+            whole, each = np.zeros((groups, dim // groups, size, groups, dim // groups), np.float32), np.arange(groups)
+            whole[each, :, :, each] = apart
+            self.weights.made[f"{name} panels"] = lay_out_panels(store_matrix(whole.reshape(dim, size * dim), form))
+        self.add("neighbours", name, source=STREAM, to=HIDDEN, width=size * dim, before=size // 2, after=size // 2)
+        self.product(name, (size * dim, dim), HIDDEN, SCORES, activation=convolution.activation)
+
     def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention: its maps, its positions, the tokens of the row, and the output map."""
-        if not isinstance(attention.kernel, c.Softmax) or attention.global_maps is not None:
-            refuse(f"attention with the kernel {attention.kernel.kind}" if attention.global_maps is None
-                   else "maps for global tokens")
-        projection = attention.projection
-        query, key, head = projection.widths(self.config.dim)
-        heads, groups = query // head, key // head
-        bias = None
-        self.product(f"{name}.qkv", (self.config.dim, query + 2 * key), source, HEADS)
+        heads, groups, head = self.make_heads(attention, name, source)
+        query, bias, distances = heads * head, None, None
+        scale = attention.projection.scale or head**-0.5
         match attention.positions:
             case c.NoPositions():
                 pass
+            case c.Disentangled() as disentangled:
+                scale = attention.projection.scale or (disentangled.terms * head)**-0.5
+                distances = self.read_distances(disentangled, attention.projection, name, scale)
             case c.Rotary() as rotary:
                 self.rotate(rotary, f"{name}.positions", heads + groups * (2 if rotary.values else 1), head)
             case c.Alibi() | c.T5Bias() as biased:
@@ -100,9 +130,37 @@ class RowLowering(Lowering):
                 refuse(f"attention with positions of kind {attention.positions.kind}")
         before, after = find_reach(attention.visibility, self.places)
         self.add("attend_rows", name, source=HEADS, to=MIXED, width=query, heads=heads, groups=groups, head=head,
-                 before=before, after=after, scale=projection.scale or head**-0.5, reach=self.places,
-                 arrays={"table": bias})
+                 before=before, after=after, scale=scale, reach=self.places,
+                 arrays={"table": bias, "distances": distances})
         self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
+
+    def read_distances(self, positions: c.Disentangled, projection: c.Projection, name: str,
+                       scale: float) -> Distances:
+        """Return the vectors of distances that queries meet, and those that keys meet, for rows of any length.
+
+        They are in the order of the places that are met, so that what a token gives with them lies side by side.
+        """
+        table = self.vector(f"{self.side}.shared.weight", self.config.dim)
+        assert table is not None, "a stack with such positions has their table"
+        norm = {part: found for part in ("weight", "bias")
+                if (found := self.vector(f"{self.side}.shared.norm.{part}", self.config.dim)) is not None}
+        table, rows = self.tables.distances(positions, self.places, table, norm)
+        own, made = isinstance(positions.maps, c.OwnMaps), self.weights.made
+        for what, used in (("key", positions.content_to_position), ("query", positions.position_to_content)):
+            source, vectors = f"{name}.positions.{what}" if own else f"{name}.qkv", f"{name} {what} of distances"
+            self.used |= {one for one in self.weights.arrays if used and one.startswith(f"{source}.")}
+            if used and vectors not in made:
+                mapped = self.map_distances(projection, source, what, table) * np.float32(scale)
+                made[vectors] = lay_out_panels(store_matrix(mapped[::-1] if what == "key" else mapped, "float32"))
+        keys, queries = (made.get(f"{name} {what} of distances") for what in ("key", "query"))
+        return Distances(keys, queries, np.stack([len(table) - 1 - rows[::-1], rows]))
+
+    def map_distances(self, projection: c.Projection, source: str, what: str, table: Floats) -> Floats:
+        """Return the keys or the queries of distances, of all heads side by side. Shapes: table [R, D] -> [R, H·E]."""
+        query, key, head = projection.widths(self.config.dim)
+        part = slice(query, query + key) if what == "key" and source.endswith(".qkv") else slice(query)
+        mapped = map_stored(self.weights, source, table, part)
+        return np.repeat(mapped.reshape(len(table), -1, head), query // mapped.shape[1], 1).reshape(len(table), query)
 
 
 def find_reach(visibility: c.Visibility, places: int) -> tuple[int, int]:
@@ -119,6 +177,16 @@ def find_reach(visibility: c.Visibility, places: int) -> tuple[int, int]:
             return min(befores), min(afters)
         case _:
             return refuse(f"attention with the visibility {visibility.kind}")
+
+
+def map_stored(weights: Weights, name: str, vectors: Floats, part: slice) -> Floats:
+    """Return some outputs of a map, whose weights are not rounded but as they are stored. Shapes: [R, D] -> [R, O]."""
+    if f"{name}.first.weight" in weights.arrays:
+        name, vectors = f"{name}.second", map_stored(weights, f"{name}.first", vectors, slice(None))
+    matrix = read_matrix(weights.arrays, name, vectors.shape[1], weights.stored_format(name))
+    bias = weights.vector(f"{name}.bias")
+    found: Floats = vectors @ matrix.values()[part].astype(np.float32).T
+    return found if bias is None else found + bias[part]
 
 
 def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, threads: int,
@@ -176,7 +244,16 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
 
 
 def count_attention_room(plan: Plan, longest: int) -> int:
-    """Return the numbers that attention among the tokens of a row needs: keys, values and scores, in whole panels."""
-    heads = [int(step.numbers["head"]) for step in plan.steps if step.kind == "attend_rows"]
-    keys, head = -(-longest // PANEL_ROWS) * PANEL_ROWS, max(heads, default=0)
-    return keys * (head + TILE_TOKENS) + longest * -(-head // PANEL_ROWS) * PANEL_ROWS
+    """Return the numbers that attention among the tokens of a row needs: keys, values and scores, in whole panels; of
+    distances what they add to the scores of some queries, and what these meet.
+    """
+    steps = [step for step in plan.steps if step.kind == "attend_rows"]
+    keys, head = round_up(longest), max((int(step.numbers["head"]) for step in steps), default=0)
+    room = keys * (head + TILE_TOKENS) + longest * round_up(head)
+    met = [one.vectors for step in steps for one in step.arrays.values() if isinstance(one, Distances)]
+    return room + (QUERIES_AT_ONCE * (keys + PANEL_ROWS) + TILE_TOKENS * round_up(max(met)) if met else 0)
+
+
+def round_up(count: int) -> int:
+    """Return the rows of as many panels as so many rows take."""
+    return -(-count // PANEL_ROWS) * PANEL_ROWS

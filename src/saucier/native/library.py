@@ -42,6 +42,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
+QUERIES_AT_ONCE = 144
 """As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
 
 
@@ -76,6 +77,12 @@ class CPanels(Structure):
                 ("format", c_int32), ("scale_format", c_int32), ("step", c_float)]
 
 
+class CDistances(Structure):
+    """`Distances`."""
+
+    _fields_ = [("panels", POINTER(CPanels)), ("rows", c_void_p), ("first", c_int64), ("last", c_int64)]
+
+
 class CWideProduct(Structure):
     """`WideProduct`."""
 
@@ -106,7 +113,7 @@ class COp(Structure):
         ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64), ("padding", c_int32),
         *((name, c_int32) for name in ("experts", "top", "renormalized", "hidden", "gated")), ("second", c_void_p),
         ("relative", POINTER(CRelative)), ("seen", c_void_p), ("panels", POINTER(CPanels)), ("before", c_int64),
-        ("after", c_int64), ("capacity", c_int32)]
+        ("after", c_int64), ("capacity", c_int32), ("distances", POINTER(CDistances))]
 
 
 class CPlan(Structure):

@@ -96,6 +96,11 @@ class KeptTables:
         """As `Tables`; no decoder asks for them, so none is kept. Shapes: -> [H, 2P - 1]."""
         return self.compute().biases_of_both_sides(positions, heads, places, table)
 
+    def distances(self, positions: c.Disentangled, places: int, table: Array,
+                  norm: Mapping[str, Array]) -> tuple[Array, Array]:
+        """As `Tables`; no decoder asks for them either. Shapes: table [R, D] -> [R, D], [2P - 1]."""
+        return self.compute().distances(positions, places, table, norm)
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> Array:
         """As `Tables`. Shapes: -> [P, D]."""
         return self.take(("waves", positions.model_dump_json(), dim), places, self.places,

@@ -51,6 +51,12 @@ class Tables(Protocol):
                              table: Array | None) -> Array:
         """Return the same by the place of the key less that of the query, 1 - P first. Shapes: -> [H, 2P - 1]."""
 
+    def distances(self, positions: c.Disentangled, places: int, table: Array,
+                  norm: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Return the vectors of distances after their norm, and which one each place of a query less that of a key has,
+        1 - P first. Shapes: table [R, D] -> [R, D], [2P - 1] int32.
+        """
+
     def waves(self, positions: c.Sinusoidal, places: int, dim: int) -> Array:
         """Return what is added to the token vectors. Shapes: -> [P, D], float32."""
 
@@ -66,8 +72,7 @@ def refuse(what: str) -> NoReturn:
 def refuse_stack(stack: c.Stack) -> None:
     """Raise `InputError` for what goes through a stack beside one stream of vectors."""
     for found, what in ((isinstance(stack.layers, c.Funnel), "funnel"), (stack.residual.kind != "one", "two streams"),
-                        (stack.convolution is not None, "convolution"), (stack.memory is not None, "memory"),
-                        (stack.queries is not None, "second stream")):
+                        (stack.memory is not None, "memory"), (stack.queries is not None, "second stream")):
         if found:
             refuse(what)
 
@@ -176,6 +181,8 @@ class Lowering:
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks."""
         refuse_stack(stack)
+        if stack.convolution is not None:
+            refuse("convolution next to a cache")
         for number, (block, stored) in enumerate(zip(stack.blocks(), stack.layers.order(), strict=True)):
             if block.bottleneck is not None:
                 refuse("bottleneck")
@@ -272,16 +279,24 @@ class Lowering:
             top=experts.router.top, renormalized=int(isinstance(experts.router, c.SoftmaxOfTop)),
             capacity=experts.capacity or 0)
 
-    def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
-        """Append an attention: its maps, its positions, the cache, and the output map."""
+    def make_heads(self, attention: c.SelfAttention, name: str, source: int) -> tuple[int, int, int]:
+        """Append the map to queries, keys and values; return the heads, those of keys, and their width."""
         if not isinstance(attention.kernel, c.Softmax) or attention.global_maps is not None:
             refuse(f"attention with the kernel {attention.kernel.kind}" if attention.global_maps is None
                    else "maps for global tokens")
-        projection = attention.projection
-        query, key, head = projection.widths(self.config.dim)
-        heads, groups, scale = query // head, key // head, projection.scale or head**-0.5
-        bias, relative = None, None
+        query, key, head = attention.projection.widths(self.config.dim)
+        for one in (f"{name}.qkv.bias", f"{name}.qkv.second.bias"):
+            bias = None if attention.projection.key_bias else self.weights.vector(one)
+            if bias is not None and len(bias) == query + key:  # of queries and values alone
+                self.weights.made[one] = np.insert(bias, query, np.zeros(key, np.float32))
         self.product(f"{name}.qkv", (self.config.dim, query + 2 * key), source, HEADS)
+        return query // head, key // head, head
+
+    def attend(self, attention: c.SelfAttention, name: str, source: int, to: int, *, adds: bool) -> None:
+        """Append an attention: its maps, its positions, the cache, and the output map."""
+        heads, groups, head = self.make_heads(attention, name, source)
+        query, key, scale = heads * head, groups * head, attention.projection.scale or head**-0.5
+        bias, relative = None, None
         match attention.positions:
             case c.NoPositions():
                 pass
@@ -319,13 +334,26 @@ class Lowering:
 
     def read_relative(self, positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, name: str, head: int,
                       scale: float) -> Relative:
-        """Return the vectors of distances. Raises `InputError` where there are fewer than places."""
+        """Return the vectors of the distances to earlier keys, the nearest first; `scale`: that of the scores.
+
+        Raises `InputError` where there are fewer than places.
+        """
         if positions.longest is not None and self.places > positions.longest:
             raise InputError(f"{self.places} tokens, and {name} has {positions.longest} distances",
                              where="max_new_tokens", remedy="write less")
         keys = self.vector(f"{name}.keys" if isinstance(positions, c.Shaw) else f"{name}.weight", head)
+        values = self.vector(f"{name}.values", head)
         assert keys is not None, "every kind has vectors"
-        return make_relative(positions, keys, self.vector(f"{name}.values", head), scale=scale)
+        match positions:
+            case c.Shaw(max_distance=reach):
+                assert values is not None, "they have values too"
+                first, second = (np.ascontiguousarray(one[reach::-1]) for one in (keys, values))
+                return Relative(first[None], scale, second)
+            case c.RelativeVectors(length=length):
+                return Relative(np.ascontiguousarray(keys[None, length - 1:]), positions.scale or scale,
+                                meets_key=positions.kind == "relative_key_query")
+            case c.MusicTransformer():
+                return Relative(np.ascontiguousarray(keys[:, ::-1]), scale)
 
     def attend_source(self, attention: c.CrossAttention, name: str, source: int, to: int, *, adds: bool) -> None:
         """Append an attention to a source, and to the steps of the source its keys and values."""
@@ -369,21 +397,3 @@ def find_window(visibility: c.Visibility) -> int | None:
             isinstance(term, BY_PLACE) or term.kind in ("and", "or") for term in list_terms(visibility)):
         refuse(f"attention with the visibility {visibility.kind}")
     return None
-
-
-def make_relative(positions: c.Shaw | c.RelativeVectors | c.MusicTransformer, keys: Array, values: Array | None, *,
-                  scale: float) -> Relative:
-    """Return the vectors of the distances to earlier keys, the nearest first; `scale`: that of the scores.
-
-    Shapes: keys [R, E] or [H, R, E], values [R, E], as the part stores them.
-    """
-    match positions:
-        case c.Shaw(max_distance=reach):
-            assert values is not None, "they have values too"
-            first, second = (np.ascontiguousarray(one[reach::-1]) for one in (keys, values))
-            return Relative(first[None], scale, second)
-        case c.RelativeVectors(length=length):
-            return Relative(np.ascontiguousarray(keys[None, length - 1:]), positions.scale or scale,
-                            meets_key=positions.kind == "relative_key_query")
-        case c.MusicTransformer():
-            return Relative(np.ascontiguousarray(keys[:, ::-1]), scale)

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, COp, CPlan, CRelative
+from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CDistances, COp, CPlan, CRelative
 from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
     ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select", "shift",
-     "keep", "cross", "experts", "attend_rows"))}
+     "keep", "cross", "experts", "attend_rows", "neighbours"))}
 ACTIVATIONS = {name: number for number, name in enumerate(
     ("identity", "relu", "gelu", "gelu_tanh", "silu", "tanh", "quick_gelu", "squared_relu", "relu6", "leaky_relu",
      "sigmoid"))}
@@ -45,7 +45,36 @@ class Relative:
                          int(self.meets_key), self.scale)
 
 
-Pointed = Array | Relative | tuple[Matrix | Panels, ...] | None
+@dataclass(frozen=True)
+class Distances:
+    """Vectors that tokens of a row meet by their distance from each other, the scale of the scores in them."""
+
+    keys: Panels | None
+    """What queries meet, [V, H·E] float32; None: nothing."""
+    queries: Panels | None
+    """What keys meet."""
+    rows: Array
+    """[2, 2P - 1] int32, the vector of each distance of a key from the query, and of a query from the key, 1 - P first;
+    they never fall."""
+    struct: Any = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Point to the arrays, and find where each distance around 0 has a vector of its own."""
+        places, found = self.rows.shape[1] // 2 + 1, []
+        away = np.arange(1 - places, places)
+        for panels, rows in zip((self.keys, self.queries), self.rows, strict=True):
+            far = away[rows - rows[places - 1] != away]
+            found.append(CDistances(None if panels is None else point_to(panels.struct), pointer(rows),
+                                    far[far < 0].max(initial=-places) + 1, far[far > 0].min(initial=places) - 1))
+        object.__setattr__(self, "struct", (CDistances * 2)(*found))
+
+    @property
+    def vectors(self) -> int:
+        """How many there are."""
+        return max(one.rows for one in (self.keys, self.queries) if one is not None)
+
+
+Pointed = Array | Relative | Distances | tuple[Matrix | Panels, ...] | None
 """What a field of `Op` may point to; tuples are the two matrices of each expert."""
 FIELDS = {Matrix: "matrix", Panels: "panels"}
 """How a matrix is laid out -> the field of `Op` that points to it."""
@@ -75,6 +104,8 @@ class Step:
                 case Relative():
                     self.held.append(relative := value.struct())
                     given[name] = point_to(relative)
+                case Distances():
+                    given[name] = value.struct
                 case tuple():
                     form: Any = type(value[0].struct)
                     self.held.append(many := (form * len(value))(*(one.struct for one in value)))
@@ -145,7 +176,7 @@ class Plan:
         last = self.steps[-1]
         bias = last.arrays["bias"]
         assert isinstance(last.matrix, Panels) and not isinstance(
-            bias, tuple | Relative), "a plan ends with the output matrix"
+            bias, tuple | Relative | Distances), "a plan ends with the output matrix"
         numbers = {**last.numbers, "width": len(tokens)}
         narrow = Step(last.kind, last.what, numbers, last.matrix.take_rows(tokens),
                       {"bias": None if bias is None else bias[tokens]})

@@ -177,6 +177,19 @@ def test_bad_calls() -> None:
         saucier.generate(model.half(), ids, engine=Native())
 
 
+def test_maps_without_a_bias_for_keys() -> None:
+    attention = c.SelfAttention(projection=c.Projection(heads=4, kv_heads=2, key_bias=False), visibility=c.Causal())
+    block = c.Block(sublayers=(c.PreNorm(inner=attention), c.PreNorm(inner=c.FeedForward(hidden=48))))
+    model = saucier.build(c.Transformer(dim=32, embed=c.Embedding(vocab=100), head=c.LanguageHead(), decoder=c.Stack(
+        layers=c.Repeat(block=block, times=2), final_norm=c.LayerNorm()))).eval()
+    for one in model.decoder.blocks:
+        torch.nn.init.normal_(one.attention.inner.qkv.bias, generator=torch.Generator().manual_seed(0))
+    ids = draw(1, 12)[0]
+    with torch.inference_mode():
+        expected = model(ids[None]).logits[0]
+    assert_close(read_scores(model, ids, "float32", at_once=5), expected)
+
+
 def test_weights_without_a_place_are_refused() -> None:
     model = golden("gpt2")
     model.decoder.blocks[0].extra = torch.nn.Linear(2, 2)

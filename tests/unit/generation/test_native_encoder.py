@@ -30,14 +30,15 @@ from saucier.native.matrices import Format, read_matrix, store_matrix
 from saucier.opened import OpenModel
 from saucier.tasks.task import Predictor
 
-ENCODERS = ("albert", "bert", "bert-generation-encoder", "big_bird-original_full", "camembert-model", "distilbert",
-            "dpr-question-encoder", "electra", "modernbert", "mpnet-model", "realm-embedder", "roberta", "roformer",
-            "xlm", "xlm-roberta")
+ENCODERS = ("albert", "bert", "bert-generation-encoder", "big_bird-original_full", "camembert-model", "deberta",
+            "deberta-v2", "distilbert", "dpr-question-encoder", "electra", "modernbert", "mpnet-model",
+            "realm-embedder", "roberta", "roformer", "xlm", "xlm-roberta")
 DECODERS = ("bloom", "ctrl", "gpt2", "gpt_neo", "gpt_neox", "gptj", "llama", "mistral", "mixtral", "opt")
 PAIRS = ("bart", "m2m_100", "marian", "mbart", "mt5", "switch_transformers", "t5", "t5-v1_1")
-HEADS = ("albert-masked-lm", "bert-question-answering", "bert-next-sentence", "distilbert-token-classification",
-         "electra-multiple-choice", "modernbert-sequence-classification", "mpnet-question-answering",
-         "roberta-sequence-classification", "xlm-sequence-classification", "llama-sequence-classification")
+HEADS = ("albert-masked-lm", "bert-question-answering", "bert-next-sentence", "deberta-sequence-classification",
+         "deberta-v2-multiple-choice", "distilbert-token-classification", "electra-multiple-choice",
+         "modernbert-sequence-classification", "mpnet-question-answering", "roberta-sequence-classification",
+         "xlm-sequence-classification", "llama-sequence-classification")
 
 
 def batch(model: saucier.Transformer, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,6 +71,36 @@ def test_vectors_are_those_of_the_model(name: str) -> None:
         alone = hidden_vectors(view, mask[row:row + 1, :length], input_ids=ids[row:row + 1, :length])
         start = int(mask[:row].sum())
         assert torch.equal(alone, hidden_vectors(view, mask, input_ids=ids)[start:start + length])
+
+
+SHARED = c.Disentangled(distances=c.LogDistances(buckets=6, reach=40), maps=c.SharedMaps(), norm=c.RMSNorm())
+DISTANCES = {
+    "one term": (c.Disentangled(distances=c.ExactDistances(reach=7), content_to_position=False), {}),
+    "the other, grouped": (SHARED.model_copy(update={"position_to_content": False}), {"kv_heads": 2, "scale": 0.2}),
+    "grouped, without key bias": (SHARED, {"kv_heads": 1, "head_dim": 6, "key_bias": False}),
+    "of low rank": (SHARED, {"ranks": {"qkv": 5}}),
+    "ranges that leave rows out": (SHARED.model_copy(update={"distances": c.LogDistances(buckets=20, reach=12)}), {})}
+
+
+@pytest.mark.parametrize("visibility", [c.Full(), c.Causal(), c.Window(size=3)], ids=lambda one: one.kind)
+@pytest.mark.parametrize("case", DISTANCES)
+def test_distances_of_each_kind(case: str, visibility: c.Visibility) -> None:
+    """Rows longer than a pass too, and a convolution next to the first block."""
+    positions, projection = DISTANCES[case]
+    attention = c.SelfAttention(projection=c.Projection(heads=4, **projection), positions=positions,
+                                visibility=visibility)
+    block = c.Block(sublayers=(c.PostNorm(inner=attention), c.PostNorm(inner=c.FeedForward(hidden=40))))
+    convolution = c.Convolution(size=5, groups=2, activation="gelu") if case == "one term" else c.Convolution()
+    stack = c.Stack(layers=c.Repeat(block=block, times=2), convolution=convolution)
+    model = saucier.build(c.Transformer(dim=32, embed=c.Embedding(vocab=120), encoder=stack)).eval()
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator) * 0.2)
+    view, (ids, mask), many = use_native(model, Native()), batch(model), draw(2, 301)
+    assert_close(hidden_vectors(view, mask, input_ids=ids), hidden_vectors(model, mask, input_ids=ids), PART, case)
+    assert_close(hidden_vectors(view, torch.ones_like(many), input_ids=many),
+                 hidden_vectors(model, torch.ones_like(many), input_ids=many), PART, case)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -148,7 +179,7 @@ def test_threads_and_long_rows_have_buffers_of_their_own() -> None:
     assert_close(found[3], hidden_vectors(model, torch.ones(7, 301), input_ids=batches[3]), PART)
 
 
-@pytest.mark.parametrize("name", ["bert", "roformer", "mpnet-model", "llama"])
+@pytest.mark.parametrize("name", ["bert", "deberta-v2", "roformer", "mpnet-model", "llama"])
 def test_packed_documents_see_themselves_alone(name: str) -> None:
     model, ids = golden(name).eval(), draw(2, 20)
     documents = torch.tensor([[0] * 7 + [1] * 13, [3] * 1 + [2] * 19])
@@ -160,12 +191,16 @@ def test_packed_documents_see_themselves_alone(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", list_paths())
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None:
-    """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for."""
-    model, ids = golden("bert").double().eval(), draw(2, 12)
-    view = use_native(golden("bert").eval(), Native(format=form))
+@pytest.mark.parametrize("name", ["bert", "deberta"])
+def test_a_format_is_the_model_with_its_numbers(name: str, form: Format, path: str) -> None:
+    """In float64 each map multiplies what its matrix stands for by what its rounded inputs stand for.
+
+    Vectors of distances follow from weights as they are.
+    """
+    model, ids = golden(name).double().eval(), draw(2, 12)
+    view = use_native(golden(name).eval(), Native(format=form))
     with torch.inference_mode():
-        vectors = golden("bert").eval().embed(saucier.model.Side(ids, None)).flatten(0, 1).numpy()
+        vectors = golden(name).eval().embed(saucier.model.Side(ids, None)).flatten(0, 1).numpy()
     starts, positions = np.array([0, 12, 24], np.int32), np.tile(np.arange(12), 2).astype(np.int32)
     found = encode(view.encoder.find_plan(12), vectors, starts, positions, threads=1, path=path)
 
@@ -173,8 +208,8 @@ def test_a_format_is_the_model_with_its_numbers(form: Format, path: str) -> None
         matrix, x = stored[layer], given[0].flatten(0, -2).float().numpy()
         return torch.from_numpy(round_activations(x, matrix, path)).view_as(given[0])
 
-    stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for one in model.encoder.modules()
-              if isinstance(one, torch.nn.Linear)}
+    stored = {one: store_matrix(one.weight.detach().float().numpy(), form) for part, one in
+              model.encoder.named_modules() if isinstance(one, torch.nn.Linear) and ".positions." not in part}
     with torch.no_grad():
         for layer, matrix in stored.items():
             layer.weight.copy_(torch.from_numpy(matrix.values()))
@@ -242,7 +277,7 @@ def test_bfloat16_models_keep_their_format() -> None:
 @pytest.mark.parametrize(("name", "reason"), [
     ("fnet", "no sublayer of kind fourier"), ("funnel", "no funnel"), ("mobilebert", "no bottleneck"),
     ("reformer", "no two streams"), ("big_bird", "no attention with the visibility"), ("longformer", "no maps for"),
-    ("deberta-v2", "no attention with positions of kind disentangled"),
+    ("bert-relative-key", "no attention with positions of kind relative_key"),
     ("nystromformer", "no attention with the kernel nystrom"), ("gpt2-double-heads", "no head that reads the vectors")])
 def test_what_cannot_be_lowered_is_named(name: str, reason: str) -> None:
     with pytest.raises(InputError, match=f"the native kernels have {reason}"):

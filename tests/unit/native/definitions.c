@@ -272,6 +272,44 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
     free(x), free(bias), free(to), free(room), free(keys), free(values), free(scores), free(by_distance);
 }
 
+/* Where tokens meet vectors of distances: those of near ones follow each other, far ones share some. */
+static void test_distances(const Kernels *kernels, int heads, int groups, int head, int count, int before, int near) {
+    int64_t stride = (heads + 2 * groups) * head, reach = count + 1, many = 2 * reach - 1, first = near, last = near;
+    int32_t starts[] = {0, count}, *rows = malloc((size_t)many * 4);
+    for (int64_t i = 0; i < many; i++) rows[i] = i ? rows[i - 1] + (llabs(i - reach + 1) <= near || draw() % 3 == 0) : 0;
+    while (first + 1 < reach && rows[reach - 1] - rows[reach - 2 - first] == first + 1) first++;
+    while (last + 1 < reach && rows[reach + last] - rows[reach - 1] == last + 1) last++;
+    int64_t vectors = up(rows[many - 1] + 1, 16), inputs = heads * head;
+    float *x = draw_numbers(count * stride, 1), *made[2], *bias = malloc((size_t)count * 4);
+    Panels panels[2];
+    Distances met[2];
+    for (int i = 0; i < 2; i++) {
+        made[i] = draw_numbers(vectors * inputs, 0.3f);
+        panels[i] = (Panels){.codes = made[i], .rows = vectors, .inputs = inputs, .group = inputs, .format = FLOAT32};
+        met[i] = (Distances){panels + i, rows, -first, last};
+    }
+    float *room = malloc((size_t)((2 * up(head, 16) + TILE_TOKENS + QUERIES_AT_ONCE) * up(count, 16) + 16 * QUERIES_AT_ONCE +
+                                  TILE_TOKENS * vectors) * 4);
+    float *to = malloc((size_t)(count * heads * head) * 4);
+    RowAttention a = {x, to, stride, heads * head, starts, heads, groups, head, before, count, 0.3f, NULL, reach, met};
+    for (int64_t g = 0; g < groups; g++) kernels->rows->attend(&a, 0, g, room);
+    for (int64_t t = 0; t < count; t++)
+        for (int64_t h = 0; h < heads; h++) {
+            const float *query = x + t * stride + h * head, *keys = x + (heads + h * groups / heads) * head;
+            for (int64_t k = 0; k < count; k++) {
+                int64_t by_key = rows[reach - 1 + k - t], by_query = rows[reach - 1 + t - k];
+                double sum = 0;
+                for (int64_t e = 0; e < head; e++)
+                    sum += query[e] * made[0][(by_key / 16 * inputs + h * head + e) * 16 + by_key % 16] +
+                           keys[k * stride + e] * made[1][(by_query / 16 * inputs + h * head + e) * 16 + by_query % 16];
+                bias[k] = (float)sum;
+            }
+            check_attention("attention by distance", to + (t * heads + h) * head, query, keys, keys + groups * head, stride,
+                            head, t < before ? 0 : t - before, count - 1, bias);
+        }
+    free(x), free(to), free(room), free(rows), free(bias), free(made[0]), free(made[1]);
+}
+
 int main(void) {
     for (size_t i = 0; i < sizeof PATHS / sizeof *PATHS; i++) {
         const Kernels *kernels = saucier_kernels(path = PATHS[i]);
@@ -283,6 +321,9 @@ int main(void) {
         test_attention(kernels, 6, 1, 8, 17, 3, 3, 0);
         test_attention(kernels, 3, 3, 17, 64, 99, 99, 1);
         test_attention(kernels, 1, 1, 64, 100, 5, 40, 1);
+        test_distances(kernels, 4, 2, 13, 35, 99, 99);
+        test_distances(kernels, 2, 2, 32, 200, 999, 20);
+        test_distances(kernels, 1, 1, 8, 64, 5, 0);
         printf("%s\n", path);
     }
     printf("best %s\n", saucier_best_path());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,11 @@ from tests.unit.native.products import multiply_panels, round_activations
 from saucier.native import library
 from saucier.native.encoding import count_attention_room, cut_passes, run_pass, take_buffers
 from saucier.native.matrices import Format, Matrix, lay_out_panels, round_groups, store_matrix
-from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Plan, Step
+from saucier.native.plan import ACTIVATIONS, MIXED, STREAM, Distances, Plan, Step
 
 FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
+REACH = 330
+"""Tokens of a row, at most, that attention is tried for."""
 pytestmark = pytest.mark.parametrize("path", library.list_paths())
 
 
@@ -133,18 +136,39 @@ def test_half_a_byte_each(path: str) -> None:
 
 
 def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int, after: int,
-           scale: float, bias: np.ndarray | None, threads: int = 1) -> np.ndarray:
-    """A plan of one step. Shapes: heads [T, (H + 2G)E] -> [T, H E]."""
-    width, reach = sizes["heads"] * sizes["head"], max(lengths) if bias is None else (bias.shape[1] + 1) // 2
+           scale: float, threads: int = 1, **arrays: Any) -> np.ndarray:
+    """A plan of one step, for rows of up to `REACH` tokens. Shapes: heads [T, (H + 2G)E] -> [T, H E]."""
+    width = sizes["heads"] * sizes["head"]
     step = Step("attend_rows", "attention", {"source": STREAM, "to": MIXED, "width": width, "before": before,
-                                             "after": after, "scale": scale, "reach": reach, **sizes},
-                arrays={"table": bias})
+                                             "after": after, "scale": scale, "reach": REACH, **sizes}, arrays=arrays)
     widths = [heads.shape[1] if buffer == STREAM else width for buffer in range(8)]
-    plan = Plan((step,), tuple(widths), (), max(lengths), 0)
+    plan = Plan((step,), tuple(widths), (), REACH, 0)
     starts = np.cumsum([0, *lengths]).astype(np.int32)
     held = take_buffers(plan, len(heads))
     run_pass(plan, heads, starts, np.zeros(len(heads), np.int32), threads, path, held)
     return held.buffers[MIXED][:len(heads)]
+
+
+def check_attention(found: np.ndarray, x: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int,
+                    after: int, scale: float, added: Callable[[int, np.ndarray, np.ndarray], np.ndarray]) -> None:
+    """Hold attention to its definition; `added`: head, queries and keys [L, E] -> what is added to scores [L, L]."""
+    heads, groups, head = sizes["heads"], sizes["groups"], sizes["head"]
+    for start, length in zip(np.cumsum([0, *lengths]), lengths, strict=False):
+        rows = x[start:start + length].astype(np.float64).reshape(length, heads + 2 * groups, head)
+        for one in range(heads):
+            group = heads + one * groups // heads
+            scores = scale * rows[:, one] @ rows[:, group].T + added(one, rows[:, one], rows[:, group])
+            away = find_distances(length)
+            scores[(away < -before) | (away > after)] = -np.inf
+            weights = np.exp(scores - scores.max(1, keepdims=True, initial=-1e9))
+            weights /= weights.sum(1, keepdims=True)
+            assert_allclose(found[start:start + length, one * head:(one + 1) * head], weights @ rows[:, group + groups],
+                            rtol=1e-5, atol=1e-5)
+
+
+def find_distances(length: int) -> np.ndarray:
+    """The place of each key less that of each query. Shapes: -> [L, L]."""
+    return np.arange(length)[None] - np.arange(length)[:, None]
 
 
 @pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "biased"), [
@@ -155,25 +179,45 @@ def test_attention_of_whole_rows(path: str, heads: int, groups: int, head: int, 
     random = np.random.default_rng(5)
     lengths = [1, 35, 0, 6, 17, 64]
     x = random.normal(size=(sum(lengths), (heads + 2 * groups) * head)).astype(np.float32)
-    bias = random.normal(size=(heads, 2 * 70 - 1)).astype(np.float32) if biased else None
+    bias = random.normal(size=(heads, 2 * REACH - 1)).astype(np.float32) if biased else None
     sizes = {"heads": heads, "groups": groups, "head": head}
-    found = attend(path, x, lengths, sizes, before=before, after=after, scale=0.3, bias=bias)
-    assert (attend(path, x, lengths, sizes, before=before, after=after, scale=0.3, bias=bias, threads=3) == found).all()
-    start = 0
-    for length in lengths:
-        rows = x[start:start + length].astype(np.float64).reshape(length, heads + 2 * groups, head)
-        place = np.arange(length)
-        away = place[None] - place[:, None]
-        for one in range(heads):
-            group = heads + one * groups // heads
-            scores = 0.3 * rows[:, one] @ rows[:, group].T
-            scores = scores if bias is None else scores + bias[one, 69 + away]
-            scores[(away < -before) | (away > after)] = -np.inf
-            weights = np.exp(scores - scores.max(1, keepdims=True, initial=-1e9))
-            weights /= weights.sum(1, keepdims=True)
-            assert_allclose(found[start:start + length, one * head:(one + 1) * head], weights @ rows[:, group + groups],
-                            rtol=1e-5, atol=1e-5)
-        start += length
+    seen: dict[str, Any] = {"before": before, "after": after, "scale": 0.3}
+    found = attend(path, x, lengths, sizes, **seen, table=bias)
+    assert (attend(path, x, lengths, sizes, **seen, table=bias, threads=3) == found).all()
+    check_attention(found, x, lengths, sizes, **seen, added=lambda one, queries, keys: (
+        0 if bias is None else bias[one, REACH - 1 + find_distances(len(keys))]))
+
+
+@pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "terms", "near"), [
+    (2, 2, 16, 999, 999, "kq", 40), (4, 2, 13, 999, 0, "q", 3), (3, 1, 8, 20, 20, "kq", 999),
+    (2, 2, 32, 999, 999, "k", 1), (1, 1, 7, 0, 60, "kq", 0)])
+def test_tokens_meet_the_vectors_of_distances(path: str, heads: int, groups: int, head: int, before: int, after: int,
+                                              terms: str, near: int) -> None:
+    """The vectors of near distances follow each other; far ones share some, and some are met by none."""
+    random = np.random.default_rng(8)
+    lengths = [1, 35, 0, 6, 17, 64, 129, 300]
+    x = random.normal(size=(sum(lengths), (heads + 2 * groups) * head)).astype(np.float32)
+    far = random.choice([0, 1, 5], 2 * REACH - 1, p=[0.7, 0.2, 0.1])
+    rows = np.cumsum(np.where(np.abs(np.arange(1 - REACH, REACH)) > near, far, 1)).astype(np.int32)
+    vectors = {term: 0.3 * random.normal(size=(rows[-1] + 2, heads, head)).astype(np.float32) for term in terms}
+    panels = [None if term not in terms else lay_out_panels(Matrix("float32", vectors[term].reshape(rows[-1] + 2, -1),
+                                                                   heads * head)) for term in "kq"]
+    met = Distances(*panels, np.stack([rows, rows]))
+    sizes = {"heads": heads, "groups": groups, "head": head}
+    seen: dict[str, Any] = {"before": before, "after": after, "scale": 0.3}
+    found = attend(path, x, lengths, sizes, **seen, distances=met)
+    assert (attend(path, x, lengths, sizes, **seen, distances=met, threads=3) == found).all()
+
+    def added(one: int, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        by_key = REACH - 1 + find_distances(len(keys))
+        total = np.zeros(by_key.shape)
+        if "k" in terms:
+            total += np.take_along_axis(queries @ vectors["k"][:, one].T, rows[by_key], 1)
+        if "q" in terms:
+            total += np.take_along_axis(keys @ vectors["q"][:, one].T, rows[by_key], 1).T
+        return total
+
+    check_attention(found, x, lengths, sizes, **seen, added=added)
 
 
 def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,9 +69,25 @@ static void run_attention(Encoding *e, const Op *op) {
     RowAttention attention = {
         .query = b->buffers[op->from], .to = b->buffers[op->to], .stride = b->strides[op->from],
         .to_stride = b->strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
-        .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach};
+        .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach,
+        .distances = op->distances};
     e->attention = &attention;
     saucier_parallel(e->threads, b->rows * op->groups, attend_chunk, e);
+}
+
+/* Put the vectors of a token's neighbours side by side, its own among them, for the tokens of a row; beyond it are zeros. */
+static void gather_neighbours(void *argument, int64_t row, int thread) {
+    const Encoding *e = argument;
+    const Batch *b = e->batch;
+    const Op *op = e->op;
+    int64_t width = op->width / (op->before + 1 + op->after), first = b->starts[row], last = b->starts[row + 1];
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        float *to = b->buffers[op->to] + i * b->strides[op->to];
+        for (int64_t near = i - op->before; near <= i + op->after; near++, to += width)
+            if (near < first || near >= last) memset(to, 0, (size_t)width * sizeof(float));
+            else memcpy(to, b->buffers[op->from] + near * b->strides[op->from], (size_t)width * sizeof(float));
+    }
 }
 
 /* A step that takes tokens one by one, for some of them. */
@@ -96,7 +112,8 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     }
 }
 
-/* Run a plan whose steps are products, norms, attention among whole rows, experts, and what takes tokens one by one. */
+/* Run a plan whose steps are products, norms, attention among whole rows, experts, neighbours, and what takes tokens one by
+ * one. */
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads) {
     const Kernels *kernels = saucier_kernels(path);
     Encoding encoding = {.kernels = kernels, .batch = batch, .threads = saucier_enter(threads)};
@@ -105,6 +122,7 @@ void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int 
         if (op->kind == PRODUCT)
             multiply_buffers(&encoding, op->panels, op->from, op->to, batch->tokens, op->bias, op->activation, op->adds);
         else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op);
+        else if (op->kind == NEIGHBOURS) saucier_parallel(encoding.threads, batch->rows, gather_neighbours, &encoding);
         else if (op->kind == EXPERTS)
             saucier_run_experts(&(Experts){
                 .kernels = kernels, .op = op, .buffers = batch->buffers, .strides = batch->strides, .n = batch->tokens,

@@ -262,19 +262,23 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
 
 /* ---- attention ---- */
 
-/* Fill room for PANEL columns with keys or values: [keys, E], every one `stride` from the next. */
-static void lay_out_keys(const float *keys, int64_t stride, int64_t count, int64_t head, float *to) {
-    for (int64_t start = 0; start < count; start += PANEL, to += head * PANEL) {
+/* Turn keys [count, E], every one `stride` from the next, into panels [E, PANEL], rows of which are `to_stride` apart. */
+INLINE void turn_keys(const float *keys, int64_t stride, int64_t count, int64_t head, float *to, const int64_t to_stride) {
+    for (int64_t start = 0; start < count; start += PANEL, to += head * to_stride) {
         const float *from = keys + start * stride;
         int64_t left = count - start < PANEL ? count - start : PANEL, e = 0;
 #ifdef WIDTH
         for (; left == PANEL && e + WIDTH <= head; e += WIDTH)
             for (int64_t t = 0; t < PANEL; t += WIDTH)
-                transpose(from + t * stride + e, stride, to + e * PANEL + t, PANEL);
+                transpose(from + t * stride + e, stride, to + e * to_stride + t, to_stride);
 #endif
         for (; e < head; e++)
-            for (int64_t t = 0; t < PANEL; t++) to[e * PANEL + t] = t < left ? from[t * stride + e] : 0;
+            for (int64_t t = 0; t < PANEL; t++) to[e * to_stride + t] = t < left ? from[t * stride + e] : 0;
     }
+}
+
+static void lay_out_keys(const float *keys, int64_t stride, int64_t count, int64_t head, float *to) {
+    turn_keys(keys, stride, count, head, to, PANEL);
 }
 
 static void lay_out_values(const float *values, int64_t stride, int64_t count, int64_t head, float *to) {
@@ -313,27 +317,35 @@ INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_
     return 1.0f / sum;
 }
 
-/* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. */
+/* to[r, 0..] = the products of a tile of vectors of `head` numbers with those of panels, begin..end, of `inputs` numbers. */
+INLINE void multiply_vectors(const float *x, int64_t stride, int64_t size, const float *vectors, int64_t inputs, int64_t begin,
+                             int64_t end, int64_t head, float *to, int64_t to_stride) {
+    int64_t side = side_by_side(size);
+    for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
+        panels = end - t > PANEL ? side : 1;
+#define MEET(R) \
+    if (panels == 2) \
+        multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, inputs * PANEL, head, to + t - begin, to_stride, R, 2); \
+    else multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, 0, head, to + t - begin, to_stride, R, 1)
+        EACH_SIZE(size, MEET)
+    }
+}
+
+/* Attention of a tile of queries of one head: their scores, row by row, stay in the first cache. `bias`: what is added to
+ * those of the first query; for each other one so much further on. */
 static void attend_tile(const RowAttention *a, const float *query, float *to, int64_t start, int64_t size, int64_t count,
-                        const float *bias, const float *keys, const float *values, float *scores) {
+                        const float *bias, int64_t further, const float *keys, const float *values, float *scores) {
     int64_t head = a->head, room = (count + PANEL - 1) / PANEL * PANEL, side = side_by_side(size);
     int64_t begin = a->before < start ? start - a->before : 0, end = start + size + a->after;
     float factors[TILE];
     end = end < count ? end : count;
     begin = begin / PANEL * PANEL;
     int64_t whole = (end + PANEL - 1) / PANEL * PANEL;
-    for (int64_t t = begin, panels; t < end; t += panels * PANEL) {
-        panels = end - t > PANEL ? side : 1;
-#define SCORE(R) \
-    if (panels == 2) multiply_floats(query, 1, a->stride, keys + t * head, PANEL, head * PANEL, head, scores + t, room, R, 2); \
-    else multiply_floats(query, 1, a->stride, keys + t * head, PANEL, 0, head, scores + t, room, R, 1)
-        EACH_SIZE(size, SCORE)
-    }
+    multiply_vectors(query, a->stride, size, keys, head, begin, end, head, scores + begin, room);
     for (int64_t r = 0; r < size; r++) {
         int64_t place = start + r, first = a->before < place ? place - a->before : 0;
         int64_t last = place + a->after < count ? place + a->after : count - 1;
-        const float *biases = bias ? bias + a->reach - 1 - place : NULL; /* rows of a pass are shorter than the reach */
-        factors[r] = weigh(scores + r * room, begin, whole, first, last, a->scale, biases);
+        factors[r] = weigh(scores + r * room, begin, whole, first, last, a->scale, bias ? bias + r * further : NULL);
     }
     for (int64_t e = 0, panels; e < head; e += panels * PANEL) {
         float part[TILE * 2 * PANEL];
@@ -350,21 +362,77 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
     }
 }
 
+/* to[r, 0..] += what a tile of tokens, from place `own` of a row on, gives with the vectors of the distances to its places
+ * begin..end. Products are of whole panels of vectors; where each distance has its own, those of a token lie side by side. */
+static void meet_distances(const RowAttention *a, const Distances *d, int64_t h, const float *x, int64_t own, int64_t size,
+                           int64_t begin, int64_t end, float *met, float *to, int64_t to_stride) {
+    const int32_t *rows = d->rows + a->reach - 1;
+    int64_t start = rows[begin - own - size + 1] / PANEL * PANEL, width = rows[end - 1 - own] / PANEL * PANEL + PANEL - start;
+    multiply_vectors(x, a->stride, size, (const float *)d->panels->codes + h * a->head * PANEL, d->panels->inputs, start,
+                     start + width, a->head, met, width);
+    for (int64_t r = 0; r < size; r++, met += width, to += to_stride) {
+        int64_t place = own + r, first = place + d->first, last = place + d->last + 1;
+        const float *near = met + rows[0] - start - place;
+        first = first < begin ? begin : first < end ? first : end;
+        last = last > end ? end : last > first ? last : first;
+#pragma omp simd
+        for (int64_t t = begin; t < first; t++) to[t - begin] += met[rows[t - place] - start];
+#pragma omp simd
+        for (int64_t t = first; t < last; t++) to[t - begin] += near[t];
+#pragma omp simd
+        for (int64_t t = last; t < end; t++) to[t - begin] += met[rows[t - place] - start];
+    }
+}
+
+/* What distances add to the scores of queries first..last of a row: biases [queries, whole panels of keys]. What keys give is
+ * made for 16 keys and all these queries, and turned: so a vector of a distance is multiplied with 16 keys, not with one. */
+static void score_distances(const RowAttention *a, int64_t h, const float *row, int64_t first, int64_t last, int64_t count,
+                            int64_t tile, float *biases, float *room) {
+    const Distances *of_keys = a->distances, *of_queries = a->distances + 1;
+    const float *query = row + h * a->head, *key = row + (a->heads + h * a->groups / a->heads) * a->head;
+    int64_t whole = (count + PANEL - 1) / PANEL * PANEL, parts = (PANEL + TILE - 1) / TILE, part = (PANEL + parts - 1) / parts;
+    int64_t begin = a->before < first ? (first - a->before) / PANEL * PANEL : 0, end = last + a->after;
+    float *met = room + PANEL * QUERIES_AT_ONCE;
+    end = end < count ? end : count;
+    if (!of_queries->panels) memset(biases, 0, (size_t)((last - first) * whole) * sizeof(float));
+    else
+        for (int64_t t = begin; t < end; t += PANEL) {
+            memset(room, 0, PANEL * QUERIES_AT_ONCE * sizeof(float));
+            for (int64_t i = 0; i < PANEL && t + i < end; i += part) {
+                int64_t size = PANEL - i < part ? PANEL - i : part;
+                size = end - t - i < size ? end - t - i : size;
+                meet_distances(a, of_queries, h, key + (t + i) * a->stride, t + i, size, first, last, met,
+                               room + i * QUERIES_AT_ONCE, QUERIES_AT_ONCE);
+            }
+            turn_keys(room, QUERIES_AT_ONCE, PANEL, last - first, biases + t, whole); /* of keys that are not there too */
+        }
+    for (int64_t i = first; i < last && of_keys->panels; i += tile)
+        meet_distances(a, of_keys, h, query + i * a->stride, i, last - i < tile ? last - i : tile, begin, end, met,
+                       biases + (i - first) * whole + begin, whole);
+}
+
 /* Attention among the tokens of a row, of all heads that share a key head.
- * `room`: keys and values in whole panels, and TILE rows of scores. */
+ * `room`: keys and values in whole panels, and TILE rows of scores; for distances what `score_distances` needs. */
 static void attend_row(const RowAttention *a, int64_t row, int64_t group, float *room) {
     int64_t head = a->head, sharing = a->heads / a->groups, first = a->starts[row], count = a->starts[row + 1] - first;
+    int64_t whole = (count + PANEL - 1) / PANEL * PANEL;
     const float *from = a->query + first * a->stride, *key = from + (a->heads + group) * head;
-    float *values = room + (count + PANEL - 1) / PANEL * PANEL * head;
-    float *scores = values + (head + PANEL - 1) / PANEL * PANEL * count;
+    float *values = room + whole * head;
+    float *scores = values + (head + PANEL - 1) / PANEL * PANEL * count, *biases = scores + TILE_TOKENS * whole;
     lay_out_keys(key, a->stride, count, head, room);
     lay_out_values(key + a->groups * head, a->stride, count, head, values);
     int64_t tiles = (count + TILE - 1) / TILE, tile = count ? (count + tiles - 1) / tiles : 1;
+    int64_t block = QUERIES_AT_ONCE / tile * tile;
     for (int64_t h = group * sharing; h < (group + 1) * sharing; h++)
         for (int64_t start = 0; start < count; start += tile) {
-            int64_t size = count - start < tile ? count - start : tile;
+            int64_t size = count - start < tile ? count - start : tile, further = a->distances ? whole : -1;
+            const float *bias = a->bias ? a->bias + h * (2 * a->reach - 1) + a->reach - 1 - start : NULL;
+            if (a->distances && start % block == 0)
+                score_distances(a, h, from, start, count - start < block ? count : start + block, count, tile, biases,
+                                biases + QUERIES_AT_ONCE * whole);
+            if (a->distances) bias = biases + start % block * whole;
             attend_tile(a, from + start * a->stride + h * head, a->to + (first + start) * a->to_stride + h * head, start,
-                        size, count, a->bias ? a->bias + h * (2 * a->reach - 1) : NULL, room, values, scores);
+                        size, count, bias, further, room, values, scores);
         }
 }
 

@@ -25,6 +25,7 @@ typedef struct {
 #define SUMMED_INPUTS 32
 #define PANELS_AT_ONCE 8 /* of a chunk, at most */
 #define MOST_TOKENS 144 /* of a pass of a decoder: whole tiles */
+#define QUERIES_AT_ONCE 144 /* of a row that meet distances: whole tiles */
 
 /* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32 and BFLOAT16: [panels, inputs, 16].
  * INT8: codes of -127..127, [panels, pairs of inputs, 16, 2]. INT4: c + 8 in half a byte, in units of SUMMED_INPUTS:
@@ -53,6 +54,13 @@ typedef struct {
     void (*activate)(int activation, float *values, int64_t count);
 } WideProduct;
 
+/* Vectors of distances, which tokens meet as they meet each other. */
+typedef struct {
+    const Panels *panels; /* [vectors, heads * E] in float32, the scale of the scores in them; NULL: nothing is met */
+    const int32_t *rows;  /* [2 * reach - 1]: the vector of each distance, -reach + 1 first; they never fall */
+    int64_t first, last;  /* from one to the other of these distances, around 0, each has the vector after that of the last */
+} Distances;
+
 /* Attention among the tokens of each row. A query sees `before` tokens before it and `after` after it. */
 typedef struct {
     const float *query; /* [tokens, stride]: queries of all heads, then keys, then values */
@@ -64,6 +72,7 @@ typedef struct {
     float scale;
     const float *bias; /* [heads, 2 * reach - 1] by distance of the key, -reach + 1 first; or NULL */
     int64_t reach;
+    const Distances *distances; /* what queries meet by distance of the key, and keys by that of the query; or NULL */
 } RowAttention;
 
 /* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
@@ -127,7 +136,7 @@ void saucier_leave(void);
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
-              EXPERTS, ATTEND_ROWS };
+              EXPERTS, ATTEND_ROWS, NEIGHBOURS };
 typedef struct {
     int32_t kind;
     int32_t from, to;   /* buffers */
@@ -148,8 +157,9 @@ typedef struct {
     const Relative *relative; /* ATTEND */
     const uint8_t *seen;      /* ATTEND: [reach, reach] */
     const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
-    int64_t before, after; /* ATTEND_ROWS: how many tokens a query sees to each side */
+    int64_t before, after; /* ATTEND_ROWS, NEIGHBOURS: how many tokens a token sees to each side */
     int32_t capacity;      /* EXPERTS: tokens of a whole row that each takes, the first ones; 0: all */
+    const Distances *distances; /* ATTEND_ROWS: two, or NULL */
 } Op;
 
 /* The stream, what sublayers read (two), queries with keys and values, what attention gives, hidden vectors, logits, and

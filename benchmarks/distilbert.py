@@ -18,7 +18,7 @@ from benchmarks.compression import CASES, DRAWS, SEEDS, Case, files_of, interval
 from benchmarks.cooking import kept, needed
 from benchmarks.finetuning import weights
 from benchmarks.section import Row, Section, at_least
-from benchmarks.tuned import finetuned
+from benchmarks.tuned import finetuned, rights
 
 RUNS = Path("runs/distilbert")
 TASKS = tuple(case for case in CASES if case.name in {"SST-2", "TREC"})
@@ -31,7 +31,8 @@ TRIPLE_LOSS = ("[{kind: soft_targets, weight: 5, temperature: 2}, {kind: hard_ta
 """As the recipe `distilbert-nano` has it, but for soft targets at masked words alone, which the published code offers:
 at every token the 30,522 words of MiniLM take most of the time of a CPU.
 """
-BODIES = {"teacher": "the teacher", "student": "by the triple loss", "alone": "by masked words alone"}
+BODIES = ("teacher", "student", "alone")
+"""The last one learns by masked words alone."""
 KEPT, FASTER = 0.97, 1.5
 """What the book asks of the student: the share that it keeps, and its speed."""
 PASSES = 300
@@ -86,8 +87,7 @@ def compare(case: Case, runs: dict[str, list[Path]]) -> Iterator[Row]:
     """Lay out what the student keeps of its teacher, and what the teacher gave it."""
     from saucier.tasks.metrics.statistics import paired_difference
 
-    rights = {name: np.array([read_rights(run) for run in found]) for name, found in runs.items()}
-    teacher, student, alone = (rights[name] for name in BODIES)
+    teacher, student, alone = (np.array([rights(run) for run in runs[name]]) for name in BODIES)
     random, (seeds, rows) = np.random.default_rng(0), teacher.shape
     drawn = []
     for _ in range(DRAWS):
@@ -102,14 +102,6 @@ def compare(case: Case, runs: dict[str, list[Path]]) -> Iterator[Row]:
     yield Row(f"{case.name}: with the teacher against the same updates without", f"{student.mean():.3f}",
               f"{alone.mean():.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})", target="better",
               reached=gap.low > 0)
-
-
-def read_rights(run: Path) -> list[float]:
-    """Return which held-out rows a run answers rightly."""
-    from saucier.tasks.prediction_files import read_predictions
-
-    return [float(row.prediction == row.gold)
-            for row in read_predictions(str(run / "predictions" / "held-out.jsonl"))]
 
 
 def compare_sizes(runs: dict[str, Path]) -> Iterator[Row]:

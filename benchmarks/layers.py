@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.compression import CASES, DRAWS, EPOCHS, QUICK_MEASURE, SEEDS, files_of, write_chain
 from benchmarks.finetuning import weights
 from benchmarks.section import Row, Section
+from benchmarks.tuned import rights
 
 RUNS = Path("runs/layers")
 CASE = next(one for one in CASES if one.name == "TREC")
@@ -84,10 +85,7 @@ def compress(seed: int, quick: bool, name: str, model: str, steps: dict[str, str
 
 def read_rights(seeds: Sequence[int], quick: bool, name: str) -> Any:
     """Return which rows a model of each seed answers rightly: [seeds, rows]."""
-    from saucier.tasks.prediction_files import read_predictions
-
-    found = [read_predictions(str(place_of(seed, quick, name) / "predictions" / "held-out.jsonl")) for seed in seeds]
-    return np.array([[float(row.prediction == row.gold) for row in rows] for rows in found])
+    return np.array([rights(place_of(seed, quick, name)) for seed in seeds])
 
 
 def compare_depths(seeds: Sequence[int], quick: bool) -> Iterator[Row]:

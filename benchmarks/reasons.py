@@ -19,7 +19,7 @@ from benchmarks.long_keys import BOOKS, HELD_OUT_BOOK
 from benchmarks.long_runs import muon
 from benchmarks.long_texts import COLOURS, hidden_keys, sentence, write_rows
 from benchmarks.section import Row, Section
-from benchmarks.tuned import finetuned, took
+from benchmarks.tuned import finetuned, rights, took
 
 RUNS = Path("runs/reasons")
 HELD_OUT, QUICK_ROWS = 1000, 24
@@ -61,17 +61,15 @@ def measure(quick: bool) -> Section:
 def compare(puzzle: Puzzle, seeds: tuple[int, ...], quick: bool) -> Row:
     """Learn a task with and without reasons."""
     from saucier.tasks.metrics.statistics import paired_difference
-    from saucier.tasks.prediction_files import read_predictions
 
-    rights: dict[int, list[list[float]]] = {1: [], 0: []}
+    found: dict[int, list[list[float]]] = {1: [], 0: []}
     seconds = 0.0
     for seed in seeds:
-        for weight, found in rights.items():
+        for weight, answered in found.items():
             run = learned(puzzle, seed, weight, quick)
-            rows = read_predictions(str(run / "predictions" / "held-out.jsonl"))
-            found.append([float(row.prediction == row.gold) for row in rows])
+            answered.append(rights(run))
             seconds += took(run)
-    reasoned, alone = (np.array(found) for found in rights.values())
+    reasoned, alone = (np.array(answered) for answered in found.values())
     gap = paired_difference(reasoned, alone, np.ones(reasoned.shape[1]), draws=DRAWS)
     return Row(f"{puzzle.name}, {puzzle.size:,} rows; reasons: {puzzle.reason} ({seconds:.0f} s)",
                f"with reasons {reasoned.mean():.3f}", f"answers alone {alone.mean():.3f}; difference {gap.value:+.3f} "

@@ -35,6 +35,14 @@ def accuracy(run: Path) -> dict[str, Any]:
     return named(scores(run)["scores"], "accuracy")
 
 
+def rights(run: Path) -> list[float]:
+    """Return which held-out rows a run answers rightly."""
+    from saucier.tasks.prediction_files import read_predictions
+
+    return [float(row.prediction == row.gold)
+            for row in read_predictions(str(run / "predictions" / "held-out.jsonl"))]
+
+
 def said(score: dict[str, Any]) -> str:
     """Tell a score with its interval."""
     return f"{score['value']:.3f} ({score['low']:.3f}–{score['high']:.3f})"

@@ -134,7 +134,7 @@ class GenerationOptions(Config):
 
     @property
     def by_numpy(self) -> bool:
-        """Whether a search reads scores of the native engine as numpy's arrays: no draws, beams or logarithms."""
+        """Whether a search can do with numpy: the native engine scores, and nothing is drawn, or made probabilities."""
         return self.engine is not None and not (self.do_sample or self.num_beams > 1 or self.renormalize_logits)
 
     @property

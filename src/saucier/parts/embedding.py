@@ -145,7 +145,7 @@ class Embedding(nn.Module):
     def forward(self, side: Side) -> Tensor:
         """Embed one side of the model, packed where its rows are. Shapes: -> [B, L, D], or [1, T, D] when packed."""
         ids = side.packed(side.ids)
-        x = self.summed(self.vectors(ids, side), ids, side)
+        x = self.summed(self.vectors(ids, side), side)
         for name in self.after_sum:
             x = self._modules[name](x)  # type: ignore[misc]  # those that there are
         return torch.cat([x, x], dim=-1) if isinstance(self.config.projection, c.ProjectTwice) else x
@@ -171,7 +171,7 @@ class Embedding(nn.Module):
             raise InputError("this model reads no characters", where="characters", remedy="leave them out")
         return self.tokens.read(characters)
 
-    def summed(self, x: Tensor, ids: Tensor, side: Side) -> Tensor:
+    def summed(self, x: Tensor, side: Side) -> Tensor:
         """Add the vectors of the place and the segment of each token. Shapes: x [B, L, D] -> the same."""
         positions = self.config.positions
         if self.positions is not None and not isinstance(positions, c.NoPositions):

@@ -191,8 +191,8 @@ def ask_unchanged(questions: Sequence[str], contexts: Sequence[str]) -> list[str
     return [""] * len(questions)
 
 
-def ask_beside(write: Write) -> Write:
-    """Return a query generator that asks with the question and a piece that another one writes; "" where it has none.
+def prepend_question(write: Write) -> Write:
+    """Return a query generator whose queries are the question and the piece that another one writes; "" without one.
 
     Eq 62 asks with the piece alone, which found both passages of HotpotQA's questions less often than the question.
     """
@@ -215,7 +215,7 @@ class QueryWriters:
     @classmethod
     def learned(cls, writers: Sequence[Write]) -> QueryWriters:
         """Ask with the question, and then with what each generator takes from the first passage that was found too."""
-        return cls((ask_unchanged, *map(ask_beside, writers)))
+        return cls((ask_unchanged, *map(prepend_question, writers)))
 
 
 def search_in_hops(questions: Sequence[str], passages: Sequence[Passage], write: Sequence[Write], find: Find, *,

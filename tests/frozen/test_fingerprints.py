@@ -1,4 +1,4 @@
-"""The fingerprints of what must not change: the quick ones in every run, all of them under `slow`.
+"""The fingerprints of what must not change: the quick ones in every run, all of them under `nightly`.
 
 `tools/fingerprints.py` says what they are. The quick ones are made in this process, on whatever processor it runs:
 what holds floats is compared by its figures here, and by its bits in the whole.
@@ -67,7 +67,6 @@ def known() -> dict[str, Item]:
     return fingerprints.read()[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", QUICK)
 def test_nothing_has_changed(part: str, known: dict[str, Item], tmp_path: Path) -> None:
     beginnings, make = QUICK[part]

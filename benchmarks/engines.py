@@ -267,11 +267,15 @@ CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "trans
 
 
 def count_bytes(shape: dict[str, Any], form: str) -> float:
-    """Return the bytes that a token reads: every matrix once, the output layer too."""
+    """Return the bytes that a token reads: every matrix once, the output layer too, and the keys and values of half of
+    what is written, in float32.
+    """
     dim, llama = shape["dim"], shape.get("family") == "llama"
     block = 4 * dim**2 + (3 * shape["hidden"] * dim if llama else 8 * dim**2)
     matrices = shape["layers"] * block + shape["vocab"] * dim
-    return float(matrices * FORMATS[form])
+    heads = shape["heads"]
+    cached = 2 * shape["layers"] * dim * shape.get("kv_heads", heads) // heads * (shape["prompt"] + shape["new"] // 2)
+    return float(matrices * FORMATS[form] + cached * FORMATS["float32"])
 
 
 def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any]]:

@@ -170,6 +170,6 @@ def read_table(name: str, held_out: bool) -> list[list[str]]:
 PUZZLES = (
     Puzzle("colour of a key in 40 words", "the sentence that tells it", 4000, make_keys),
     Puzzle("key and door of one colour", "both sentences", 4000, make_doors),
-    Puzzle("nested maxima and minima", "the steps", 4000, make_nests, vocab=60),
+    Puzzle("nested maxima and minima", "the steps", 4000, make_nests, vocab=68),
     Puzzle("TREC, coarse classes", "the fine class", 1000, make_questions),
     Puzzle("SST-2", "words with a larger model's opinion", 1000, make_opinions))

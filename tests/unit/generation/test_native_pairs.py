@@ -79,8 +79,8 @@ def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
         both = [saucier.generate(model, ids, mask, engine=engine, **OPTIONS, **options) for engine in (Native(), None)]
         assert torch.equal(*both), options
     targets = draw(3, 7, seed=1)
-    expected = model(ids, mask, decoder_input_ids=targets).logits.detach()
-    for path in list_paths():
+    expected = golden(name).double()(ids, mask, decoder_input_ids=targets).logits.detach().float()
+    for path in list_paths():  # in float32 the model itself is as far from this as the kernels are
         for at_once in (1, 7):
             found = torch.from_numpy(read_targets(model, ids, mask, targets, at_once=at_once, path=path))
             assert_close(found, expected, PART, f"{path}, {at_once} tokens at once")

@@ -17,6 +17,7 @@ INLINE Vector add(Vector x, Vector y) { return (Vector){vaddq_f32(x.low, y.low),
 INLINE Vector add_product(Vector x, Vector y, Vector sum) {
     return (Vector){vfmaq_f32(sum.low, x.low, y.low), vfmaq_f32(sum.high, x.high, y.high)};
 }
+INLINE float add_up(Vector x) { return vaddvq_f32(vaddq_f32(x.low, x.high)); }
 INLINE void interleave(Vector x, Vector y, Vector to[2]) {
     to[0] = (Vector){vzip1q_f32(x.low, y.low), vzip2q_f32(x.low, y.low)};
     to[1] = (Vector){vzip1q_f32(x.high, y.high), vzip2q_f32(x.high, y.high)};

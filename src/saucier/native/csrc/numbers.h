@@ -48,6 +48,7 @@ INLINE void store(float *to, Vector x) { _mm512_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm512_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm512_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm512_fmadd_ps(x, y, sum); }
+INLINE float add_up(Vector x) { return _mm512_reduce_add_ps(x); }
 INLINE void interleave(Vector x, Vector y, Vector to[2]) { /* x0 y0 x1 y1 .. */
     const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     to[0] = _mm512_permutex2var_ps(x, first, y);
@@ -69,6 +70,11 @@ INLINE void store(float *to, Vector x) { _mm256_storeu_ps(to, x); }
 INLINE Vector times(Vector x, Vector y) { return _mm256_mul_ps(x, y); }
 INLINE Vector add(Vector x, Vector y) { return _mm256_add_ps(x, y); }
 INLINE Vector add_product(Vector x, Vector y, Vector sum) { return _mm256_fmadd_ps(x, y, sum); }
+INLINE float add_up(Vector x) {
+    __m128 sum = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    sum = _mm_add_ps(sum, _mm_movehl_ps(sum, sum));
+    return _mm_cvtss_f32(_mm_add_ss(sum, _mm_movehdup_ps(sum)));
+}
 INLINE void interleave(Vector x, Vector y, Vector to[2]) {
     Vector low = _mm256_unpacklo_ps(x, y), high = _mm256_unpackhi_ps(x, y);
     to[0] = _mm256_permute2f128_ps(low, high, 0x20);
@@ -98,6 +104,20 @@ INLINE void transpose(const float *from, int64_t stride, float *to, int64_t to_s
 }
 #endif
 
+/* The sum of whole panels of numbers. GCC adds up what `reduction` leaves in a register one number after the other. */
+INLINE float add_all(const float *x, int64_t count) {
+#ifdef WIDTH
+    Vector sum = no_numbers();
+    for (int64_t t = 0; t < count; t += WIDTH) sum = add(sum, load(x + t));
+    return add_up(sum);
+#else
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t t = 0; t < count; t++) sum += x[t];
+    return sum;
+#endif
+}
+
 /* x * y + z, in one instruction where the set has it. By themselves compilers may choose it in one of two loops, which then
  * give different numbers for the same token. */
 INLINE float multiply_add(float x, float y, float z) {
@@ -108,12 +128,10 @@ INLINE float multiply_add(float x, float y, float z) {
 #endif
 }
 
-/* e^x to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without branches, and
- * rounded to a whole number by adding one so large that nothing behind the point is left. */
-INLINE float exponential(float x) {
+/* e^x for x from -87 to 88, to about one unit in the last place; Cephes' expf in a form that compilers vectorize: without
+ * branches, and rounded to a whole number by adding one so large that nothing behind the point is left. */
+INLINE float exponential_within(float x) {
     const float large = 12582912.0f; /* 1.5 * 2^23 */
-    x = x > -87.0f ? x : -87.0f;
-    x = x < 88.0f ? x : 88.0f;
     float shifted = multiply_add(x, 1.44269504f, large), whole = shifted - large;
     float rest = multiply_add(whole, 2.12194440e-4f, multiply_add(whole, -0.693359375f, x));
     float sum = multiply_add(1.9875691500e-4f, rest, 1.3981999507e-3f);
@@ -128,5 +146,10 @@ INLINE float exponential(float x) {
     float power;
     memcpy(&power, &bits, 4);
     return sum * power;
+}
+
+INLINE float exponential(float x) {
+    x = x > -87.0f ? x : -87.0f;
+    return exponential_within(x < 88.0f ? x : 88.0f);
 }
 #endif

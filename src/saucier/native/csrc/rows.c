@@ -246,16 +246,16 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
         memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
         multiply_block(p, first, last, begin, end, sums);
         for (int64_t i = first; i < last; i++) {
-            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
+            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start, *whole = p->adds ? from : to;
             const float *bias = p->bias ? p->bias + start : NULL;
             if (bias)
 #pragma omp simd
-                for (int64_t r = 0; r < width; r++) from[r] += bias[r];
-            if (p->activation != IDENTITY) p->activate(p->activation, from, width);
+                for (int64_t r = 0; r < width; r++) whole[r] = from[r] + bias[r];
+            else if (whole == to) memcpy(to, from, (size_t)width * sizeof(float));
+            if (p->activation != IDENTITY) p->activate(p->activation, whole, width);
             if (p->adds)
 #pragma omp simd
                 for (int64_t r = 0; r < width; r++) to[r] += from[r];
-            else memcpy(to, from, (size_t)width * sizeof(float));
         }
     }
 }
@@ -294,27 +294,29 @@ static void lay_out_values(const float *values, int64_t stride, int64_t count, i
 /* Turn the products of a query with keys first..last, of which `begin` and `end` are whole panels, into what they weigh, but
  * for a factor, which it returns. What the query does not see weighs nothing. */
 INLINE float weigh(float *row, int64_t begin, int64_t end, int64_t first, int64_t last, float scale, const float *bias) {
-    float largest = -INFINITY, sum = 0;
+    float largest = -INFINITY, *all = row + begin;
     int64_t count = (end - begin) / PANEL * PANEL; /* so the compiler knows that there is no rest */
-    float *all = row + begin;
     if (bias)
 #pragma omp simd
         for (int64_t t = first; t <= last; t++) row[t] = row[t] * scale + bias[t];
     else
 #pragma omp simd
         for (int64_t t = 0; t < count; t++) all[t] *= scale;
-    for (int64_t t = begin; t < first; t++) row[t] = -INFINITY;
-    for (int64_t t = last + 1; t < end; t++) row[t] = -INFINITY;
+    if (first > begin || last + 1 < end) /* by whole registers: a load waits long for what was written number by number */
+        for (int64_t t = 0; t < count; t += PANEL) {
+            int32_t from = (int32_t)(first - begin - t);
+            uint32_t others = (uint32_t)(last - first);
+#pragma omp simd
+            for (int32_t i = 0; i < PANEL; i++) all[t + i] = (uint32_t)(i - from) <= others ? all[t + i] : -INFINITY;
+        }
 #pragma omp simd reduction(max : largest)
     for (int64_t t = 0; t < count; t++) largest = all[t] > largest ? all[t] : largest;
-#pragma omp simd reduction(+ : sum)
+#pragma omp simd
     for (int64_t t = 0; t < count; t++) {
-        all[t] = exponential(all[t] - largest);
-        sum += all[t];
+        float x = all[t] - largest, power = exponential_within(x);
+        all[t] = x > -87.0f ? power : 0;
     }
-    for (int64_t t = begin; t < first; t++) row[t] = 0;
-    for (int64_t t = last + 1; t < end; t++) row[t] = 0;
-    return 1.0f / sum;
+    return 1.0f / add_all(all, count);
 }
 
 /* to[r, 0..] = the products of a tile of vectors of `head` numbers with those of panels, begin..end, of `inputs` numbers. */

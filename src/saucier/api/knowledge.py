@@ -160,8 +160,9 @@ def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]
     for name in names:
         refuse_missing_model(name)
     if names and len(names) != hops - 1:
-        raise InputError(f"{len(names)} for {hops} hops", where="--query-writer",
-                         remedy="give one for each hop but the first, which asks with the question")
+        raise InputError(f"{len(names)} with --hops {hops}", where="--query-writer",
+                         remedy=f"give one for each hop but the first, which asks with the question, or --hops "
+                                f"{len(names) + 1}")
     if hops > count:
         raise InputError(f"{hops} for {count} chunks", where="--hops", remedy="give one chunk a hop at least")
     return names

@@ -153,8 +153,10 @@ def usable_checkpoint(run_folder: Path) -> Path:
         pass  # the pointer is damaged: the newest one is as good
     found = latest_checkpoint(run_folder)
     if found is None:
-        raise InputError("no whole checkpoint here", where=str(run_folder),
-                         remedy="give a model folder, or a run folder whose training has saved")
+        inside = sorted(path.parent.name for path in run_folder.glob("*/config.json"))
+        raise InputError("no whole checkpoint here", where=str(run_folder), remedy=(
+            f"{run_folder / inside[0]} looks like a model" if inside
+            else "give a model folder, or a run folder whose training has saved"))
     return found
 
 

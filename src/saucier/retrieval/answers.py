@@ -89,12 +89,12 @@ class SentenceReader:
 
 
 def find_sentences(hit: Hit) -> list[tuple[int, int]]:
-    """Return where sentences are in a hit, without white space around them and without its heading."""
+    """Return where sentences are in a hit, without white space around them, without its heading and without lines."""
     heading, found = (hit.section or "").rpartition(" > ")[2], []
     for start, stop in split_sentences(hit.text):
         text = hit.text[start:stop]
         begin = start + len(text) - len(text.lstrip())
-        if text.strip() and text.strip().strip("# ") != heading:
+        if any(map(str.isalnum, text)) and text.strip().strip("# ") != heading:
             found.append((begin, start + len(text.rstrip())))
     return found
 

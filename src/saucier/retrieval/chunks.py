@@ -19,9 +19,11 @@ from saucier.retrieval.documents import Block
 Measure = Callable[[Sequence[str]], Sequence[int]]
 """Gives the length of each of some texts, as in tokens."""
 SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*|\n[^\S\n]*\n\s*"
-                          r"|(?m:^)#{1,6} [^\n]{1,300}\n\s*")
+                          r"|(?m:^)#{1,6} [^\n]{1,300}\n\s*"
+                          r"|(?<!\S)\|(?=[\s:-])[^\n]{0,2000}\n\s*|\|[^\S\n]*\n\s*"
+                          r"|\n(?=[^\S\n]*(?:[-*+•]|\d{1,3}[.)])[^\S\n])")
 """What is after a sentence: white space after a mark before anything but a small letter; or an empty line. A heading of
-Markdown is a sentence, too."""
+Markdown is a sentence, too, and so are a row of a table, of cells between bars, and an entry of a list."""
 LONGEST_WORDS = 4
 """A piece of text without the end of a sentence is cut after so many characters for each unit of a chunk's length,
 before it is measured."""

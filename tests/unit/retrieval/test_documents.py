@@ -181,6 +181,15 @@ def test_a_heading_is_no_part_of_the_sentence_after_it() -> None:
         "# Boiler\n", "## Service\n", "It was serviced.\n", "#1 is no heading. ", "C# is none.\n"]
 
 
+def test_rows_of_tables_and_entries_of_lists_are_sentences() -> None:
+    """A line that goes on is none, and a row holds whatever stands in its cells."""
+    parts = ["It has parts:\n", "- a pump. With\n  a seal\n", "2) a valve -\n", "* nothing else\n\n",
+             "| part | cost. In EUR |\n", "|---|--:|\n", "| pump | 12. Or 13 |\n\n", "Pump | 12\n", "|a|b|\n",
+             "costs P(x|y) - and\nmore"]
+    assert [("".join(parts))[start:stop] for start, stop in split_sentences("".join(parts))] == [
+        *parts[:1], "- a pump. ", "With\n  a seal\n", *parts[2:]]
+
+
 def test_overlap_repeats_whole_sentences() -> None:
     sentences = [f"S{number} has four words. " for number in range(9)]
     found = list(cut_chunks([Block("".join(sentences))], Chunking(length=10, overlap=5), count_words))
@@ -196,7 +205,8 @@ def test_overlap_repeats_whole_sentences() -> None:
 
 def test_blocks_change_no_chunk() -> None:
     """A text that comes in small parts is cut as it is whole."""
-    text = "".join(f"Sentence number {n} ends here{'.' * (n % 3)} And " for n in range(300)) + "x" * 500
+    row = " | a\n"
+    text = "".join(f"Sentence number {n} ends here{'.' * (n % 3)} And{row * (n % 2)}- " for n in range(300)) + "x" * 500
     rules = Chunking(length=30, overlap=8)
     whole = list(cut_chunks([Block(text)], rules, count_words))
     for size in (1, 7, 100):

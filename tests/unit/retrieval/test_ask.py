@@ -250,7 +250,7 @@ def test_hops_by_a_trained_writer_and_what_is_refused(frozen_models: Path, tmp_p
     assert piece and [hop.query for hop in found.hops] == ["the cook is", f"the cook is {piece}"]
     index = tmp_path / "idx"
     for call, wrong in ((lambda: saucier.search(index, "soup", hops=3, count=2), "3 for 2 chunks"),
-                        (lambda: saucier.search(index, "soup", hops=2, query_writers=[writer, writer]), "2 with --hops 2"),
+                        (lambda: saucier.search(index, "soup", hops=2, query_writers=[writer] * 2), "2 with --hops 2"),
                         (lambda: saucier.ask(index, "soup", out=tmp_path / "a.txt"), "no page of an answer"),
                         (lambda: saucier.search(index, "soup", reranker=model), "scores no pairs"),
                         (lambda: saucier.search(index, "soup", hops=2, query_writers=model), "answers|task|texts")):

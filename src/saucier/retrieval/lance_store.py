@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
@@ -71,9 +72,8 @@ ENOUGH_RECALL = 0.97
 PROBES = (4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 """Parts of the index that are read; the first number that gives enough recall is taken."""
 REFINED = 40
-"""Chunks whose exact scores are made, at least; not more than are wanted, since reading their vectors takes longer than
-finding them in the index.
-"""
+"""Chunks whose exact scores are made, at least; not more than are wanted: reading their vectors takes longer than
+finding them in the index."""
 LENGTH_ERROR = 1e-3
 """By how much a vector may be longer or shorter than one that counts as one of length one."""
 BATCH_ROWS = 4096
@@ -95,9 +95,8 @@ class VectorIndex(Config):
     chunks: int
     """Chunks that there were."""
     distance: Literal["dot", "l2"] = "dot"
-    """By what it parts the vectors: where all have length one, the nearest ones have the largest inner product, and
-    parts by distance are about equally large. Parts by inner product are not: the longest centre takes nearly all.
-    """
+    """By which it parts the vectors. Where all have length one both find the same, and parts by distance are about
+    equally large; by inner product the longest centre takes nearly all."""
 
 
 def read_numbers(found: pyarrow.Table) -> Places:
@@ -111,10 +110,9 @@ class LanceStore:
     def __init__(self, folder: Path, writer: Any) -> None:
         """Use `create` or `open`."""
         self.folder, self.writer, self.table = folder, writer, open_to_read(folder)
-        self.commits, self.written = 0, 0
-        """Commits since all was put in order, and when one was seen last, in nanoseconds."""
-        self.measured: tuple[int, VectorIndex | None] | None = None
-        """The version of the table, and its index of vectors."""
+        self.commits, self.written, self.process = 0, 0, os.getpid()
+        """Commits since all was in order, when one was seen last, in nanoseconds, and the process that reads."""
+        self.measured: tuple[int, VectorIndex | None] | None = None  # version of the table, and its index of vectors
 
     @classmethod
     def create(cls, folder: Path, width: int, language: Language) -> LanceStore:
@@ -149,6 +147,8 @@ class LanceStore:
 
     def refresh(self) -> None:
         """Take the last version; each commit writes into one folder. Files that are open can be read on if removed."""
+        if self.process != os.getpid():  # forked: of the threads that read none is here
+            self.table, self.process = open_to_read(self.folder), os.getpid()
         written = (self.folder / TABLE_FOLDER / VERSIONS).stat().st_mtime_ns
         if written != self.written:
             wait_for(self.table.checkout_latest())

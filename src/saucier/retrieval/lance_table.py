@@ -30,6 +30,10 @@ VERSIONS = "_versions"
 """LanceDB's folder of the versions of a table."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
+RING_READERS = set[int]()
+"""Processes that read by io_uring. In one that is forked from them LanceDB's thread for it is not there, and reading so
+would wait for ever.
+"""
 Made = TypeVar("Made")
 
 
@@ -91,8 +95,10 @@ def open_to_read(folder: Path) -> Any:
     """Return the table as it is searched. By io_uring a row is read in less than half the time: no thread has to wait
     for each of its pieces. Nothing is written that way, since LanceDB does not make commits by it safe from each other.
     """
+    if by_ring := not RING_READERS - {os.getpid()} and has_io_uring():
+        RING_READERS.add(os.getpid())
     # The table's address alone: LanceDB makes a folder of what it connects to.
-    scheme = "file+uring:" if has_io_uring() else "file:"
+    scheme = "file+uring:" if by_ring else "file:"
     table = scheme + (folder.absolute() / TABLE_FOLDER).as_uri().removeprefix("file:")
     return wait_for(connect_folder(str(folder)).open_table(TABLE, location=table))
 

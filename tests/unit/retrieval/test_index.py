@@ -200,3 +200,24 @@ def test_a_new_index_of_nothing_that_can_be_read_is_not_written(tmp_path: Path) 
     (tmp_path / "idx" / "index.json").write_text("{}")
     with pytest.raises(InputError, match="is damaged"):
         index_documents([str(docs)], tmp_path / "idx", None, IndexOptions(), encoder=HashingEncoder())
+
+
+FORKED = """
+import os, sys
+from saucier.retrieval.lance_store import LanceStore
+import pathlib
+opened, folder = [LanceStore.open(pathlib.Path(sys.argv[1])) for _ in range(2)], pathlib.Path(sys.argv[1])
+assert all(len(one.read_rows()) == 3 for one in opened)
+if os.fork() == 0:
+    os._exit(len(opened[0].read_rows()) + len(LanceStore.open(folder).read_rows()))
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 6 and len(opened[1].read_rows()) == 3
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_reads_what_was_open(tmp_path: Path) -> None:
+    """The thread that LanceDB reads by does not live there."""
+    write_files(tmp_path / "docs", 3)
+    index(tmp_path / "docs", tmp_path / "idx")
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "idx")],
+                          timeout=60).returncode == 0

@@ -21,7 +21,7 @@ from benchmarks.section import Row, Section, at_least
 from benchmarks.tuned import finetuned, rights
 
 RUNS = Path("runs/distilbert")
-TASKS = tuple(case for case in CASES if case.name in {"SST-2", "TREC"})
+TASKS = tuple(case for case in CASES if case.name in {"SST-2", "TREC", "AG News"})
 STEPS, STUDENT_STEPS, RATE = 1000, 500, 5e-4
 WORDS = ["training.batch=16", "training.length=128", "training.evaluate_every=500",
          f"training.optimizer.learning_rate={RATE}", "training.dtype=bfloat16", "objective.next_sentence=null"]

@@ -7,13 +7,14 @@
 #include <string.h>
 #include "tiles.h"
 
-#define DEEP 768          /* inputs at a time: what a panel has of them stays in the first cache */
 #define BLOCK 144         /* tokens at a time, whole tiles: what they have of these stays in the second one */
 
 /* ---- products ---- */
 
-/* Inputs of a token that are rounded together: as many as groups, and what is multiplied at once, are whole multiples of. */
+/* Inputs of a token that are rounded together: as many as groups, and what is multiplied at once, are whole multiples of. With
+ * a step of the panels nothing is found out for them, and the sums of a part are exact in whole numbers. */
 INLINE int64_t rounded_inputs(const Panels *m) {
+    if (m->step >= 0 && m->format == INT8 && m->group >= m->inputs) return DEEP;
     return m->group >= m->inputs || m->group % LONGEST_BLOCK == 0 ? LONGEST_BLOCK : m->group % 64 == 0 ? 64 : UNIT;
 }
 
@@ -85,7 +86,7 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
     const float *from = p->values + token * p->from_stride + k;
     int64_t block = rounded_inputs(m);
     float *scale = p->token_scales + k / block * p->n + token;
-    int8_t codes[LONGEST_BLOCK];
+    int8_t codes[DEEP];
 #ifdef __AVX512BF16__
     if (m->format == BFLOAT16) {
         round_pairs(from, count, to);

@@ -39,8 +39,8 @@ typedef struct {
 } Panels;
 
 /* A product with panels. Where they hold whole numbers, tokens are rounded in blocks to codes of -127..127: the largest of
- * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. Where the
- * panels say a step of their own, it is that of all blocks. */
+ * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. Where the panels say a
+ * step of their own, it is that of all blocks, which then have 768 inputs where a row of INT8 has one scale. */
 typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */

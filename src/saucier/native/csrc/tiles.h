@@ -9,7 +9,8 @@
 #define UNIT SUMMED_INPUTS
 #define AHEAD 16384 /* bytes: what will be multiplied is asked for so early */
 #define AHEAD_OF_FLOATS 8192 /* the same where panels lie side by side, of which each is a stream of its own */
-#define LONGEST_BLOCK 128 /* inputs that are rounded together, at most */
+#define LONGEST_BLOCK 128 /* inputs that are rounded together, at most; with a step of the panels a part */
+#define DEEP 768          /* inputs at a time, a part: what a panel has of them stays in the first cache */
 
 /* R is a constant in each case: sums stay in registers. */
 #if defined WIDTH && WIDTH == 16
@@ -203,9 +204,9 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
 
 /* As pairs of 16 bits; returns where the next block begins. */
 INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
-    int16_t wide[LONGEST_BLOCK];
+    int16_t wide[DEEP];
 #pragma omp simd
-    for (int k = 0; k < LONGEST_BLOCK; k++) wide[k] = codes[k];
+    for (int64_t k = 0; k < (count + UNIT - 1) / UNIT * UNIT; k++) wide[k] = codes[k];
     memcpy(to, wide, (size_t)((count + 1) / 2 * 4));
     return to + (count + 1) / 2 * 4;
 }

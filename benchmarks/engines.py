@@ -267,8 +267,8 @@ CONTENDERS: dict[str, Contender] = {"saucier": saucier, "native": native, "trans
 
 
 def count_bytes(shape: dict[str, Any], form: str) -> float:
-    """Return the bytes that a token reads: every matrix once, the output layer too, and the keys and values of half of
-    what is written, in float32.
+    """Return the bytes that a token reads: every matrix once, the output layer too, and in float32 the keys and values
+    of the prompt and of half of what is written.
     """
     dim, llama = shape["dim"], shape.get("family") == "llama"
     block = 4 * dim**2 + (3 * shape["hidden"] * dim if llama else 8 * dim**2)

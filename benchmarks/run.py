@@ -30,9 +30,9 @@ NAMES = ("startup", "opening", "reading", "cleaning", "data_side", "attention", 
          "training", "finetuning", "decoding", "engines", "shakespeare", "titles", "reasons", "sentence_order", "nanos",
          "distilbert", "long_tasks", "small_files", "store", "open_questions", "hops", "ask", "layers", "compression",
          "realm", "retrieval", "rag", "tasks", "multi30k", "back_translation")
-"""Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k`, `back_translation`, `ask`, `distilbert`
-and `realm` up to an hour, `compression` several, `retrieval` minutes on a GPU and a night on a CPU; `rag` is for a GPU
-alone."""
+"""Shortest first. `shakespeare` takes 5 minutes, `nanos`, `tasks`, `multi30k`, `back_translation`, `ask` and `realm` up
+to an hour, `distilbert` more than one, `compression` several, `retrieval` minutes on a GPU and a night on a CPU; `rag`
+is for a GPU alone."""
 AGAINST = ("startup", "opening", "encoder", "long_inputs", "families", "training", "decoding", "engines")
 LIBRARIES = dict.fromkeys(AGAINST, ("transformers",)) | {"finetuning": ("transformers", "accelerate")}
 """What a benchmark compares with, of the group `bench`."""

@@ -41,3 +41,6 @@ def test_bfloat16_has_a_tolerance_of_its_own(saucier: Saucier, shared: Path) -> 
 def test_what_is_no_model_is_one_line(saucier: Saucier, tmp_path: Path) -> None:
     answer = saucier("doctor", tmp_path)
     assert answer.code == 2 and "no whole checkpoint here" in answer.error
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "config.json").write_text("{}")
+    assert saucier("doctor", tmp_path).error.rstrip().endswith(f"{tmp_path / 'inner'} looks like a model")

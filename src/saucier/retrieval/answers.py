@@ -89,7 +89,7 @@ class SentenceReader:
 
 
 def find_sentences(hit: Hit) -> list[tuple[int, int]]:
-    """Return where sentences are in a hit, without white space around them, without its heading and without lines."""
+    """Return where sentences are in a hit, without white space around them; a heading is none, nor what has no word."""
     heading, found = (hit.section or "").rpartition(" > ")[2], []
     for start, stop in split_sentences(hit.text):
         text = hit.text[start:stop]

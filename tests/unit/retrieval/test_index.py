@@ -203,14 +203,14 @@ def test_a_new_index_of_nothing_that_can_be_read_is_not_written(tmp_path: Path) 
 
 
 FORKED = """
-import os, sys
+import os, pathlib, sys
 from saucier.retrieval.lance_store import LanceStore
-import pathlib
-opened, folder = [LanceStore.open(pathlib.Path(sys.argv[1])) for _ in range(2)], pathlib.Path(sys.argv[1])
-assert all(len(one.read_rows()) == 3 for one in opened)
+folder = pathlib.Path(sys.argv[1])
+one, other = (LanceStore.open(folder) for _ in range(2))
+assert len(one.read_rows()) == other.describe().chunks == 3
 if os.fork() == 0:
-    os._exit(len(opened[0].read_rows()) + len(LanceStore.open(folder).read_rows()))
-assert os.waitstatus_to_exitcode(os.wait()[1]) == 6 and len(opened[1].read_rows()) == 3
+    os._exit(len(one.read_rows()) + other.describe().chunks + LanceStore.open(folder).describe().chunks)
+assert os.waitstatus_to_exitcode(os.wait()[1]) == 9 and len(one.read_rows()) == 3
 """
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import timedelta
@@ -110,8 +109,8 @@ class LanceStore:
     def __init__(self, folder: Path, writer: Any) -> None:
         """Use `create` or `open`."""
         self.folder, self.writer, self.table = folder, writer, open_to_read(folder)
-        self.commits, self.written, self.process = 0, 0, os.getpid()
-        """Commits since all was in order, when one was seen last, in nanoseconds, and the process that reads."""
+        self.commits, self.written = 0, 0
+        """Commits since all was in order, and when one was seen last, in nanoseconds."""
         self.measured: tuple[int, VectorIndex | None] | None = None  # version of the table, and its index of vectors
 
     @classmethod
@@ -147,8 +146,6 @@ class LanceStore:
 
     def refresh(self) -> None:
         """Take the last version; each commit writes into one folder. Files that are open can be read on if removed."""
-        if self.process != os.getpid():  # forked: of the threads that read none is here
-            self.table, self.process = open_to_read(self.folder), os.getpid()
         written = (self.folder / TABLE_FOLDER / VERSIONS).stat().st_mtime_ns
         if written != self.written:
             wait_for(self.table.checkout_latest())

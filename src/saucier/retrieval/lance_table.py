@@ -30,10 +30,6 @@ VERSIONS = "_versions"
 """LanceDB's folder of the versions of a table."""
 FULL_DISK = ("No space left", "os error 28", "File too large", "os error 27", "quota exceeded", "os error 122")
 """What LanceDB says where nothing more can be written."""
-RING_READERS = set[int]()
-"""Processes that read by io_uring. In one that is forked from them LanceDB's thread for it is not there, and reading so
-would wait for ever.
-"""
 Made = TypeVar("Made")
 
 
@@ -70,10 +66,22 @@ def lock_writer(folder: Path) -> Iterator[None]:
         yield
 
 
+@cache
+def remember_process() -> int:
+    """Return the process that asked first: this one, or one that it was forked from."""
+    return os.getpid()
+
+
 def wait_for(work: Coroutine[Any, Any, Made]) -> Made:
-    """Return what LanceDB gives when it has done its work."""
+    """Return what LanceDB gives when it has done its work. Raises `InputError` in a process that was forked from one
+    that had worked with an index: LanceDB's threads are not there, and it waits for ever or breaks down.
+    """
     from lancedb import background_loop
 
+    if remember_process() != os.getpid():
+        work.close()
+        raise InputError("this process was forked from one that has worked with an index, and can work with none",
+                         where="index", remedy="start processes anew: multiprocessing.get_context('spawn')")
     loop: Any = background_loop.LOOP
     done: Made = loop.run(work)
     return done
@@ -95,10 +103,8 @@ def open_to_read(folder: Path) -> Any:
     """Return the table as it is searched. By io_uring a row is read in less than half the time: no thread has to wait
     for each of its pieces. Nothing is written that way, since LanceDB does not make commits by it safe from each other.
     """
-    if by_ring := not RING_READERS - {os.getpid()} and has_io_uring():
-        RING_READERS.add(os.getpid())
     # The table's address alone: LanceDB makes a folder of what it connects to.
-    scheme = "file+uring:" if by_ring else "file:"
+    scheme = "file+uring:" if has_io_uring() else "file:"
     table = scheme + (folder.absolute() / TABLE_FOLDER).as_uri().removeprefix("file:")
     return wait_for(connect_folder(str(folder)).open_table(TABLE, location=table))
 

@@ -29,6 +29,10 @@ CASES = {"BERT-base, 1 text of 128": {"texts": 1, "shortest": 128}, "BERT-base, 
          {"texts": 8, "shortest": 128}, "MiniLM, 32 texts of 4 to 64":
          {"dim": 384, "layers": 6, "shortest": 4, "longest": 64}}
 """Case -> what is other than in `SHAPE`, for the native kernels."""
+KINDS = {"product": "products with what follows them", "attend_rows": "attention", "norm": "norms"}
+"""Kinds of steps as they are told."""
+PASSES = 15
+"""Passes whose steps are timed; the median counts."""
 QUICK = SHAPE | {"dim": 64, "layers": 2, "heads": 2, "vocab": 512, "texts": 4, "passes": 1}
 
 
@@ -309,6 +313,43 @@ def compare_native(shape: dict[str, Any], rounds: int, name: str) -> tuple[list[
     return rows, f"{name}, real tokens a second: " + ", ".join(f"{one} {value:,.0f}" for one, value in found.items())
 
 
+def time_steps(settings: dict[str, Any]) -> dict[str, float]:
+    """Return the milliseconds of a pass, which is a part of a batch, by kinds of steps, each kind by itself, and of all
+    together.
+    """
+    from saucier.generation.decoding import Native
+    from saucier.generation.native_encoder import use_native
+    from saucier.native.encoding import MOST_TOKENS, run_pass, take_buffers
+    from saucier.native.plan import Plan, Step
+
+    stack: Any = use_native(build_model(settings).eval(), Native(format=settings["format"])).encoder
+    length = settings["longest"]
+    texts = min(settings["texts"], MOST_TOKENS // length)
+    plan, kinds = stack.find_plan(length), dict[str, list[Step]]()
+    for step in plan.steps:
+        kinds.setdefault(KINDS.get(step.kind, step.kind), []).append(step)
+    plans = {"all": plan} | {name: Plan(tuple(steps), plan.widths, (), length, 0) for name, steps in kinds.items()}
+    vectors = np.random.default_rng(0).normal(size=(texts * length, settings["dim"])).astype(np.float32)
+    starts, places = np.arange(texts + 1, dtype=np.int32) * length, np.tile(np.arange(length, dtype=np.int32), texts)
+    held, spent = take_buffers(plan, len(vectors)), dict[str, list[float]]()
+    for _ in range(PASSES):
+        for name, one in plans.items():
+            begin = time.process_time()
+            run_pass(one, vectors, starts, places, 1, None, held)
+            spent.setdefault(name, []).append(time.process_time() - begin)
+    return {name: 1e3 * float(np.median(seconds)) for name, seconds in spent.items()}
+
+
+def name_steps(shape: dict[str, Any], name: str) -> str:
+    """Return where the time goes, in each number format."""
+    told = list[str]()
+    for form in ("float32", "bfloat16", "int8"):
+        spent = time_steps(shape | {"format": form})
+        parts = ", ".join(f"{part} {value / spent['all']:.1%}" for part, value in spent.items() if part != "all")
+        told.append(f"{form} {spent['all']:.1f} ms ({parts})")
+    return f"{name}, a pass of the kernels by one thread, kinds of steps by themselves: {'; '.join(told)}"
+
+
 def measure(quick: bool) -> Section:
     """Compare at the same number format."""
     shape, rounds = (QUICK, 2) if quick else (SHAPE, 9)
@@ -319,7 +360,7 @@ def measure(quick: bool) -> Section:
         rows.append(at_least(f"{dtype} on both sides", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.6))
     for name, other in ({"tiny": {}} if quick else CASES).items():
         more, note = compare_native(shape | other, TRIED if quick else 5, name)
-        rows, notes = rows + more, [*notes, note]
+        rows, notes = rows + more, [*notes, note, name_steps(shape | other, name)]
     more, further = compare_embedding(16 if quick else 128, TRIED if quick else 7)
     rows, notes = rows + more, notes + further
     about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with "

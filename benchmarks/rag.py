@@ -1,10 +1,11 @@
-"""Answers written from retrieved passages (RAG) from a warm start of MiniLM, next to a span reader on the same passages
-and to the same writer without passages. SQuAD's questions over the 978 paragraphs of their file.
+"""Answers written from retrieved passages (RAG), next to a span reader on the same passages and to the same writer
+without passages. SQuAD's questions over the 978 paragraphs of their file.
 
-`python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder. It first writes texts of WikiText-2 as they
-were before sentences changed places and pieces were hidden (BART), then the piece that is asked for: a sentence with a
-name, a number or other words behind a question word is asked of the text that holds it. From this start it learns from
-3,997 questions and answers with the passages that MiniLM finds. What is finished is kept in `runs/rag`. It is for GPUs.
+`python -m benchmarks rag`. MiniLM becomes both sides of an encoder-decoder, and first a reader of spans. The reader
+takes spans from the passages that MiniLM finds for 3,997 training questions, and from texts of WikiText-2 for questions
+that are made of their sentences; the decoder learns to write what it took, from the reader's vectors, which stay as
+they are. From this start all learns from questions and answers with the passages that MiniLM finds. What is finished is
+kept in `runs/rag`.
 """
 
 from __future__ import annotations
@@ -28,23 +29,25 @@ from benchmarks.tuned import finetuned
 RUNS = Path("runs/rag")
 READ, LENGTH, TOKENS = 3, 256, 24
 """Passages that are read for each question, tokens of a passage with its question, and of an answer."""
-START = {"texts": {"steps": 2000, "batch": 128, "length": 128},
-         "pieces": {"steps": 1500, "batch": 96, "length": LENGTH}}
-RATE = "5e-4"
-"""How both sides begin: the updates of writing texts, and of writing pieces that are asked for, and their rate."""
+START = {"steps": 6000, "batch": 32, "length": LENGTH}
+"""How the decoder begins: updates, questions with what the reader took in each, and tokens of one with its text."""
+RATE = "1e-3"
+NEAR, MADE = 8, 32000
+"""Passages that the reader reads for each training question, and made questions that it reads besides."""
 EPOCHS = {"retrieval_augmented": 5, "text_to_text": 5, "question_answering": 2}
 BATCHES = {"retrieval_augmented": 32, "text_to_text": 32, "question_answering": 16}
 WRITER = ("training.optimizer.learning_rate=1e-4", f"task.writing.tokens={TOKENS}")
 WORDS = {"retrieval_augmented": (*WRITER, f"task.retrieval.count={READ}", f"training.length={LENGTH}",
+                                 'task.after_question="[SEP]"',
                                  "task.marginal={kind: sequence, scoring: {kind: fast}}"),
          "text_to_text": (*WRITER, "task.input=question", "task.target=answer", "training.length=64"),
          "question_answering": (f"training.length={LENGTH}", "task.stride=128")}
 LOOKED_AT = 64
 """Questions of the training file that are held out of it, to look at."""
-WINDOW, HELD_OUT_TEXTS, QUICK_TEXTS = 3, 500, 40
-"""Sentences before and after the one that is asked about; texts that are held out, and texts of a quick run."""
+WINDOW, HELD_OUT, QUICK_TEXTS = 3, 500, 40
+"""Sentences before and after the one that is asked about; pairs that measure the start; texts of a quick run."""
 NAME = re.compile(r"[A-Z][\w'-]+(?: (?:of the |of |the |and |de )?[A-Z][\w'-]+)*|\d[\d,.]*\d|\d+")
-PIECE = re.compile(r"[a-z][a-z'-]{3,}(?: [a-z][a-z'-]{3,}){0,2}")
+PIECE = re.compile(r"\b[a-z][a-z'-]{3,}(?: [a-z][a-z'-]{3,}){0,2}")
 SHARE_KEPT, KEPT_OF_SPANS = 0.8, 0.7
 """Words of a question that stay, and what is promised: the share of the span reader's exact match."""
 
@@ -66,42 +69,29 @@ def measure(quick: bool) -> Section:
                 f"{mean['no passages']:.3f}; difference {gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
                 target="better", reached=bool(gap.low > 0)),
             Row("the answer stands in a passage that is read", f"{mean['found']:.3f}")]
-    updates = " and ".join(f"{one['steps']:,} updates with {name}" for name, one in START.items())
-    about = (f"MiniLM on both sides of an encoder-decoder, one start for all seeds ({updates} of "
-             f"WikiText-2), then {EPOCHS['retrieval_augmented']} epochs of SQuAD's training questions, {READ} passages "
-             "each (RAG-Sequence). The span reader is MiniLM, fine-tuned on the same questions in their right "
-             "paragraphs; its surest span of the same passages is its answer. Mean of the seeds; in brackets the 95 % "
-             "interval of a paired bootstrap over seeds and questions. MiniLM has seen SQuAD.")
+    about = (f"MiniLM on both sides of an encoder-decoder, one start for all seeds ({START['steps']:,} updates of the "
+             f"decoder with what a span reader took), then {EPOCHS['retrieval_augmented']} epochs of SQuAD's training "
+             f"questions, {READ} passages each (RAG-Sequence). The span reader is MiniLM, fine-tuned on the same "
+             "questions in their right paragraphs; its surest span of the same passages is its answer. Mean of the "
+             "seeds; in brackets the 95 % interval of a paired bootstrap over seeds and questions. MiniLM has seen "
+             "SQuAD.")
     return Section("Answers written from passages", about, rows, [f"`{RUNS}` holds every run."])
 
 
 def write_files(place: Path, quick: bool) -> dict[str, Path]:
-    """Write the texts and pieces to begin with, and the questions to learn from, to look at and to ask, unless they are
-    there.
-    """
+    """Write the questions to learn from, to look at and to ask, unless they are there."""
     place = place / ("quick-files" if quick else "files")
-    files = {name: place / name
-             for name in ("texts-train.txt", "texts-dev.txt", "pieces-train.tsv", "pieces-dev.tsv", "train.jsonl",
-                          "dev.jsonl", "test.jsonl")}
-    if files["test.jsonl"].is_file():
+    files = {name: place / f"{name}.jsonl" for name in ("train", "dev", "test")}
+    if files["test"].is_file():
         return files
     place.mkdir(parents=True, exist_ok=True)
-    for name, part in (("train", "train"), ("dev", "valid")):
-        texts = read_articles(needed("lm", "wikitext2", f"{part}.txt"))
-        texts = texts[:QUICK_TEXTS if quick else None if name == "train" else HELD_OUT_TEXTS]
-        files[f"texts-{name}.txt"].write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        pairs = [("source", "target"), *hide_pieces(texts)]
-        files[f"pieces-{name}.tsv"].write_text("".join(f"{left}\t{right}\n" for left, right in pairs),
-                                               encoding="utf-8")
-    asked = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_train_part.jsonl"))
-             for one in row["qas"]]
-    test = [{**row, "qas": [one]} for row in read_lines(needed("qa", "squad_v1.1_dev_part.jsonl"))
-            for one in row["qas"]]
+    asked, test = ([{**row, "qas": [one]} for row in read_lines(needed("qa", f"squad_v1.1_{part}_part.jsonl"))
+                    for one in row["qas"]] for part in ("train", "dev"))
     few = np.arange(LOOKED_AT) * (len(asked) // LOOKED_AT)
-    write_lines(files["dev.jsonl"], [asked[number] for number in few])
-    write_lines(files["train.jsonl"], [row for number, row in enumerate(asked) if number not in {*few.tolist()}]
+    write_lines(files["dev"], [asked[number] for number in few])
+    write_lines(files["train"], [row for number, row in enumerate(asked) if number not in {*few.tolist()}]
                 [:LOOKED_AT if quick else None])
-    write_lines(files["test.jsonl"], test[:LOOKED_AT // 8] if quick else test)
+    write_lines(files["test"], test[:LOOKED_AT // 8] if quick else test)
     return files
 
 
@@ -111,8 +101,10 @@ def read_articles(path: Path) -> list[str]:
     return [re.sub(r" @(.)@ ", r"\1", line) for line in lines if line and not line.startswith("=")]
 
 
-def hide_pieces(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield for the sentences of texts what is read, a stretch of text with a question, and the piece that answers."""
+def make_questions(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield questions, which are sentences with a question word in place of a name, a number or other words, and the
+    stretches of text that hold them.
+    """
     random = np.random.default_rng(0)
     for text in texts:
         sentences = text.split(" . ")
@@ -126,8 +118,7 @@ def hide_pieces(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
             read = " . ".join(sentences[first:number + 1 + int(random.integers(WINDOW + 1))])
             around = [[word for word in half.split() if random.random() < SHARE_KEPT]
                       for half in (sentence[:piece.start()], sentence[piece.end():])]
-            asked = " ".join([*around[0], choose_question_word(piece.group()), *around[1]])
-            yield f"{read} // {asked} ?".replace("\t", " "), piece.group()
+            yield " ".join([*around[0], choose_question_word(piece.group()), *around[1], "?"]), read
 
 
 def choose_question_word(piece: str) -> str:
@@ -137,21 +128,54 @@ def choose_question_word(piece: str) -> str:
     return "how many" if piece[0].isdigit() else "who" if piece[0].isupper() and " " in piece else "what"
 
 
-def learn_start(place: Path, files: dict[str, Path], quick: bool) -> Path:
-    """Let MiniLM on both sides learn to write texts, and then pieces of them, unless that is done."""
-    begins = {"texts": ("txt", "--encoder", weights(), "--decoder", weights(), "data.kind=text",
-                        "objective.kind=denoising"),
-              "pieces": ("tsv", "--from", str(place / "texts"), "data.kind=pairs",
-                         "objective.kind=sequence_to_sequence")}
-    for name, (kind, *words) in begins.items():
-        size = {"steps": 4, "batch": 8, "length": LENGTH // 2} if quick else START[name]
-        if not (place / name / "evaluation.json").is_file():
-            cooking.saucier("cook", *words, "--data", str(files[f"{name}-train.{kind}"]),
-                            "--held-out", str(files[f"{name}-dev.{kind}"]), "--out", str(place / name),
-                            *(f"training.{key}={value}" for key, value in size.items()),
-                            f"training.optimizer.learning_rate={RATE}",
-                            f"training.schedule.warmup={size['steps'] // 12}")
-    return place / "pieces"
+def find_near(questions: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield each question with the training passages that MiniLM finds for it."""
+    from saucier.retrieval.encoder import open_encoder
+    from saucier.retrieval.nearest import find_nearest
+    from saucier.retrieval.passages import read_passages
+
+    encoder = open_encoder(weights(), device="cpu")
+    texts = [one.text for one in read_passages(needed("retrieval", TRAINED))]
+    places = find_nearest(encoder.embed_tensor(questions), encoder.embed_tensor(texts), NEAR)[1]
+    for question, found in zip(questions, places.tolist(), strict=True):
+        yield from ((question, texts[place]) for place in found)
+
+
+def write_taught(place: Path, reader: Path, files: dict[str, Path], quick: bool) -> tuple[Path, Path]:
+    """Write what a reader takes from texts, for training questions and made ones, as pairs: most, and some held out."""
+    from saucier.jobs.knowledge.spans import open_spans
+
+    parts = place / "taught-train.tsv", place / "taught-dev.tsv"
+    if parts[1].is_file():
+        return parts
+    random = np.random.default_rng(0)
+    made = [*make_questions(read_articles(needed("lm", "wikitext2", "train.txt"))[:QUICK_TEXTS if quick else None])]
+    made = [made[number] for number in random.permutation(len(made))[:MADE]]
+    asked = [*find_near([row["qas"][0]["question"] for row in read_lines(files["train"])]), *made]
+    spans = open_spans(str(reader)).find_spans(*map(list, zip(*asked, strict=True)))
+    rows = [("\t".join((f"{question} [SEP] {text}".replace("\t", " "), span.text)))
+            for (question, text), span in zip(asked, spans, strict=True) if span.text]
+    rows = [" ".join(rows[number].split("\n")) for number in random.permutation(len(rows))]
+    held_out = min(HELD_OUT, len(rows) // 10)
+    place.mkdir(parents=True, exist_ok=True)
+    for path, some in zip(parts, (rows[held_out:], rows[:held_out]), strict=True):
+        path.write_text("".join(f"{row}\n" for row in ("source\ttarget", *some)), encoding="utf-8")
+    return parts
+
+
+def learn_start(place: Path, reader: Path, files: dict[str, Path], quick: bool) -> Path:
+    """Let MiniLM learn to write what a reader took, from the reader's vectors, unless that is done."""
+    run, whole, size = place / "run", place / "model", {"steps": 4, "batch": 8, "length": LENGTH} if quick else START
+    if not whole.is_dir():
+        train, dev = write_taught(place, reader, files, quick)
+        cooking.saucier("cook", "--encoder", str(reader / "model"), "--decoder", weights(), "--data", str(train),
+                        "--held-out", str(dev), "--out", str(run), "data.kind=pairs",
+                        "objective.kind=sequence_to_sequence", "tuning.kind=freeze",
+                        'tuning.where=["embed.*","encoder.*"]',
+                        *(f"training.{key}={value}" for key, value in size.items()),
+                        f"training.optimizer.learning_rate={RATE}", f"training.schedule.warmup={size['steps'] // 12}")
+        cooking.saucier("convert", str(run), str(whole))
+    return whole
 
 
 def learn(run: Path, task: str, start: str, files: tuple[Path, Path], seed: int, quick: bool,
@@ -175,17 +199,18 @@ def answer(place: Path, files: dict[str, Path], seed: int, quick: bool) -> dict[
     if kept.is_file():
         found: dict[str, list[float]] = json.loads(kept.read_text(encoding="utf-8"))
         return found
-    start = str(learn_start(place.parent / "start", files, quick))
-    learned = files["train.jsonl"], files["dev.jsonl"]
+    learned = files["train"], files["dev"]
+    readers = [learn(place.parent / one / "spans", "question_answering", weights(), learned, int(one), quick)
+               for one in ("0", str(seed))]
+    start = str(learn_start(place.parent / "start", readers[0], files, quick))
     run = learn(place / "rag", "retrieval_augmented", start, learned, seed, quick, [
         f"task.retrieval.retriever={weights()}", f"task.retrieval.passages={needed('retrieval', TRAINED)}"])
     PassageIndex.build(read_passages(needed("retrieval", TESTED)),
                        open_encoder(weights(), device="cpu")).write(run / "model" / "passages")
-    right = score_all(run, learn(place / "spans", "question_answering", weights(), learned, seed, quick),
-                      files["test.jsonl"])
-    train, dev, test = (write_table(path) for path in (*learned, files["test.jsonl"]))
+    right = score_all(run, readers[1], files["test"])
+    train, dev, test = (write_table(path) for path in (*learned, files["test"]))
     closed = learn(place / "closed", "text_to_text", start, (train, dev), seed, quick)
-    right["no passages"] = score(saucier.predict(closed, str(test)).answers, files["test.jsonl"]).tolist()
+    right["no passages"] = score(saucier.predict(closed, str(test)).answers, files["test"]).tolist()
     write_json(kept, right)
     return right
 

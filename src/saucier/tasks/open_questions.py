@@ -73,6 +73,19 @@ class PassageFirst:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionThenPassage(PassageFirst):
+    """The question before both, as one text. Source: Izacard and Grave 2021, §3, arXiv:2007.01282."""
+
+    def row(self, frame: Frame, question: Sequence[int], passage: Sequence[int]) -> EncodedRow:
+        """The question, then the passage."""
+        return frame.row([*question, *passage])
+
+    def start(self, frame: Frame, question: int) -> int:
+        """After the question."""
+        return frame.start() + question
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionFirst:
     """A question, and a passage's text without its title, as two texts. Source: Lee et al. 2019, §3, code release;
     Guu et al. 2020, §3.2 (eq 75).

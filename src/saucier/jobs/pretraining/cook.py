@@ -38,7 +38,7 @@ from saucier.jobs.pretraining.held_out import (
     loss_by_frequency,
     translation_scores,
 )
-from saucier.jobs.pretraining.initialization import load_start_modules, load_start_weights
+from saucier.jobs.pretraining.initialization import check_tuning, load_start_modules, load_start_weights
 from saucier.jobs.pretraining.run_teacher import add_teacher, find_tokenizer, open_run_teacher
 from saucier.jobs.pretraining.samples import (
     format_samples,
@@ -133,9 +133,8 @@ def cook(recipe: Recipe, out: Path, options: JobOptions | None = None) -> RunFol
         recipe = recipe.model_copy(update={"distillation": recipe.distillation.located()})
     with join_processes() as processes:
         console = Console(silent=options.quiet or not processes.first)
-        if recipe.tuning is not None and options.start is None and not (out / PASSPORT_FILE).is_file():
-            raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
-                             remedy="begin with a model, --from FOLDER, or leave tuning out")
+        if options.start is None and not (out / PASSPORT_FILE).is_file():
+            check_tuning(recipe)
         with processes.first_goes_ahead():
             extension = extend_run(out, recipe) if processes.first else ()
         folder, state = open_or_create_run(recipe, out, processes)

@@ -17,7 +17,7 @@ from torch import nn
 from saucier import config as c
 from saucier.adaptation.starting_weights import initialize_from
 from saucier.adaptation.surgery.operations import NewTokens
-from saucier.adaptation.tuning import RATES
+from saucier.adaptation.tuning import RATES, Freeze
 from saucier.checkpoints.hub import locate_model, resolve_folder
 from saucier.errors import InputError
 from saucier.families.bart import with_source_encoder
@@ -198,6 +198,16 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
     source = Source("what follows from --encoder and --decoder", values)
     apply_overrides(source, overrides)
     return build_recipe(source)
+
+
+def check_tuning(recipe: Recipe) -> None:
+    """Raise `InputError` for a way of tuning that a model which begins with this run cannot have."""
+    if recipe.tuning is not None and recipe.warm_start is None:
+        raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
+                         remedy="begin with a model, --from FOLDER, or leave tuning out")
+    if recipe.tuning is not None and not isinstance(recipe.tuning, Freeze):
+        raise InputError(f"tuning: {recipe.tuning.kind} belongs to a model that is there, and this one is new",
+                         where="command line", remedy="use tuning.kind=freeze, or learn first, and begin --from that")
 
 
 def load_start_tokenizers(folders: list[Path], *, shared: bool) -> Tokenizer:

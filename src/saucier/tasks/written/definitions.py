@@ -264,6 +264,9 @@ class RetrievalAugmented(Written):
     """Stands between a passage's title and its text. Source: Lewis et al. 2020, code release."""
     before_question: str = " // "
     """Stands between a passage and the question. Source: the same."""
+    after_question: str | None = None
+    """Stands between the question and a passage where the question comes first, as models that take spans read them:
+    "[SEP]" with BERT's tokens; None: the passage comes first. Source: Izacard and Grave 2021, §3, arXiv:2007.01282."""
     question_length: int = Field(default=64, gt=0)
     """The most tokens of a question; the passage has the rest of the row."""
 

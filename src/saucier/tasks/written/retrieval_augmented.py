@@ -18,6 +18,7 @@ from saucier.tasks.open_questions import (
     OpenQuestion,
     PassageFirst,
     PassageSource,
+    QuestionThenPassage,
     ReadsPassages,
     answer_in_batches,
     encode_questions,
@@ -57,11 +58,12 @@ class RetrievalAugmentedTask(ReadsPassages, WritingTask):
         return self.config.retrieval
 
     def layout(self, encoding: Encoding) -> PassageFirst:
-        """A passage, then the question. Raises `InputError` for a decoder alone."""
+        """A passage and the question, one after the other. Raises `InputError` for a decoder alone."""
         if not is_encoder_decoder(encoding.body):
             raise InputError("passages are read by an encoder, once each, and the model is a decoder alone",
                              where="model", remedy="begin with an encoder-decoder, such as BART or T5")
-        return PassageFirst(self.config.after_title, self.config.question_length)
+        order = PassageFirst if self.config.after_question is None else QuestionThenPassage
+        return order(self.config.after_title, self.config.question_length)
 
     def read(self, source: SourceFile, tally: Tally, *, labelled: bool) -> Iterator[OpenQuestion]:
         """Yield questions with their answers; without any, a question is left out and counted."""
@@ -72,8 +74,10 @@ class RetrievalAugmentedTask(ReadsPassages, WritingTask):
         return OpenQuestion(example.place, example.name, texts[0], ())
 
     def prompt(self, example: OpenQuestion, encoding: Encoding) -> Prompt:
-        """The question, as it follows a passage."""
-        return Prompt(self.config.before_question + self.config.prefix, example.text, framed=False)
+        """The question, as it stands before a passage or after it."""
+        first = self.config.after_question is not None
+        return Prompt(("" if first else self.config.before_question) + self.config.prefix, example.text,
+                      self.config.after_question or "", framed=False)
 
     def responses(self, example: OpenQuestion) -> Sequence[str]:
         """The answers."""
@@ -85,7 +89,8 @@ class RetrievalAugmentedTask(ReadsPassages, WritingTask):
 
     def surrounding_texts(self, example: OpenQuestion, body: c.Transformer) -> tuple[str, ...]:
         """What stands around passage and question, and the text that was asked about."""
-        around = (self.config.after_title, self.config.before_question, self.config.prefix)
+        around = (self.config.after_title, self.config.after_question or self.config.before_question,
+                  self.config.prefix)
         return around if example.context is None else (*around, example.context)
 
     def encode(self, examples: Sequence[OpenQuestion], encoding: Encoding) -> EncodedExamples:

@@ -23,7 +23,11 @@ from saucier.jobs.finetuning.settings import Finetuning, read_finetuning_words
 from saucier.model import build
 from saucier.retrieval.embed import embed
 from saucier.retrieval.encoder import ModelEncoder, open_encoder
-from saucier.retrieval.passages import PassageIndex, read_passages
+from saucier.retrieval.passages import PassageIndex, open_passages, read_passages
+from saucier.tasks.examples import Place
+from saucier.tasks.open_questions import OpenQuestion
+from saucier.tasks.task import Encoding
+from saucier.tasks.written.retrieval_augmented import RetrievalAugmentedTask
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
 
@@ -122,6 +126,30 @@ def test_answers_are_learned_from_all_passages_at_once(world: dict[str, Path], t
     for answer in answers.answers:
         shares = [one["prior"] for one in answer.more["evidence"]]
         assert shares == sorted(shares, reverse=True) and "probability" not in answer.more["evidence"][0]
+
+
+@pytest.mark.parametrize(("words", "around"), [
+    ((), ("", " // which colour has salt pot")),
+    (('task.after_question="[SEP]"',), ("which colour has salt pot[SEP]", "")),
+    (('task.after_question=" /"', 'task.prefix="say "'), ("say which colour has salt pot /", ""))])
+def test_a_passage_and_its_question_are_one_text(world: dict[str, Path], words: tuple[str, ...],
+                                                 around: tuple[str, str]) -> None:
+    """In either order; what stands between them may be a special token. Where the passage is, is known too."""
+    chosen = settings(world, *words)
+    tokenizer, reader = saucier.load_tokenizer(world["reader"]), saucier.load(world["reader"])
+    task, encoding = RetrievalAugmentedTask(chosen.task), Encoding(tokenizer, 32, reader.config)
+    passages = open_passages(task.retrieval, task.layout(encoding), encoding)
+    task = task.with_passages(passages)
+    asked = task.encode([OpenQuestion(Place("a", 1), "1", "which colour has salt pot", ("red",))], encoding)
+    batch = asked.batch(np.arange(1))
+    found = passages.retriever.find(batch)
+    joined = passages.retriever.read(batch, found)
+    for number, place in enumerate(found.places[0].tolist()):
+        one = passages.rows.index.passages[place]
+        ids = joined.inputs["input_ids"][number][joined.inputs["attention_mask"][number].bool()].tolist()
+        assert ids == tokenizer.encode(f"{around[0]}{one.title} / {one.text}{around[1]}")
+        assert ids[joined.starts[0, number]:joined.ends[0, number]] == tokenizer.encode(
+            f"{one.title} / {one.text}", False)
 
 
 @pytest.fixture(scope="module")

@@ -230,7 +230,7 @@ def refuse_unmergeable(model: Transformer) -> None:
         raise InputError(f"a {min(others)} is no sum of weights", where="merge",
                          remedy="keep it as an adapter: it is small")
     if not kinds:
-        raise InputError("the model has no LoRA to merge", where="merge", remedy="rewrite it, or load an adapter")
+        raise InputError("the model has no LoRA to merge", where="merge", remedy="save or convert it as it is")
     language = model.config.output_layer
     if language is not None and language.tied and isinstance(model.embed.tokens, LowRankTable):
         raise InputError("the token table is changed, and the output layer that shares it is not", where="merge",

@@ -6,15 +6,16 @@ Axes: Q questions, K passages of a question, E width of a vector, N pairs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from torch import Tensor
 
 from saucier.config import learned_length
 from saucier.errors import InputError
 from saucier.folders.load import load
-from saucier.retrieval.collection import Collection
+from saucier.retrieval.collection import Collection, Passage
 from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.fusion import Floats, Ranking
 from saucier.retrieval.lexical import build_lexical_index
@@ -39,12 +40,16 @@ class Retriever:
     questions: ModelEncoder
     passages: ModelEncoder
     """The same one where the folder has one."""
+    kept: list[tuple[Sequence[Passage], Tensor]] = field(default_factory=list, compare=False)
+    """The last passages with their vectors: other questions to them embed the questions alone."""
 
     def rank(self, collection: Collection, count: int, *, batch: int = 32) -> Ranking:
         """Return the `count` nearest passages for each question of a collection."""
-        passages = self.passages.embed_tensor([one.whole for one in collection.passages], batch)
+        if not self.kept or self.kept[0][0] is not collection.passages:
+            self.kept[:] = [(collection.passages,
+                             self.passages.embed_tensor([one.whole for one in collection.passages], batch))]
         questions = self.questions.embed_tensor([one.text for one in collection.questions], batch)
-        return Ranking.of(find_nearest(questions, passages, count))
+        return Ranking.of(find_nearest(questions, self.kept[0][1], count))
 
 
 def open_retriever(folder: str | Path, passages: str | Path | None = None) -> Retriever:

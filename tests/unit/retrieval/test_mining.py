@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from saucier.families.dpr import dpr
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.fusion import Ranking
 from saucier.retrieval.mining import MiningOptions, mine, split_topics
+from saucier.retrieval.retriever import Retriever
 from saucier.text.config import WordPiece
 from saucier.text.rows.bucketed import BatchLimits, LengthPlan
 from saucier.text.tokenizer.training import train_tokenizer
@@ -194,6 +196,29 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     assert "topic: topic" in (out / "finetune.yaml").read_text()
     assert run("retrieve", "train", "reranker", again, "--model", model, "--out", tmp_path / "wrong") == 2
     assert "holds rows of a retriever" in capsys.readouterr().err
+
+
+class Counting:
+    """An encoder that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def embed_tensor(self, texts: list[str], batch: int) -> torch.Tensor:
+        self.read += texts
+        return torch.tensor([[float(len(text)), 1.0] for text in texts])
+
+
+def test_passages_get_vectors_once() -> None:
+    """Other questions to them embed the questions alone; other passages are others, equal in number or not."""
+    encoder: Any = Counting()
+    opened = Retriever(encoder, encoder)
+    asked = Collection("drawn", passages(("a", "bb", "ccc")), (Question("1", "?"),))
+    assert opened.rank(asked, 2).places.tolist() == [[2, 1]]
+    assert opened.rank(asked.ask_passages([1]), 2).places.tolist() == [[2, 1]]
+    assert encoder.read == ["a", "bb", "ccc", "?", "bb"]
+    other = replace(asked, passages=tuple(reversed(asked.passages)))
+    assert opened.rank(other, 2).places.tolist() == [[0, 1]]
 
 
 def write_dpr(model: Path, folder: Path) -> Path:

@@ -29,10 +29,10 @@ from benchmarks.tuned import finetuned
 RUNS = Path("runs/rag")
 READ, LENGTH, TOKENS = 3, 256, 24
 """Passages that are read for each question, tokens of a passage with its question, and of an answer."""
-START = {"steps": 6000, "batch": 32, "length": LENGTH}
+START = {"steps": 12000, "batch": 32, "length": LENGTH}
 """How the decoder begins: updates, questions with what the reader took in each, and tokens of one with its text."""
 RATE = "1e-3"
-NEAR, MADE = 8, 32000
+NEAR, MADE = 8, 60000
 """Passages that the reader reads for each training question, and made questions that it reads besides."""
 EPOCHS = {"retrieval_augmented": 5, "text_to_text": 5, "question_answering": 2}
 BATCHES = {"retrieval_augmented": 32, "text_to_text": 32, "question_answering": 16}

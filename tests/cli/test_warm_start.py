@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from tests.cli.conftest import TINY, Saucier
 
 import saucier as library
 from saucier.cli import main
-from saucier.recipes import recipe
+from saucier.jobs.pretraining.initialization import continued_recipe, warm_start_recipe
+from saucier.recipes import Recipe, recipe
 
 SHORT = ("training.steps=3", "training.batch=4", "training.length=24", "training.events=off", "sampling.samples=1")
 
@@ -76,6 +78,16 @@ def test_a_side_can_stay_as_it_was(saucier: Saucier, bert: Path, pair_file: Path
     assert "this one is new; use tuning.kind=freeze" in saucier(*words, "--out", tmp_path / "no",
                                                                 "tuning.kind=lora").error
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("make", [lambda bert, words: warm_start_recipe(bert, bert, overrides=words),
+                                  lambda bert, words: continued_recipe(bert, words)])
+def test_settings_of_one_run_are_not_those_of_the_next(bert: Path, make: Callable[..., Recipe]) -> None:
+    """Python makes several recipes in one process."""
+    before = make(bert, ())
+    other = make(bert, ("training.optimizer.learning_rate=1e-9", "training.schedule.warmup=7"))
+    assert other.training.optimizer.learning_rate == 1e-9 and other.training.schedule != before.training.schedule
+    assert make(bert, ()) == before
 
 
 def test_the_same_shape_begins_cold(saucier: Saucier, bert: Path, pair_file: Path, tmp_path: Path) -> None:

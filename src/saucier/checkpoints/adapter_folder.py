@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from saucier.checkpoints.hub import ADAPTER_CONFIG
 from saucier.checkpoints.layout import Layout
 from saucier.checkpoints.own_folder import summarize_faults
 from saucier.checkpoints.weight_files import SafeShard, Weights, check_shape
@@ -21,7 +22,7 @@ from saucier.errors import InputError
 from saucier.expressions import compile_expression
 from saucier.files import parse_json, read_json
 
-CONFIG, WEIGHTS, PICKLED_WEIGHTS = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
+CONFIG, WEIGHTS, PICKLED_WEIGHTS = ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."
 """Precedes every name in an adapter's file."""
 OWN = "SAUCIER"

@@ -17,6 +17,8 @@ SETTINGS = ("*.json", "*.txt", "*.model", "*.spm", "*.jinja")
 WEIGHTS = ("model*.safetensors", "adapter_model.safetensors", "[0-9]_*/model.safetensors")
 PICKLED = ("pytorch_model*.bin",)
 """Fetched only where there are no safetensors."""
+ADAPTER_CONFIG = "adapter_config.json"
+"""By which the folder of an adapter is known."""
 TUNED = "finetune.yaml"
 """The settings of a fine-tuning, by which its folder is known."""
 OTHER = ("onnx/*", "openvino/*", "coreml/*", "original/*", "flax*", "tf_*", "checkpoint-*")
@@ -63,7 +65,7 @@ def resolve_folder(path: str | Path, *, weights: bool = True) -> Path:
 def find_finetuned_model(folder: Path) -> Path:
     """Return the model's folder inside that of a finished fine-tuning; any other folder stays as it is."""
     inside = folder / "model"
-    finished = any((inside / name).is_file() for name in ("config.json", "adapter_config.json"))
+    finished = any((inside / name).is_file() for name in ("config.json", ADAPTER_CONFIG))
     return inside if (folder / TUNED).is_file() and finished else folder
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saucier.checkpoints.adapter_folder import is_adapter_folder
+from saucier.checkpoints.hub import ADAPTER_CONFIG
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.config import Transformer
 from saucier.errors import InputError
@@ -40,7 +40,7 @@ def find_subject(text: str, overrides: Sequence[str] = ()) -> Subject:
         return read_saved_model(path, overrides)
     if text.lower().endswith(".gguf") and is_file(path):
         return read_gguf_model(path, overrides)
-    if is_adapter_folder(path):
+    if is_file(path / ADAPTER_CONFIG):
         raise InputError("is an adapter, and a whole model is needed", where=text,
                          remedy=f"write one first: saucier convert {text} MODEL")
     found = recipe(text, overrides)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,7 @@ def continued_recipe(start: Path, overrides: Sequence[str] = (), *, source_layer
                               "model": model.model_dump(mode="json"), **tokenizer_settings(tokenizer), "data": data,
                               "objective": learned,
                               "training": TRAINING | {"length": room(model, LENGTH), "optimizer": optimizer | rate}}
-    source = Source(f"what follows from {start}", values)
+    source = Source(f"what follows from {start}", deepcopy(values))  # settings would change the constants above
     apply_overrides(source, overrides)
     enlarge_vocabulary(source.values)
     if source_layers is not None and source.values["tokenizer"].get("kind") != "ready":
@@ -195,7 +196,7 @@ def warm_start_recipe(encoder: Path | None, decoder: Path | None, *, shared: boo
         "model": model.model_dump(mode="json"), "warm_start": warm, "data": {"kind": "pairs"},
         **tokenizer_settings(tokenizer), "objective": {"kind": "sequence_to_sequence"},
         "training": WARM_START_TRAINING | {"length": room(model, WARM_START_LENGTH)}}
-    source = Source("what follows from --encoder and --decoder", values)
+    source = Source("what follows from --encoder and --decoder", deepcopy(values))
     apply_overrides(source, overrides)
     return build_recipe(source)
 

@@ -340,7 +340,7 @@ def time_steps(settings: dict[str, Any]) -> dict[str, float]:
     return {name: 1e3 * float(np.median(seconds)) for name, seconds in spent.items()}
 
 
-def name_steps(shape: dict[str, Any], name: str) -> str:
+def describe_steps(shape: dict[str, Any], name: str) -> str:
     """Return where the time goes, in each number format."""
     told = list[str]()
     for form in ("float32", "bfloat16", "int8"):
@@ -360,7 +360,7 @@ def measure(quick: bool) -> Section:
         rows.append(at_least(f"{dtype} on both sides", f"{ours:,.0f}", f"{theirs:,.0f}", ours / theirs, 1.6))
     for name, other in ({"tiny": {}} if quick else CASES).items():
         more, note = compare_native(shape | other, TRIED if quick else 5, name)
-        rows, notes = rows + more, [*notes, note, name_steps(shape | other, name)]
+        rows, notes = rows + more, [*notes, note, describe_steps(shape | other, name)]
     more, further = compare_embedding(16 if quick else 128, TRIED if quick else 7)
     rows, notes = rows + more, notes + further
     about = (f"BERT-base shape ({shape['layers']} layers of {shape['dim']}), one batch of {shape['texts']} texts with "

@@ -5,7 +5,7 @@ without passages. SQuAD's questions over the 978 paragraphs of their file.
 takes spans from the passages that MiniLM finds for 3,997 training questions, and from texts of WikiText-2 for questions
 that are made of their sentences; the decoder learns to write what it took, from the reader's vectors, which stay as
 they are. From this start all learns from questions and answers with the passages that MiniLM finds. What is finished is
-kept in `runs/rag`.
+kept in `runs/rag`. It is for GPUs.
 """
 
 from __future__ import annotations
@@ -153,9 +153,9 @@ def write_taught(place: Path, reader: Path, files: dict[str, Path], quick: bool)
     made = [made[number] for number in random.permutation(len(made))[:MADE]]
     asked = [*find_near([row["qas"][0]["question"] for row in read_lines(files["train"])]), *made]
     spans = open_spans(str(reader)).find_spans(*map(list, zip(*asked, strict=True)))
-    rows = [("\t".join((f"{question} [SEP] {text}".replace("\t", " "), span.text)))
+    rows = ["\t".join(" ".join(part.split()) for part in (f"{question} [SEP] {text}", span.text))
             for (question, text), span in zip(asked, spans, strict=True) if span.text]
-    rows = [" ".join(rows[number].split("\n")) for number in random.permutation(len(rows))]
+    rows = [rows[number] for number in random.permutation(len(rows))]
     held_out = min(HELD_OUT, len(rows) // 10)
     place.mkdir(parents=True, exist_ok=True)
     for path, some in zip(parts, (rows[held_out:], rows[:held_out]), strict=True):

@@ -131,7 +131,7 @@ def move_to_config(tree: c.Transformer, base: Transformer) -> Transformer:
 
 def parse_document(document: Mapping[str, Any], folder: Path) -> tuple[c.Transformer, list[Tuning]]:
     """Return the tree and the rewrites of a document. Raises `InputError` for a changed or newer one."""
-    where = str(folder / "adapter_config.json")
+    where = str(folder / CONFIG)
     if document.get("format") != FORMAT:
         raise InputError(f"format {document.get('format')!r} is not {FORMAT}", where=where,
                          remedy="use the version of Saucier that wrote it")

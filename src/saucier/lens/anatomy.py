@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from saucier.checkpoints.hub import find_finetuned_model
+from saucier.checkpoints.hub import ADAPTER_CONFIG, find_finetuned_model
 from saucier.config import Node, Transformer, anatomy, learned_length
 from saucier.cost.memory import MemoryEstimate, estimate_memory
 from saucier.cost.workload import STATES
@@ -162,7 +162,7 @@ def render_description(description: Description) -> Group:
     return Group(*parts, *stored, "", memory_table(description))
 
 
-CONFIG, WEIGHTS, PICKLED, OWN = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"
+CONFIG, WEIGHTS, PICKLED, OWN = ADAPTER_CONFIG, "adapter_model.safetensors", "adapter_model.bin", "SAUCIER"
 
 
 @dataclass(frozen=True, slots=True)

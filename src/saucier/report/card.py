@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from saucier.checkpoints.hub import is_hub_id
+from saucier.checkpoints.hub import ADAPTER_CONFIG, is_hub_id
 from saucier.checkpoints.layout import MODEL_TYPE
 from saucier.checkpoints.sentence_modules import MODULES
 from saucier.config import Transformer, parameters
@@ -29,7 +29,7 @@ from saucier.report.page import TEMPLATES
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-CARD, ADAPTER = "README.md", "adapter_config.json"
+CARD, ADAPTER = "README.md", ADAPTER_CONFIG
 MARK = re.compile(r"\n<!-- saucier card (?P<digest>[0-9a-f]{16}) (?P<facts>\{.*\}) -->\n?\Z")
 """The end of a card that Saucier wrote, and nobody changed if the digest of all before it is the one it names."""
 SHOWN = 200

@@ -206,7 +206,7 @@ def check_tuning(recipe: Recipe) -> None:
     if recipe.tuning is not None and recipe.warm_start is None:
         raise InputError("tuning: a model without learned weights has nothing to keep", where="command line",
                          remedy="begin with a model, --from FOLDER, or leave tuning out")
-    if recipe.tuning is not None and not isinstance(recipe.tuning, Freeze):
+    if not isinstance(recipe.tuning, Freeze | None):
         raise InputError(f"tuning: {recipe.tuning.kind} belongs to a model that is there, and this one is new",
                          where="command line", remedy="use tuning.kind=freeze, or learn first, and begin --from that")
 

@@ -268,7 +268,7 @@ class RetrievalAugmented(Written):
     """Stands between the question and a passage where the question comes first, as models that take spans read them:
     "[SEP]" with BERT's tokens; None: the passage comes first. Source: Izacard and Grave 2021, §3, arXiv:2007.01282."""
     question_length: int = Field(default=64, gt=0)
-    """The most tokens of a question; the passage has the rest of the row."""
+    """The most tokens of a question with what joins it to a passage, which has the rest of the row."""
 
     def located(self) -> RetrievalAugmented:
         """Return it with every place named so that it means the same from everywhere."""

@@ -171,7 +171,7 @@ def learn_start(place: Path, reader: Path, files: dict[str, Path], quick: bool) 
         cooking.saucier("cook", "--encoder", str(reader / "model"), "--decoder", weights(), "--data", str(train),
                         "--held-out", str(dev), "--out", str(run), "data.kind=pairs",
                         "objective.kind=sequence_to_sequence", "tuning.kind=freeze",
-                        'tuning.where=["embed.*","encoder.*"]',
+                        'tuning.where=["embed.*","encoder.*","decoder_embed.tokens.*"]', "model.mix={}",
                         *(f"training.{key}={value}" for key, value in size.items()),
                         f"training.optimizer.learning_rate={RATE}", f"training.schedule.warmup={size['steps'] // 12}")
         cooking.saucier("convert", str(run), str(whole))

@@ -107,8 +107,7 @@ class Transformer(nn.Module):
         self.decoder = Stack(config.decoder, config.dim) if config.decoder else None
         if self.encoder is not None and self.decoder is not None and self.decoder.config.tied:
             tie_blocks(self.encoder, self.decoder)
-        layers = 1 + sum(len(stack.blocks()) for stack in config.stacks)
-        self.mix = LayerMix(config.mix, config.width, layers) if config.mix else None
+        self.mix = LayerMix(config.mix, config.reader_width, 1 + len(config.stacks[0].blocks())) if config.mix else None
         self.pooler = Pooler(config.pooler, config.encoder_dim or config.width) if config.pooler else None
         output_embed = self.decoder_embed or self.embed
         self.head = build_head(config.head, config.width, output_embed.tokens) if config.head else None
@@ -202,12 +201,11 @@ class Transformer(nn.Module):
         if simple and memory is None and choices is None and side.mask is not None and is_worth_packing(side.mask):
             side.layout = find_ragged(side.mask)
         done = self.run(stack, self.embed, side, options, memory)
-        whole = done.unpacked() if self.mix is None else self.mix(done.states)
-        states = tuple(one[:, side.prompt:] for one in done.states or ()) if options.hidden else None
+        whole = done.unpacked()
         hidden = whole[:, side.prompt:]
-        output = Output(last_hidden_state=hidden, cache=cache, cross_attentions=done.cross or None,
-                        hidden_states=states, pooler_output=self.pooled(whole), attentions=done.attentions,
-                        global_attentions=done.globals, router_logits=done.routers, mems=done.mems)
+        output = Output(last_hidden_state=hidden, hidden_states=drop_prompt(done.states, side.prompt), cache=cache,
+                        pooler_output=self.pooled(whole), attentions=done.attentions, mems=done.mems,
+                        cross_attentions=done.cross or None, global_attentions=done.globals, router_logits=done.routers)
         head = self.config.head
         read = whole if isinstance(head, c.ClassificationHead) and head.pick.kind == "first" else hidden
         return self.finish(output, Reading(read, None, known_ids(side), None, side.text_mask, side.inputs, choices),
@@ -285,11 +283,13 @@ class Transformer(nn.Module):
         context = Context(side.span(), side.packed(side.placed()), side.layout, side.cache, memory,
                           want_weights=options.weights, inputs=side.inputs, rows=side.ids.shape[0],
                           segment=side.segment)
-        record: list[Tensor] | None = [] if options.hidden or self.mix is not None else None
+        mix = self.mix if stack is (self.encoder or self.decoder) else None
+        record: list[Tensor] | None = [] if options.hidden or mix is not None else None
         hidden = stack(embed(side), context, record)
+        hidden = hidden if mix is None else mix(record or ())
         if side.cache is not None:
             side.cache.advance(side.ids.shape[1])
-        states = None if record is None else tuple(x if side.layout is None else side.layout.unpack(x) for x in record)
+        states = tuple(map(side.unpacked, record)) if record is not None and options.hidden else None
         segment = side.segment
         done = StackResult(hidden, side.layout, states, None, None, routers=tuple(context.router_logits) or None,
                            mems=None if segment is None else segment.remembered, finals=tuple(context.final_states))

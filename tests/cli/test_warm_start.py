@@ -59,22 +59,25 @@ def test_a_side_can_be_cold_and_sides_can_share(saucier: Saucier, bert: Path, pa
 
 
 def test_a_side_can_stay_as_it_was(saucier: Saucier, bert: Path, pair_file: Path, tmp_path: Path) -> None:
-    """A new decoder learns from an encoder that is trained, and all of it goes on as a whole model; what lies beside a
-    model needs one that is there.
+    """A new decoder learns from an encoder that is trained, by a mix of its layers that learns too, and all of it goes
+    on as a whole model; what lies beside a model needs one that is there.
     """
     words = ("train", "--encoder", bert, "--decoder", bert, "--data", pair_file, "--no-calibrate", *SHORT)
-    answer = saucier(*words, "--out", tmp_path / "run", "tuning.kind=freeze", 'tuning.where=["embed.*","encoder.*"]')
+    answer = saucier(*words, "--out", tmp_path / "run", "tuning.kind=freeze", 'tuning.where=["embed.*","encoder.*"]',
+                     "model.mix={}")
     assert answer.code == 0, answer.err
     before, after = library.load(bert, dtype="float32").state_dict(), library.load(tmp_path / "run").state_dict()
     kept = [name for name in after if name.startswith(("embed.", "encoder."))]
     assert kept and all(torch.equal(before[name], after[name]) for name in kept)
     assert not torch.equal(before["encoder.blocks.0.attention.inner.qkv.weight"],
                            after["decoder.blocks.0.attention.inner.qkv.weight"])
+    assert after["mix.weights"].abs().min() > 0
     further = ("finetune", "text_to_text", "--data", pair_file, "--out", tmp_path / "further", "--model")
     assert f"is an adapter, and a whole model is needed; write one first: saucier convert {tmp_path}" in saucier(
         *further, tmp_path / "run").error
     assert saucier("convert", tmp_path / "run", tmp_path / "whole").code == 0
     assert saucier(*further, tmp_path / "whole", "training.epochs=0.2", "training.length=24").code == 0
+    assert library.load(tmp_path / "further").mix is not None
     assert "this one is new; use tuning.kind=freeze" in saucier(*words, "--out", tmp_path / "no",
                                                                 "tuning.kind=lora").error
     assert not (tmp_path / "no").exists()

@@ -73,7 +73,7 @@ def test_weights_are_weights(name: str) -> None:
 def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
     """One more hidden state than blocks; the first is the embedding, the last is the output.
 
-    Of two streams the second alone is recorded, and their norm is not.
+    Of two streams the second alone is recorded, and their norm is not; a mix of the encoder's is its output.
     """
     model = scrambled(MODELS[name])
     output = run(model, weights=True)
@@ -88,7 +88,8 @@ def test_hidden_states_run_from_embedding_to_output(name: str) -> None:
         assert torch.equal(states[-1], output.last_hidden_state)
     if two:
         assert output.encoder_hidden_states is not None
-        assert torch.equal(output.encoder_hidden_states[-1], output.encoder_last_hidden_state)
+        states = output.encoder_hidden_states
+        assert torch.equal(states[-1] if model.mix is None else model.mix(states), output.encoder_last_hidden_state)
 
 
 @pytest.mark.sampled

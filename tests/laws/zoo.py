@@ -263,6 +263,11 @@ def two_crosses() -> c.Transformer:
     return built.model_copy(update={"decoder": c.Stack(layers=c.Repeat(block=block, times=2))})
 
 
+def mixed_layers() -> c.Transformer:
+    """Return an encoder-decoder that reads all layers of its encoder. It has no fingerprints: `pairs` lacks it."""
+    return family("transformer").model_copy(update={"mix": c.LayerMix()})
+
+
 def of_any_length(models: dict[str, c.Transformer]) -> list[str]:
     """Return the names of the models whose positions see the same of each other however long the batch is.
 
@@ -316,7 +321,7 @@ def runnable_recipes() -> list[str]:
 
 def everything() -> dict[str, c.Transformer]:
     """Return every model of the zoo and every small recipe, by a name for the test's output."""
-    groups = {"decoder": decoders(), "encoder": encoders(), "pair": pairs(),
+    groups = {"decoder": decoders(), "encoder": encoders(), "pair": pairs() | {"mixed-layers": mixed_layers()},
               "recipe": {name: recipe(name).model for name in runnable_recipes()}}
     return {f"{group}-{name}": config for group, found in groups.items() for name, config in found.items()}
 

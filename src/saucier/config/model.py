@@ -127,7 +127,10 @@ class Transformer(Config):
     default_target: DefaultTarget | None = None
     """What the decoder reads beside an encoder where a batch has no `decoder_input_ids`; None: it must have them."""
     mix: LayerMix | None = None
-    """What pooler and head read of all layers; None: the last one's vectors."""
+    """What is read of all layers of the stack that reads: by pooler and head, or by the decoder behind an encoder,
+    whose layers all read the same mix (Bapna et al. 2018, §3, arXiv:1808.07561, give each its own). None: the last
+    layer's vectors.
+    """
     pooler: Pooler | None = None
     """What turns the first token into a vector for the whole input."""
     head: Head | None = None
@@ -153,6 +156,11 @@ class Transformer(Config):
     def stacks(self) -> list[Stack]:
         """The encoder and the decoder, where there are such: the one that reads first."""
         return [stack for stack in (self.encoder, self.decoder) if stack]
+
+    @property
+    def reader_width(self) -> int:
+        """The width of the vectors that the stack which reads gives."""
+        return self.stacks[0].width(self.reader_dim)
 
     @property
     def width(self) -> int:

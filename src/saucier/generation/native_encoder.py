@@ -51,8 +51,6 @@ def use_native(model: Transformer, engine: Native) -> Transformer:
     Raises `InputError` for a model that the kernels do not run, naming the part that they lack.
     """
     check_lowered(model)
-    if model.mix is not None:
-        refuse("mixture of the vectors of all layers")
     if reads_padding(model.config):
         refuse("head that reads the vectors of padding")
     stack = getattr(model, name_side(model))
@@ -67,6 +65,8 @@ def use_native(model: Transformer, engine: Native) -> Transformer:
 
 def find_stack(model: Transformer, made: Converted) -> NativeStack:
     """Return the stack that reads whole rows, lowered once. Raises `InputError` for parts that the kernels lack."""
+    if model.mix is not None:
+        refuse("mixture of the vectors of all layers")
     if made.stack is None:
         made.stack = NativeStack(getattr(model, name_side(model)), model.config, made.weights)
     found: NativeStack = made.stack

@@ -44,7 +44,7 @@ def is_read_elsewhere(name: str, config: c.Transformer) -> bool:
     """Say whether a weight is no part of what writes: an encoder's, another head's, or in a table made beforehand."""
     found: list[str] = []
     if config.encoder is not None:
-        found += ["encoder.", "source.", "pooler.", *(["embed."] if config.decoder_embed is not None else [])]
+        found += ["encoder.", "source.", "mix.", "pooler.", *(["embed."] if config.decoder_embed is not None else [])]
     if config.language_head is not config.head:
         found += ["pooler.", "head."]
     if config.decoder is not None and find_shared_positions(config.decoder):

@@ -216,6 +216,10 @@ class Side:
         """Drop the padding of ids or positions, where the rows are packed."""
         return x if self.layout is None else self.layout.pack(x.expand(*self.ids.shape, *x.shape[2:]))
 
+    def unpacked(self, x: Tensor) -> Tensor:
+        """Give vectors their padding back, where the rows are packed."""
+        return x if self.layout is None else self.layout.unpack(x)
+
 
 def as_boolean_mask(mask: Tensor | None) -> Tensor | None:
     """Return a mask of 0 and 1 as a boolean one, and None for a mask that hides nothing."""

@@ -12,6 +12,7 @@ from tests.tolerances import assert_close
 import saucier
 from saucier import config as c
 from saucier.errors import InputError
+from saucier.generation import Native
 from saucier.model import build
 
 IDS = torch.randint(0, 37, (2, 6), generator=torch.Generator().manual_seed(1))
@@ -58,6 +59,28 @@ def test_a_norm_comes_before_the_weights() -> None:
     assert_close(model(IDS, mask).logits[1, :3], model(IDS[1:, :3]).logits[0])
 
 
+def test_a_decoder_reads_the_mix_of_its_encoder() -> None:
+    """What is read is γ Σ s_j h_j over the encoder's layers, also without padding, by the kernels, and given back."""
+    body = family("transformer").model_copy(update={"mix": c.LayerMix(norm=c.LayerNorm())})
+    model = scrambled(body)
+    mask = torch.tensor([[1] * 6, [1, 1, 1, 0, 0, 0]])
+    output = model(IDS, mask, decoder_input_ids=IDS, output_hidden_states=True)
+    layers = torch.stack(output.encoder_hidden_states)
+    shares = model.mix.scale * model.mix.weights.softmax(0)
+    expected = (shares[:, None, None, None] * model.mix.norm(layers)).sum(0)
+    assert_close(output.encoder_last_hidden_state * mask[..., None], expected * mask[..., None])
+    given = model(None, mask, encoder_output=expected, decoder_input_ids=IDS)
+    assert_close(given.logits, output.logits)
+    assert model(IDS, mask, decoder_input_ids=IDS).encoder_hidden_states is None
+    plain = scrambled(family("transformer"))
+    plain.load_state_dict(model.state_dict(), strict=False)
+    assert (plain(IDS, mask, decoder_input_ids=IDS).logits - output.logits).abs().max() > 0.01
+    own, kernels = (saucier.generate(model, IDS, mask, max_new_tokens=8, decoder_start_token_id=1, eos_token_id=[],
+                                     engine=engine) for engine in (None, Native()))
+    assert torch.equal(own, kernels)
+    assert c.anatomy(body).parameters == sum(one.numel() for one in model.parameters())
+
+
 def test_both_directions_read_the_same_vectors_and_share_the_output() -> None:
     """Eq 13–15: each half's logits by the same matrix; a token's own vector twice at the bottom."""
     model = scrambled(family("elmo"))
@@ -85,13 +108,13 @@ def test_the_published_size() -> None:
 REFUSED = {"attention": family("bert").model_copy(update={"head": c.BidirectionalHead()}),
            "a norm": family("elmo").model_copy(update={"encoder": family("elmo").encoder.model_copy(
                update={"final_norm": c.LayerNorm()})}),
-           "a pair": family("transformer").model_copy(update={"mix": c.LayerMix()})}
+           "two streams": family("xlnet").model_copy(update={"mix": c.LayerMix()})}
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_see_its_answer_is_refused(name: str) -> None:
-    """Norms and attention let the halves meet; a mix is of one stack."""
+    """Norms and attention let the halves meet; a mix is of one plain stack."""
     with pytest.raises(InputError) as caught:
         c.check(REFUSED[name])
-    assert caught.value.where == ("mix" if name == "a pair" else "head")
+    assert caught.value.where == ("mix" if name == "two streams" else "head")
     assert caught.value.remedy

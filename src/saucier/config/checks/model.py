@@ -256,12 +256,11 @@ def check_whole_text(config: Transformer) -> None:
 
 
 def check_mix(config: Transformer) -> None:
-    """The layers of a mix are those of one plain stack, all as wide."""
-    stack = config.encoder or config.decoder
-    plain = stack and not (stack.narrow or stack.queries) and stack.residual.kind == "one" and stack.layers.plain
-    if not plain or (config.encoder and config.decoder):
-        raise InputError("a mix is of the layers of one plain stack", where="mix",
-                         remedy="leave it out, or use a model with one stack, without narrow, queries and streams")
+    """The layers of a mix are those of a plain stack, all as wide."""
+    stack = config.stacks[0]
+    if stack.narrow or stack.queries or stack.residual.kind != "one" or not stack.layers.plain:
+        raise InputError("a mix is of the layers of a plain stack", where="mix",
+                         remedy="leave it out, or use a stack without narrow, queries and streams")
 
 
 def check_source(source: SourceEncoder, config: Transformer) -> None:

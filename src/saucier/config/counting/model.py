@@ -248,9 +248,10 @@ def anatomy(config: Transformer, length: int = 512) -> Node:
         lender = config.encoder if config.decoder.tied else None
         parts.append(stack_node("decoder", config.decoder, dim, length, lender))
     if config.mix:
-        layers = sum(len(stack.blocks()) for stack in config.stacks)  # check(): one stack
-        scalars = Node("weights", "mix", "and a scale", f"{layers + 1} + 1", layers + 2)
-        norms = [norm_node("norm", config.mix.norm, config.width)] if config.mix.norm else []
+        layers = 1 + len(config.stacks[0].blocks())
+        scalars = Node("weights", "mix", "and a scale", f"{layers} + 1", layers + 1,
+                       flops=2.0 * layers * config.reader_width)
+        norms = [norm_node("norm", config.mix.norm, config.reader_width)] if config.mix.norm else []
         parts.append(group_nodes("mix", "mix", [scalars, *norms]))
     if config.pooler:
         width = config.encoder_dim or config.width

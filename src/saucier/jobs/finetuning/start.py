@@ -179,6 +179,9 @@ def build_task_model(other: Transformer, required: RequiredHead, tokenizer: Toke
     its family publishes. Raises `InputError` for a head with other labels, and for a body that the head does not fit.
     """
     where = "model" if start is None else str(start)
+    if mix and other.paired:
+        raise InputError("a head behind an encoder and a decoder reads the decoder's last layer", where="mix",
+                         remedy="leave it out, or give a model of one stack")
     document = published_with_tokenizer(other.provenance.document, other.config, tokenizer)
     other.provenance = replace(other.provenance, document=document)
     trained = () if start is None else read_task_labels(find_model_folder(resolve_folder(start)))

@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.laws.zoo import family, scrambled
 from tests.unit.jobs.finetuning.conftest import labelled_rows
 from tests.unit.jobs.finetuning.test_tagging import column_file
 
 import saucier
+from saucier import config as c
+from saucier.errors import InputError
 from saucier.families.unpublished import elmo
 from saucier.jobs.finetuning.finetune import finetune
 from saucier.jobs.finetuning.predict import predict_answers
 from saucier.jobs.finetuning.settings import read_finetuning_words
+from saucier.jobs.finetuning.start import build_task_model
 from saucier.jobs.finetuning.task_folder import TaskFolder
 from saucier.model import build
+from saucier.tasks.task import RequiredHead
 from saucier.text.config import WordPiece
 from saucier.text.tokenizer.training import train_tokenizer
 
@@ -66,3 +71,12 @@ def test_a_published_body_is_mixed_in_our_layout(tiny_bert: Path, tmp_path: Path
     assert model.config.mix is not None
     assert model.config.mix.norm is not None
     assert len(model.mix.weights) == 3
+
+
+def test_a_head_behind_two_stacks_reads_no_mix() -> None:
+    """The mix of an encoder-decoder is what its decoder reads, which a trained one would not understand."""
+    body = scrambled(family("bart"))
+    with pytest.raises(InputError) as caught:
+        build_task_model(body, RequiredHead("token", c.TokenHead(classes=2), ("a", "b")), None, mix=c.LayerMix())
+    assert caught.value.where == "mix"
+    assert caught.value.remedy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saucier.checkpoints.hub import REPOSITORY, find_finetuned_model, is_repository, send_files
+from saucier.checkpoints.hub import ADAPTER_CONFIG, REPOSITORY, find_finetuned_model, is_repository, send_files
 from saucier.errors import InputError, expect
 from saucier.files import is_folder, path_exists
 from saucier.plain import VERSION, format_bytes
@@ -176,5 +176,5 @@ def check_base(kind: FolderKind) -> None:
         return
     if REPOSITORY.fullmatch(kind.base) is None or path_exists(kind.base) or path_exists(kind.path / kind.base):
         raise InputError(f"its base model is named by a path of this machine, {kind.base[:100]}",
-                         where=str(kind.path / "adapter_config.json"),
+                         where=str(kind.path / ADAPTER_CONFIG),
                          remedy="write the base's hub id as base_model_name_or_path, or merge the adapter first")

@@ -284,12 +284,12 @@ class Transformer(nn.Module):
                           want_weights=options.weights, inputs=side.inputs, rows=side.ids.shape[0],
                           segment=side.segment)
         mix = self.mix if stack is (self.encoder or self.decoder) else None
-        record: list[Tensor] | None = [] if options.hidden or mix is not None else None
-        hidden = stack(embed(side), context, record)
-        hidden = hidden if mix is None else mix(record or ())
+        record: list[Tensor] = []
+        hidden = stack(embed(side), context, record if options.hidden or mix is not None else None)
+        hidden = hidden if mix is None else mix(record)
         if side.cache is not None:
             side.cache.advance(side.ids.shape[1])
-        states = tuple(map(side.unpacked, record)) if record is not None and options.hidden else None
+        states = tuple(map(side.unpacked, record)) if options.hidden else None
         segment = side.segment
         done = StackResult(hidden, side.layout, states, None, None, routers=tuple(context.router_logits) or None,
                            mems=None if segment is None else segment.remembered, finals=tuple(context.final_states))

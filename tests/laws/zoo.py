@@ -264,7 +264,9 @@ def two_crosses() -> c.Transformer:
 
 
 def mixed_layers() -> c.Transformer:
-    """Return an encoder-decoder that reads all layers of its encoder. It has no fingerprints: `pairs` lacks it."""
+    """Return an encoder-decoder that reads all layers of its encoder. It is none of `pairs`, whose starting weights
+    have fingerprints from one kind of processor.
+    """
     return family("transformer").model_copy(update={"mix": c.LayerMix()})
 
 

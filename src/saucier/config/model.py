@@ -127,9 +127,9 @@ class Transformer(Config):
     default_target: DefaultTarget | None = None
     """What the decoder reads beside an encoder where a batch has no `decoder_input_ids`; None: it must have them."""
     mix: LayerMix | None = None
-    """What is read of all layers of the stack that reads: by pooler and head, or by the decoder behind an encoder,
-    whose layers all read the same mix (Bapna et al. 2018, §3, arXiv:1808.07561, give each its own). None: the last
-    layer's vectors.
+    """A trained mix of all layers of the first stack, in the place of its last layer's vectors. Pooler and head read
+    it; in an encoder-decoder the decoder does, the same in all of its layers (each has its own in Bapna et al. 2018,
+    arXiv:1808.07561). None: the last layer's vectors.
     """
     pooler: Pooler | None = None
     """What turns the first token into a vector for the whole input."""
@@ -159,7 +159,7 @@ class Transformer(Config):
 
     @property
     def reader_width(self) -> int:
-        """The width of the vectors that the stack which reads gives."""
+        """The width of the vectors that the first stack gives."""
         return self.stacks[0].width(self.reader_dim)
 
     @property

@@ -2,8 +2,9 @@
 questions over 978 paragraphs; exact match and F1, with intervals over questions.
 
 `python -m benchmarks ask`. The reader is MiniLM, which learns the 3,997 questions of the training paragraphs (minutes
-on a GPU, an hour on a core); it reads `READ` chunks of the corpus for each question, as `saucier ask` finds them. What
-is finished is kept in `runs/ask`. `python -m benchmarks.ask --questions 500` asks some of them, spread over all.
+on a GPU, an hour on a core); it reads `READ` chunks of the corpus for each question, as `saucier ask` finds them, and
+as it does with `--sentences`. What is finished is kept in `runs/ask`. `python -m benchmarks.ask --questions 500` asks
+some of them, spread over all.
 """
 
 from __future__ import annotations
@@ -28,9 +29,13 @@ WORDS = ("training.seed=0", "training.batch=16", "training.length=256", "task.st
 EPOCHS = 2
 FOLDS = 5
 MEASURES = ("exact match", "F1")
+WHOLE, SENTENCES = "", ", by sentences"
+"""How is searched: by chunks, or also by their best sentences."""
+REREAD = 20
+"""Chunks whose sentences are read."""
 Answers = dict[str, Any]
-"""What was read for a question: for each chunk that was found the scores of reader and search, whether it is of the
-right paragraph, and both measures of its span; those of the right paragraph are `given`."""
+"""What was read for a question: by how is searched, for each chunk that was found the scores of reader and search,
+whether it is of the right paragraph, and both measures of its span; those of the right paragraph are `given`."""
 
 
 def measure(quick: bool) -> Section:
@@ -55,26 +60,34 @@ def compare(runs: Path, collection: Any, count: int | None, *, epochs: float) ->
     read = answer(runs, collection, numbers.tolist(), epochs)
     asked = [collection.questions[number] for number in numbers]
     folds = np.array([collection.places[next(iter(one.relevant))] for one in asked]) % FOLDS
-    chosen = {"reader alone": np.zeros(len(numbers)), "with the search": tune_weights(read, folds)}
+    ways = {way: [one[way] for one in read] for way in (WHOLE, SENTENCES)}
+    weights = {way: tune_weights(some, folds) for way, some in ways.items()}
+    chosen = {f"{how}{way}": (way, used) for way in ways
+              for how, used in (("reader alone", np.zeros(len(numbers))), ("with the search", weights[way]))}
     rows = []
+
+    def gain(ours: Any, theirs: Any) -> str:
+        gap = paired_difference(np.array([ours]), np.array([theirs]), np.ones(len(numbers)))
+        return f"{gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})"
+
     for name in MEASURES:
-        given = np.array([[one["given"][name] for one in read]])
-        for how, used in chosen.items():
-            ours = np.array([pick(read, used, name)])
-            gap = paired_difference(ours, given, np.ones(len(numbers)))
-            rows.append(Row(f"{name}, {len(numbers):,} questions, {how}", f"from the whole corpus {ours.mean():.3f}",
-                            f"given the right paragraph {given.mean():.3f}; difference {gap.value:+.3f} "
-                            f"({gap.low:+.3f} … {gap.high:+.3f})"))
-    alone, both = (np.array([pick(read, used, "F1")]) for used in chosen.values())
-    gap = paired_difference(both, alone, np.ones(len(numbers)))
-    rows += [Row("F1 that the search adds", f"{gap.value:+.3f} ({gap.low:+.3f} … {gap.high:+.3f})",
-                 f"weights {', '.join(f'{one:g}' for one in np.unique(chosen['with the search']))}"),
-             Row(f"the right paragraph is among the {READ} that are read",
-                 f"{np.mean([any(one['right']) for one in read]):.3f}")]
+        given = np.array([one["given"][name] for one in read])
+        found = {how: pick(ways[way], used, name) for how, (way, used) in chosen.items()}
+        rows += [Row(f"{name}, {len(numbers):,} questions, {how}", f"from the whole corpus {ours.mean():.3f}",
+                     f"given the right paragraph {given.mean():.3f}; difference {gain(ours, given)}")
+                 for how, ours in found.items()]
+        rows += [Row(f"{name} that the search adds{way}",
+                     gain(found[f"with the search{way}"], found[f"reader alone{way}"]),
+                     f"weights {', '.join(f'{one:g}' for one in np.unique(weights[way]))}") for way in ways]
+        rows.append(Row(f"{name} that sentences add, with the search",
+                        gain(found[f"with the search{SENTENCES}"], found["with the search"])))
+    rows += [Row(f"the right paragraph is among the {READ} that are read{way}",
+                 f"{np.mean([any(one['right']) for one in some]):.3f}") for way, some in ways.items()]
     about = (f"MiniLM learned the training questions for {epochs:g} epochs and reads the {READ} best of "
              f"{len(collection.passages):,} paragraphs, found by BM25 and by MiniLM as published (it has seen SQuAD); "
              "the best span of all is the answer, by the reader alone or with the paragraph's score by the search, "
-             f"whose weight is tuned in {FOLDS} folds on questions about other paragraphs. Intervals of paired "
+             f"whose weight is tuned in {FOLDS} folds on questions about other paragraphs. By sentences: the first "
+             f"{REREAD} paragraphs are read again by their best sentences (`--sentences`). Intervals of paired "
              "differences over questions; one seed.")
     return Section("Answers from a corpus", about, rows, [f"`{RUNS}` holds the reader and every score."])
 
@@ -127,16 +140,21 @@ def open_both(runs: Path, collection: Any, epochs: float) -> tuple[Any, Any]:
 def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
     """Return what is read in the chunks that are found for one question, and in its own paragraph."""
     from saucier.jobs.knowledge.ask import NOTHING
-    from saucier.retrieval.hybrid import SearchOptions
+    from saucier.retrieval.hybrid import Rereading, SearchOptions
+    from saucier.retrieval.retriever import BestSentence
 
     question = collection.questions[number]
     own = collection.passages[collection.places[next(iter(question.relevant))]].text
-    hits = index.search(question.text, SearchOptions(count=READ)).hits
-    *spans, given = reader.find_spans([question.text] * (len(hits) + 1), [*(hit.text for hit in hits), own])
-    scores = [score_answer(span.text, question.answers) for span in spans]
-    return {"reader": [span.score if span.text else NOTHING for span in spans], "search": [hit.score for hit in hits],
-            "right": [hit.text in own for hit in hits], "given": score_answer(given.text, question.answers),
-            **{name: [one[name] for one in scores] for name in MEASURES}}
+    again = Rereading(BestSentence(index.encoder).score, REREAD)
+    ways = {way: replace(index, rereadings=some).search(question.text, SearchOptions(count=READ)).hits
+            for way, some in ((WHOLE, ()), (SENTENCES, (again,)))}
+    texts = list(dict.fromkeys([own, *(hit.text for hits in ways.values() for hit in hits)]))
+    spans = dict(zip(texts, reader.find_spans([question.text] * len(texts), texts), strict=True))
+    worth = {text: score_answer(span.text, question.answers) for text, span in spans.items()}
+    return {"given": worth[own], **{way: {
+        "reader": [spans[hit.text].score if spans[hit.text].text else NOTHING for hit in hits],
+        "search": [hit.score for hit in hits], "right": [hit.text in own for hit in hits],
+        **{name: [worth[hit.text][name] for hit in hits] for name in MEASURES}} for way, hits in ways.items()}}
 
 
 def score_answer(text: str, known: Sequence[str]) -> dict[str, float]:

@@ -23,8 +23,10 @@ SameModel = Annotated[Place | None, Help("The encoder of the index, where it is 
                                          check=refuse_missing_model)]
 Reranker = Annotated[Place | None, Help("Read the first chunks again with this model, which scores pairs of texts.",
                                         metavar="MODEL", check=refuse_missing_model)]
-Reread = Annotated[int, Help("So many chunks are read again by the reranker; more are not found.", minimum=1,
-                             maximum=10_000)]
+Reread = Annotated[int, Help("So many chunks are read again, by their sentences or the reranker; more are not found.",
+                             minimum=1, maximum=10_000)]
+Sentences = Annotated[bool, Help("Read the first chunks again sentence by sentence with the encoder of the index: for "
+                                 "questions that ask for one fact.")]
 RerankerWeight = Annotated[float, Help("Of the reranker, next to the search.", minimum=0, maximum=1)]
 Hops = Annotated[int, Help("Ask again with the names in what was found: so many queries, each with its share of the "
                            "chunks.", minimum=1, maximum=10)]
@@ -85,6 +87,7 @@ def search(
                                      maximum=1)] = 0.0,
     feedback: Annotated[int, Help("Ask for so many of the first hits too: more of the same kind is found.", metavar="N",
                                   minimum=0, maximum=100)] = 0,
+    sentences: Sentences = False,
     reranker: Reranker = None,
     reread: Reread = 20,
     reranker_weight: RerankerWeight = 0.5,
@@ -102,7 +105,8 @@ def search(
     if where is not None:
         parse_filter(where)  # what is wrong with it is said before a model is opened
     writers = check_writers(query_writers, hops, count)
-    opened = open_search(index, model, reranker, (reread, reranker_weight), writers, hops)
+    opened = open_search(index, model, (reread, reranker_weight), writers, hops, sentences=sentences,
+                         reranker=reranker)
     return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity,
                                                  feedback=feedback), where)
 
@@ -117,6 +121,7 @@ def ask(
         "sentence most like the question.", metavar="MODEL", check=refuse_missing_model)] = None,
     where: Where = None,
     passages: Annotated[int, Help("So many chunks are read.", minimum=1, maximum=1000)] = 8,
+    sentences: Sentences = False,
     reranker: Reranker = None,
     reread: Reread = 20,
     reranker_weight: RerankerWeight = 0.5,
@@ -144,7 +149,8 @@ def ask(
     if where is not None:
         parse_filter(where)
     writers = check_writers(query_writers, hops, passages)
-    opened = open_search(index, model, reranker, (reread, reranker_weight), writers, hops)
+    opened = open_search(index, model, (reread, reranker_weight), writers, hops, sentences=sentences,
+                         reranker=reranker)
     reading = open_reader(opened, None if reader is None else str(reader))
     if tune is not None:
         return tune_index(opened, reading, str(tune), passages)
@@ -168,9 +174,9 @@ def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]
     return names
 
 
-def open_search(index: Place, model: Place | None, reranker: Place | None, reading: tuple[int, float],
-                writers: tuple[str, ...], hops: int) -> "OpenIndex":
-    """Open an index with all that searches in it. `reading`: chunks that the reranker reads, and its weight."""
+def open_search(index: Place, model: Place | None, reading: tuple[int, float], writers: tuple[str, ...], hops: int, *,
+                sentences: bool, reranker: Place | None) -> "OpenIndex":
+    """Open an index with all that searches in it. `reading`: chunks that are read again, and the reranker's weight."""
     from dataclasses import replace
 
     from saucier.jobs.knowledge.open_index import open_index
@@ -178,10 +184,16 @@ def open_search(index: Place, model: Place | None, reranker: Place | None, readi
     from saucier.retrieval.hybrid import Rereading
 
     opened = open_index(Path(index), None if model is None else str(model))
+    if sentences:
+        from saucier.retrieval.retriever import BestSentence
+
+        by_sentences = Rereading(BestSentence(opened.encoder).score, reading[0], name="sentence", fused="by sentences")
+        opened = replace(opened, rereadings=(by_sentences,))
     if reranker is not None:
         from saucier.retrieval.retriever import open_reranker
 
-        opened = replace(opened, rereading=Rereading(open_reranker(str(reranker)).score, *reading))
+        by_model = Rereading(open_reranker(str(reranker)).score, *reading)
+        opened = replace(opened, rereadings=(*opened.rereadings, by_model))
     if writers:
         from saucier.jobs.knowledge.spans import open_spans
 

@@ -107,6 +107,8 @@ def evaluate_retriever(
     passage_model: PassageEncoder = None,
     reranker: Annotated[Place | None, Help("Read the first passages of the last system again with this model.",
                                            metavar="MODEL", check=refuse_missing_model)] = None,
+    sentences: Annotated[bool, Help("Let each retriever also look for the best sentence of a passage, beside the "
+                                    "whole: for questions that ask for one fact.")] = False,
     depth: Annotated[int, Help("Passages that each system finds.", metavar="K", minimum=1)] = 100,
     feedback: Annotated[int, Help("The last system also asks for so many of the passages that it finds first.",
                                   metavar="K", minimum=0, maximum=100)] = 0,
@@ -127,7 +129,7 @@ def evaluate_retriever(
     from saucier.retrieval.collection import read_collection
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
-                   None if reranker is None else str(reranker))
+                   None if reranker is None else str(reranker), sentences)
     return compare_systems(read_collection(str(collection), split=split), found, depth=depth,
                            feedback=feedback, reread=reread, tuned_by=tuned_by)
 

@@ -32,7 +32,7 @@ from saucier.tasks.scores import Score
 
 if TYPE_CHECKING:
     from saucier.jobs.finetuning.finished import Finetuned
-    from saucier.retrieval.retriever import Retriever
+    from saucier.retrieval.retriever import Ranker
 
 TASKS: dict[Learner, tuple[str, tuple[str, ...]]] = {
     "retriever": ("embedding", ("task.text=question", "task.pair=passage", "training.batch=256",
@@ -68,6 +68,8 @@ class Models:
     passages: str | None = None
     """The encoder of passages, where the (one) retriever has two."""
     reranker: str | None = None
+    sentences: bool = False
+    """Whether retrievers also look for the best sentence of a passage; these are systems of their own."""
 
 
 def mine_file(collection: Collection, learner: Learner, out: Path, models: Models, options: MiningOptions) -> MinedFile:
@@ -238,7 +240,7 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
     on other questions than those that are scored; questions of one passage are in one fold.
     Errors: `InputError` for a collection without judgements, and what cannot be opened.
     """
-    from saucier.retrieval.retriever import open_reranker, open_retriever, rank_by_words
+    from saucier.retrieval.retriever import SentenceRetriever, open_reranker, open_retriever, rank_by_words
 
     kept = collection.answerable
     if not kept.questions:
@@ -248,12 +250,15 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
     best, rank = words, partial(rank_by_words, count=depth)
     for name, folder in zip(short_names(models.retrievers), models.retrievers, strict=True):
         opened = open_retriever(folder, models.passages)
-        found = opened.rank(kept, depth)
-        work.add(name, found, words)
-        work.add(f"{words} + {name}, reciprocal rank", fuse_ranks([work.found[words], found]), name)
-        work.fuse(f"{words} + {name}", words, found)
+        work.add(name, opened.rank(kept, depth), words)
+        ranker: Ranker = opened
+        if models.sentences:
+            ranker, whole, name = SentenceRetriever(opened), name, f"{name}, by sentences"
+            work.add(name, ranker.rank(kept, depth), whole)
+        work.add(f"{words} + {name}, reciprocal rank", fuse_ranks([work.found[words], work.found[name]]), name)
         best = f"{words} + {name}"
-        rank = partial(rank_by_both, retriever=opened, count=depth, weight=float(np.mean(work.lines[-1].weights)))
+        work.fuse(best, words, work.found[name])
+        rank = partial(rank_by_both, retriever=ranker, count=depth, weight=float(np.mean(work.lines[-1].weights)))
     if feedback:
         best = work.feed_back(best, feedback, rank)
     if models.reranker is not None:
@@ -266,7 +271,7 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
                            len(collection.questions) - len(kept.questions), tuned_by, tuple(work.lines), work.found)
 
 
-def rank_by_both(collection: Collection, retriever: Retriever, count: int, weight: float) -> Ranking:
+def rank_by_both(collection: Collection, retriever: Ranker, count: int, weight: float) -> Ranking:
     """Return the fusion of BM25 and a retriever. `weight`: of the retriever."""
     from saucier.retrieval.retriever import rank_by_words
 

@@ -84,6 +84,11 @@ def split_sentences(text: str) -> list[tuple[int, int]]:
     return [(start, stop) for start, stop in pairwise(ends) if stop > start]
 
 
+def list_sentences(text: str) -> list[str]:
+    """Return the sentences of a text, without white space around them; the text itself where there is none."""
+    return [one for start, stop in split_sentences(text) if (one := text[start:stop].strip())] or [text]
+
+
 def cut_chunks(blocks: Iterable[Block], rules: Chunking, measure: Measure) -> Iterator[Chunk]:
     """Yield the chunks of a document: whole sentences, as many as fit, none over a heading, a page or a row.
 

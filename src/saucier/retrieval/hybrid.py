@@ -7,7 +7,7 @@ Every step keeps its score. Axes: N candidates, E width of a vector.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, filterfalse
 from typing import Any, Literal
@@ -56,11 +56,16 @@ class Rereading:
     """
 
     score: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
-    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score`."""
+    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score` and
+    `retriever.BestSentence.score`."""
     first: int = 20
     """Chunks that are read again, and so the most that are found; more where more are wanted."""
     weight: float = 0.5
-    """Of these scores, next to those of the search."""
+    """Of these scores, next to those before."""
+    name: str = "reranker"
+    """Of these scores, among the steps of a hit."""
+    fused: str = "reranked"
+    """Of both together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +87,25 @@ class Hit:
     steps: Mapping[str, float]
     """The score of each step: the inner product with the question (`vectors`), BM25 (`words`), both (`fused`), and the
     share of codes that stand in it (`codes`), where there are some; how well it suits the first ones found
-    (`feedback`), that of reading again (`reranker`), and it with those before (`reranked`), where these are done.
+    (`feedback`), and each reading again with what it made of the scores before (`sentence`, `by sentences`;
+    `reranker`, `reranked`), where these are done.
     """
     copies: tuple[str, ...] = ()
     """Files that say nearly the same; they are no hits of their own."""
 
 
 def search_store(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None = None, *,
-                 rereading: Rereading | None = None) -> list[Hit]:
-    """Return the chunks for a question and its vector, the best first. Shapes: vector [E].
+                 rereadings: Sequence[Rereading] = ()) -> list[Hit]:
+    """Return the chunks for a question and its vector, the best first; `rereadings` come one after the other.
 
+    Shapes: vector [E].
     Source of the fusions: see `fusion`; of diversity: Carbonell and Goldstein 1998, "The Use of MMR", §2.
     """
-    return store.read_version(lambda: search_version(store, question, vector, options, where, rereading))
+    return store.read_version(lambda: search_version(store, question, vector, options, where, rereadings))
 
 
 def search_version(store: Store, question: str, vector: Floats, options: SearchOptions, where: Filter | None,
-                   rereading: Rereading | None) -> list[Hit]:
+                   rereadings: Sequence[Rereading]) -> list[Hit]:
     """Do so in one version of the store. Shapes: vector [E]."""
     codes = find_codes(question)
     asked = [question, *([" ".join(codes)] if codes else [])]
@@ -114,21 +121,18 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
     both = fused + FEEDBACK * gained
     scores = put_codes_first(both, held)
     order = np.lexsort((np.arange(len(scores)), -scores))
-    most = max(options.count, 0 if rereading is None else rereading.first)
-    whole = bool(options.diversity) and rereading is None  # then any candidate may be chosen
+    most = max([options.count, *(one.first for one in rereadings)])
+    whole = bool(options.diversity) and not rereadings  # then any candidate may be chosen
     kept, copies = merge_copies([found.texts[place] for place in order], None if whole else most)
     steps = {"vectors": near, "words": found.words, "fused": fused} | ({"codes": held} if codes else {}) \
         | ({"feedback": gained} if options.feedback else {})
-    if rereading is not None:
+    if rereadings:
         read = order[kept]
-        again = rereading.score([question] * len(read), [found.texts[place] for place in read])
-        with_both = spread_out(fuse_scores(rank(both[read]), rank(again), rereading.weight), len(read))
-        last = put_codes_first(with_both, held[read])
-        for name, values in (("reranker", again), ("reranked", with_both)):
+        for name, values in read_again(question, [found.texts[place] for place in read], both[read], rereadings):
             steps[name] = np.zeros(len(scores))
-            steps[name][read] = values
-        scores[read] = last
-        kept = [kept[place] for place in np.argsort(-last, kind="stable")]
+            steps[name][read] = last = values
+        scores[read] = put_codes_first(last, held[read])
+        kept = [kept[place] for place in np.argsort(-scores[read], kind="stable")]
     chosen = [kept[place] for place in choose_diverse(scores[order[kept]], found.vectors[order[kept]], options)]
     read_whole = [int(order[place]) for place in chain(chosen, *(copies[place] for place in chosen))]
     rows = dict(zip(read_whole, store.take(found.rows[read_whole], UNREAD).to_pylist(), strict=True))
@@ -136,6 +140,15 @@ def search_version(store: Store, question: str, vector: Floats, options: SearchO
                 steps={name: float(values[number]) for name, values in steps.items()},
                 copies=tuple(dict.fromkeys(rows[int(order[other])]["path"] for other in copies[place])))
             for place in chosen for number in [int(order[place])]]
+
+
+def read_again(question: str, texts: Sequence[str], scores: NDArray[np.float64], rereadings: Sequence[Rereading],
+               ) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Yield the scores of each reading of texts, and then those with all before, with their names. Shapes: [N]."""
+    for one in rereadings:
+        again = one.score([question] * len(texts), texts)
+        scores = spread_out(fuse_scores(rank(scores), rank(again), one.weight), len(texts))
+        yield from ((one.name, again), (one.fused, scores))
 
 
 def ask_for_first(store: Store, found: Candidates, vector: Floats, options: SearchOptions,

@@ -14,6 +14,7 @@ from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import OpenIndex, open_index
 from saucier.retrieval.fusion import Ranking, fuse_scores
 from saucier.retrieval.hybrid import Rereading, SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
+from saucier.retrieval.retriever import BestSentence
 from saucier.retrieval.store import MemoryStore
 
 OPTIONS = SearchOptions(count=5)
@@ -140,7 +141,7 @@ def test_the_first_are_read_again_and_both_scores_count(opened: OpenIndex) -> No
 
     for weight in (0.0, 0.3, 1.0):
         pairs.clear()
-        reading = replace(opened, rereading=Rereading(score, 12, weight))
+        reading = replace(opened, rereadings=(Rereading(score, 12, weight),))
         found = reading.search(question, SearchOptions(count=5)).hits
         assert pairs == [(question, hit.text) for hit in plain]
         first, again = (np.array(values) for values in ([hit.steps["fused"] for hit in plain],
@@ -150,8 +151,38 @@ def test_the_first_are_read_again_and_both_scores_count(opened: OpenIndex) -> No
         assert [hit.id for hit in found] == [plain[place].id for place in order]
         np.testing.assert_allclose([hit.score for hit in found], both[order], rtol=1e-6)
         np.testing.assert_allclose([hit.steps["reranker"] for hit in found], again[order], rtol=1e-6)
-    coded = replace(opened, rereading=Rereading(score, 12, 1.0)).search("ax-1003", OPTIONS).hits
+    coded = replace(opened, rereadings=(Rereading(score, 12, 1.0),)).search("ax-1003", OPTIONS).hits
     assert coded[0].path.endswith("f0003.txt"), "a code that stands there comes first still"
+
+
+def test_the_best_sentence_of_a_text_is_that_of_its_question() -> None:
+    encoder = HashingEncoder()
+    texts = ["The lamp is new. A stone fell.", "no end of a sentence", "", "Cloud! Stone, lamp? Paper."]
+    questions = ["stone lamp", "end", "lamp", "stone lamp"]
+    cut = [["The lamp is new.", "A stone fell."], texts[1:2], [""], ["Cloud!", "Stone, lamp?", "Paper."]]
+    expected = [max(float(encoder.embed([question])[0] @ one) for one in encoder.embed(some))
+                for question, some in zip(questions, cut, strict=True)]
+    np.testing.assert_allclose(BestSentence(encoder).score(questions, texts), expected, rtol=1e-6)
+    assert BestSentence(encoder).score([], []).shape == (0,)
+
+
+def test_readings_come_one_after_the_other(opened: OpenIndex) -> None:
+    """The second one adds to what the first one made of the search, over the same chunks."""
+    def by_length(_: list[str], texts: list[str]) -> np.ndarray:
+        return np.array([float(len(text)) for text in texts])
+
+    question = "stone and river"
+    first = Rereading(BestSentence(opened.encoder).score, 9, name="sentence", fused="by sentences")
+    alone = replace(opened, rereadings=(first,)).search(question, SearchOptions(count=9)).hits
+    found = replace(opened, rereadings=(first, Rereading(by_length, 9, 0.25))).search(
+        question, SearchOptions(count=9)).hits
+    assert [*found[0].steps][-4:] == ["sentence", "by sentences", "reranker", "reranked"]
+    assert [hit.score for hit in alone] == [hit.steps["by sentences"] for hit in alone]
+    scores, lengths = np.array([hit.score for hit in alone]), by_length([], [hit.text for hit in alone])
+    both = 0.75 * (scores - scores.mean()) / scores.std() + 0.25 * (lengths - lengths.mean()) / lengths.std()
+    order = np.argsort(-both, kind="stable")
+    assert [hit.id for hit in found] == [alone[place].id for place in order]
+    np.testing.assert_allclose([hit.score for hit in found], both[order], rtol=1e-6)
 
 
 def test_fewer_kept_texts_are_the_first_of_all_and_have_the_same_copies() -> None:

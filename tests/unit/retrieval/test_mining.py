@@ -23,7 +23,7 @@ from saucier.families.dpr import dpr
 from saucier.retrieval.collection import Collection, Passage, Question
 from saucier.retrieval.fusion import Ranking
 from saucier.retrieval.mining import MiningOptions, mine, split_topics
-from saucier.retrieval.retriever import Retriever
+from saucier.retrieval.retriever import Retriever, SentenceRetriever
 from saucier.text.config import WordPiece
 from saucier.text.rows.bucketed import BatchLimits, LengthPlan
 from saucier.text.tokenizer.training import train_tokenizer
@@ -186,6 +186,11 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     fed = saucier.evaluate_retriever(folder, models=[str(first)], feedback=1, tuned_by="recall@1")
     assert [fed.systems[-1].name, fed.systems[-1].against] == ["BM25 + first, feedback of 1", "BM25 + first"]
     assert fed.systems[-1].difference.value == 0  # the first passage is the one that is asked
+    cut = saucier.evaluate_retriever(folder, models=[str(first)], sentences=True)
+    assert [(one.name, one.against) for one in cut.systems[2:]] == [
+        ("first, by sentences", "first"), ("BM25 + first, by sentences, reciprocal rank", "first, by sentences"),
+        ("BM25 + first, by sentences", "BM25")]
+    assert cut.systems[2].difference.value == 0  # each passage is one sentence
     by_topic = tmp_path / "c.jsonl"
     assert run("retrieve", "mine", folder, "--out", by_topic, "--model", first, "--topics", 6, "--negatives", 0) == 0
     named = [json.loads(line) for line in by_topic.read_text().splitlines()]
@@ -219,6 +224,34 @@ def test_passages_get_vectors_once() -> None:
     assert encoder.read == ["a", "bb", "ccc", "?", "bb"]
     other = replace(asked, passages=tuple(reversed(asked.passages)))
     assert opened.rank(other, 2).places.tolist() == [[0, 1]]
+
+
+class Letters:
+    """An encoder of how often letters occur."""
+
+    def embed_tensor(self, texts: Sequence[str], batch: int = 32) -> torch.Tensor:
+        return torch.tensor([[float(text.count(one)) for one in "abcdef"] for text in texts])
+
+
+@pytest.mark.parametrize("most", [1, 40, 1 << 24])
+def test_the_best_sentence_counts_beside_the_whole(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the definition, whatever is held at once; a passage without a sentence is its own."""
+    monkeypatch.setattr("saucier.retrieval.retriever.MOST_SCORES", most)
+    letters: Any = Letters()
+    texts = ("Aa bb. Bbbb! Cc fa.", "abc abc", "", "Fed. Fed? Cab.\n\n", "a. b c")
+    cut = (("Aa bb.", "Bbbb!", "Cc fa."), texts[1:2], texts[2:3], ("Fed.", "Fed?", "Cab."), texts[4:])
+    questions = ("a cab", "bbb", "deaf", "", "cc d")
+    asked = Collection("drawn", passages(texts), tuple(Question(str(n), one) for n, one in enumerate(questions)))
+
+    def inner(one: str, other: str) -> float:
+        return float((letters.embed_tensor([one]) @ letters.embed_tensor([other]).T).item())
+
+    expected = np.array([[inner(question, text) + max(inner(question, one) for one in some)
+                          for text, some in zip(texts, cut, strict=True)] for question in questions])
+    found = SentenceRetriever(Retriever(letters, letters)).rank(asked, 3)
+    order = np.argsort(-expected, axis=1, kind="stable")[:, :3]
+    assert found.places.tolist() == order.tolist()
+    assert found.scores.tolist() == np.take_along_axis(expected, order, 1).tolist()
 
 
 def write_dpr(model: Path, folder: Path) -> Path:

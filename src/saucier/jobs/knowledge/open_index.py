@@ -47,8 +47,8 @@ class OpenIndex:
     path: Path
     store: Store
     encoder: Encoder
-    rereading: Rereading | None = None
-    """By what the first chunks are read again."""
+    rereadings: tuple[Rereading, ...] = ()
+    """By what the first chunks are read again, one after the other."""
     writers: QueryWriters = ONE_HOP
     """What asks again from what was found."""
 
@@ -63,7 +63,7 @@ class OpenIndex:
         def find(queries: Sequence[str], count: int) -> np.ndarray[Any, Any]:
             vector, cut = embed_question(self.encoder, queries[0])
             hits = search_store(self.store, queries[0], vector, replace(options, count=count), condition,
-                                rereading=self.rereading)
+                                rereadings=self.rereadings)
             hops.append(Hop(queries[0], cut=cut))
             rows.append({hit.id: hit for hit in hits})
             for hit in hits:

@@ -150,6 +150,10 @@ def test_a_reader_takes_the_best_piece_of_all_hits(frozen_models: Path, tmp_path
     assert (again.read, again.unchanged) == (0, 3)
     hits = saucier.search(tmp_path / "idx", "sour soup", count=1).hits
     assert hits[0].path == str(docs / "0.txt")
+    reading = {"sentences": True, "reranker": frozen_models / "tasks/multiple_choice/model"}
+    steps = saucier.search(tmp_path / "idx", "sour soup", **reading).hits[0].steps
+    assert [*steps][-4:] == ["sentence", "by sentences", "reranker", "reranked"]
+    assert [*saucier.ask(tmp_path / "idx", "sour soup", sentences=True).hits[0].steps][-2:] == [*steps][-4:-2]
     with pytest.raises(InputError, match="takes no answers from texts"):
         saucier.ask(tmp_path / "idx", "the cook is", reader=frozen_models / "tasks/classification")
     with pytest.raises(InputError, match="one of both is needed"):

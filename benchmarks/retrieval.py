@@ -25,7 +25,7 @@ from benchmarks.section import Row, Section
 
 if TYPE_CHECKING:
     from saucier.retrieval.collection import Collection
-    from saucier.retrieval.fusion import Ranking
+    from saucier.retrieval.fusion import Fused, Ranking
     from saucier.retrieval.mining import Learner
 
 RUNS = Path("runs/retrieval")
@@ -177,7 +177,15 @@ def rank_plain(place: Place, name: str) -> dict[str, Ranking]:
     fed = keep_ranking(place.runs / "plain" / f"{name}-feedback.npz", lambda: feed_back(
         both, FED_BACK, lambda places: again(collection.ask_passages(places.tolist()))))
     return {"words": words, "minilm": minilm, "ranks": fuse_ranks([words, minilm]), "sum": both, "feedback": fed,
-            "sentences": sentences, "sum_sentences": fuse_scores(words, sentences, 0.5)}
+            "sentences": sentences, "sum_sentences": tune(words, sentences, collection).ranking}
+
+
+def tune(first: Ranking, second: Ranking, collection: Collection) -> Fused:
+    """Fuse by scores, with weights that are tuned in folds on other questions of the collection."""
+    from saucier.retrieval.fusion import fuse_by_folds
+
+    groups = [next(iter(one.relevance)) for one in collection.questions]
+    return fuse_by_folds(first, second, worth(collection, "MRR"), groups)
 
 
 def rank_by_vectors(model: Path, collection: Collection, place: Path, name: str, system: str) -> list[Ranking]:
@@ -196,16 +204,15 @@ def rank_trained(place: Place, name: str, seed: int, weights: Sequence[float] | 
 
     `weights`: None: tuned in folds on other questions of the same collection; or those of another collection.
     """
-    from saucier.retrieval.fusion import fuse_by_folds, fuse_scores
+    from saucier.retrieval.fusion import fuse_scores
     from saucier.retrieval.retriever import open_reranker
 
     collection = read(place, name)
-    groups = [next(iter(one.relevance)) for one in collection.questions]
 
     def fuse(first: Ranking, second: Ranking, number: int) -> tuple[Ranking, float]:
         if weights is not None:
             return fuse_scores(first, second, weights[number]), weights[number]
-        fused = fuse_by_folds(first, second, worth(collection, "MRR"), groups)
+        fused = tune(first, second, collection)
         return fused.ranking, float(np.mean(fused.weights))
 
     words = rank_plain(place, name)["words"]

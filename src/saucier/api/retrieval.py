@@ -130,6 +130,8 @@ def evaluate_retriever(
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
                    None if reranker is None else str(reranker), sentences)
+    if sentences and not found.retrievers:
+        raise InputError("nothing gives sentences vectors", where="--sentences", remedy="give --model MODEL")
     return compare_systems(read_collection(str(collection), split=split), found, depth=depth,
                            feedback=feedback, reread=reread, tuned_by=tuned_by)
 

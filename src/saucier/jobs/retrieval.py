@@ -236,7 +236,7 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
     """Measure BM25, every retriever, their fusions, the last of these when the first `feedback` passages are asked too,
     and a reranker over the first `reread` of what is then found.
 
-    Each is compared, in pairs of answers to the same question, with the system before it. Weights are tuned in folds
+    Where retrievers also look by sentences, fusions are made of that. Each is compared, in pairs of answers to the same question, with the system before it. Weights are tuned in folds
     on other questions than those that are scored; questions of one passage are in one fold.
     Errors: `InputError` for a collection without judgements, and what cannot be opened.
     """

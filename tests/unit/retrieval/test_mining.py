@@ -333,6 +333,7 @@ def model_of(folder: Path) -> Path:
     (("evaluate", "{farm}", "--model", "nowhere/at/all"), "nowhere/at/all: no such folder"),
     (("evaluate", "{farm}", "--model", "{bert}"), "has no embedding head"),
     (("evaluate", "{farm}", "--reranker", "{bert}"), "scores no pairs of texts"),
+    (("evaluate", "{farm}", "--sentences"), "nothing gives sentences vectors"),
     (("mine", "{bert}", "--out", "{out}"), "corpus.jsonl: no such file"),
     (("mine", "{farm}", "--out", "{out}", "--topics", "8"), "--topics: nothing tells what passages are about"),
     (("mine", "{farm}", "--out", "{out}", "--for", "reranker", "--negatives", "0"), "learns from wrong passages"),

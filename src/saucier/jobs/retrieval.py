@@ -236,8 +236,9 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
     """Measure BM25, every retriever, their fusions, the last of these when the first `feedback` passages are asked too,
     and a reranker over the first `reread` of what is then found.
 
-    Where retrievers also look by sentences, fusions are made of that. Each is compared, in pairs of answers to the same question, with the system before it. Weights are tuned in folds
-    on other questions than those that are scored; questions of one passage are in one fold.
+    Where retrievers also look by sentences, fusions are made of that. Each system is compared, in pairs of answers to
+    the same question, with the one before it. Weights are tuned in folds on other questions than those that are
+    scored; questions of one passage are in one fold.
     Errors: `InputError` for a collection without judgements, and what cannot be opened.
     """
     from saucier.retrieval.retriever import SentenceRetriever, open_reranker, open_retriever, rank_by_words

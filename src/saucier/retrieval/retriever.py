@@ -72,7 +72,7 @@ class SentenceRetriever:
 
     A passage of many facts lies between them all; a question asks for one. A passage without the end of a sentence is
     its own.
-    Source: Yilmaz et al. 2019, "Cross-Domain Modeling of Sentence-Level Evidence for Document Retrieval", §3
+    Source: Akkalyoncu Yilmaz et al. 2019, "Cross-Domain Modeling of Sentence-Level Evidence for Document Retrieval"
     (D19-1352); by vectors here, of one sentence, with weights that are equal and were not tuned.
     """
 

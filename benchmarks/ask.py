@@ -30,11 +30,11 @@ EPOCHS = 2
 FOLDS = 5
 MEASURES = ("exact match", "F1")
 WHOLE, SENTENCES = "", ", by sentences"
-"""How is searched: by chunks, or also by their best sentences."""
+"""The two searches: by chunks, and by chunks and their best sentences."""
 REREAD = 20
 """Chunks whose sentences are read."""
 Answers = dict[str, Any]
-"""What was read for a question: by how is searched, for each chunk that was found the scores of reader and search,
+"""What was read for a question: by the search, for each chunk that was found the scores of reader and search,
 whether it is of the right paragraph, and both measures of its span; those of the right paragraph are `given`."""
 
 
@@ -141,11 +141,10 @@ def ask(index: Any, reader: Any, collection: Any, number: int) -> Answers:
     """Return what is read in the chunks that are found for one question, and in its own paragraph."""
     from saucier.jobs.knowledge.ask import NOTHING
     from saucier.retrieval.hybrid import Rereading, SearchOptions
-    from saucier.retrieval.retriever import BestSentence
 
     question = collection.questions[number]
     own = collection.passages[collection.places[next(iter(question.relevant))]].text
-    again = Rereading(BestSentence(index.encoder).score, REREAD)
+    again = Rereading.by_sentences(index.encoder, REREAD)
     ways = {way: replace(index, rereadings=some).search(question.text, SearchOptions(count=READ)).hits
             for way, some in ((WHOLE, ()), (SENTENCES, (again,)))}
     texts = list(dict.fromkeys([own, *(hit.text for hits in ways.values() for hit in hits)]))

@@ -185,10 +185,7 @@ def open_search(index: Place, model: Place | None, reading: tuple[int, float], w
 
     opened = open_index(Path(index), None if model is None else str(model))
     if sentences:
-        from saucier.retrieval.retriever import BestSentence
-
-        by_sentences = Rereading(BestSentence(opened.encoder).score, reading[0], name="sentence", fused="by sentences")
-        opened = replace(opened, rereadings=(by_sentences,))
+        opened = replace(opened, rereadings=(Rereading.by_sentences(opened.encoder, reading[0]),))
     if reranker is not None:
         from saucier.retrieval.retriever import open_reranker
 

@@ -15,6 +15,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from saucier.retrieval.chunks import list_sentences
+from saucier.retrieval.encoder import Encoder
 from saucier.retrieval.filters import Filter
 from saucier.retrieval.fusion import FEEDBACK, Ranking, fuse_ranks, fuse_scores
 from saucier.retrieval.store import PLACES, Candidates, Floats, Store
@@ -56,8 +58,7 @@ class Rereading:
     """
 
     score: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]]
-    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score` and
-    `retriever.BestSentence.score`."""
+    """Returns a score for each pair of a question and a text, such as `retriever.Reranker.score`."""
     first: int = 20
     """Chunks that are read again, and so the most that are found; more where more are wanted."""
     weight: float = 0.5
@@ -66,6 +67,28 @@ class Rereading:
     """Of these scores, among the steps of a hit."""
     fused: str = "reranked"
     """Of both together."""
+
+    @classmethod
+    def by_sentences(cls, encoder: Encoder, first: int) -> Rereading:
+        """Return a reading by the best sentence of each chunk. `encoder`: that of the index."""
+        return cls(BestSentence(encoder).score, first, name="sentence", fused="by sentences")
+
+
+@dataclass(frozen=True, slots=True)
+class BestSentence:
+    """The sentence of a text that is nearest to a question: texts read again by the encoder that found them."""
+
+    encoder: Encoder
+
+    def score(self, questions: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
+        """Return the largest inner product of each question with a sentence of its text. Shapes: [N]."""
+        cut = [list_sentences(text) for text in texts]
+        asked, each = np.unique([*questions], return_inverse=True)
+        vectors = self.encoder.embed([*asked.tolist(), *(one for some in cut for one in some)]).astype(np.float64)
+        starts = np.cumsum([0, *map(len, cut)])
+        best: NDArray[np.float64] = np.maximum.reduceat(
+            (vectors[len(asked):] * vectors[np.repeat(each, np.diff(starts))]).sum(1), starts[:-1])
+        return best
 
 
 @dataclass(frozen=True, slots=True)

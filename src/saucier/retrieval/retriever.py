@@ -19,7 +19,7 @@ from saucier.errors import InputError
 from saucier.folders.load import load
 from saucier.retrieval.chunks import list_sentences
 from saucier.retrieval.collection import Collection, Passage
-from saucier.retrieval.encoder import Encoder, ModelEncoder, open_encoder
+from saucier.retrieval.encoder import ModelEncoder, open_encoder
 from saucier.retrieval.fusion import Floats, Ranking
 from saucier.retrieval.lexical import build_lexical_index
 from saucier.retrieval.nearest import MOST_SCORES, find_nearest, take_largest
@@ -67,18 +67,17 @@ class Retriever:
 
 @dataclass(frozen=True, slots=True)
 class SentenceRetriever:
-    """Passages whose vector, and the vector of whose best sentence, have the largest inner products with a question's,
-    both added up.
+    """Ranks a passage by two inner products with the question, added up: of the whole, and of its best sentence.
 
-    A passage of many facts lies between them all; a question asks for one. A passage without the end of a sentence is
-    its own.
+    The vector of many facts lies between them all, and a question asks for one. A passage in which no sentence ends is
+    its own sentence.
     Source: Akkalyoncu Yilmaz et al. 2019, "Cross-Domain Modeling of Sentence-Level Evidence for Document Retrieval"
     (D19-1352); by vectors here, of one sentence, with weights that are equal and were not tuned.
     """
 
     whole: Retriever
     kept: list[tuple[Sequence[Passage], Tensor, Tensor]] = field(default_factory=list, compare=False)
-    """The last passages, the vectors of their sentences, and whose each sentence is."""
+    """The last passages, the vectors of their sentences, and the place of each sentence's passage."""
 
     def rank(self, collection: Collection, count: int, *, batch: int = 32) -> Ranking:
         """Return the `count` best passages for each question of a collection."""
@@ -95,23 +94,6 @@ class SentenceRetriever:
                 1, owners.expand(len(part), -1), part @ sentences.T, "amax", include_self=False)
             found.append(take_largest(part @ passages.T + best, count))
         return Ranking.of([torch.cat(side) for side in zip(*found, strict=True)])
-
-
-@dataclass(frozen=True, slots=True)
-class BestSentence:
-    """The sentence of a text that is nearest to a question: texts read again by the encoder that found them."""
-
-    encoder: Encoder
-
-    def score(self, questions: Sequence[str], texts: Sequence[str]) -> Floats:
-        """Return the largest inner product of each question with a sentence of its text. Shapes: [N]."""
-        cut = [list_sentences(text) for text in texts]
-        asked, each = np.unique([*questions], return_inverse=True)
-        vectors = self.encoder.embed([*asked.tolist(), *(one for some in cut for one in some)]).astype(np.float64)
-        lengths = [len(some) for some in cut]
-        near = (vectors[len(asked):] * vectors[np.repeat(each, lengths)]).sum(1)
-        best: Floats = np.maximum.reduceat(near, np.cumsum([0, *lengths[:-1]])) if lengths else np.zeros(0)
-        return best
 
 
 def open_retriever(folder: str | Path, passages: str | Path | None = None) -> Retriever:

@@ -13,8 +13,15 @@ from saucier.errors import InputError
 from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import OpenIndex, open_index
 from saucier.retrieval.fusion import Ranking, fuse_scores
-from saucier.retrieval.hybrid import Rereading, SearchOptions, choose_diverse, find_codes, merge_copies, share_of_codes
-from saucier.retrieval.retriever import BestSentence
+from saucier.retrieval.hybrid import (
+    BestSentence,
+    Rereading,
+    SearchOptions,
+    choose_diverse,
+    find_codes,
+    merge_copies,
+    share_of_codes,
+)
 from saucier.retrieval.store import MemoryStore
 
 OPTIONS = SearchOptions(count=5)
@@ -172,7 +179,7 @@ def test_readings_come_one_after_the_other(opened: OpenIndex) -> None:
         return np.array([float(len(text)) for text in texts])
 
     question = "stone and river"
-    first = Rereading(BestSentence(opened.encoder).score, 9, name="sentence", fused="by sentences")
+    first = Rereading.by_sentences(opened.encoder, 9)
     alone = replace(opened, rereadings=(first,)).search(question, SearchOptions(count=9)).hits
     found = replace(opened, rereadings=(first, Rereading(by_length, 9, 0.25))).search(
         question, SearchOptions(count=9)).hits

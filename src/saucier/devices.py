@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from saucier.errors import InputError, expect, suggest_name
+from saucier.machine import read_cpuinfo
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 """Names that `dtype=` takes in addition to "auto"."""
@@ -85,10 +86,15 @@ def refuse_narrow(dtype: torch.dtype) -> None:
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Say whether this device has instructions for bfloat16 products."""
+    """Say whether this device has instructions with which products of bfloat16 are the faster ones.
+
+    Intel's processors have them in tiles (AMX). Their products of registers (AVX-512 BF16) begin in every other cycle:
+    measured on a Xeon, torch multiplies at 85 to 90 GFLOP/s with them, and at 150 to 175 in float32.
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported())
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    registers = torch.cpu._is_avx512_bf16_supported() and read_cpuinfo("vendor_id") != "GenuineIntel"
+    return device.type == "cpu" and bool(registers or torch.cpu._is_amx_tile_supported())
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
@@ -139,12 +145,12 @@ AutocastDtype = Literal["float32", "bfloat16"]
 
 def choose_autocast_dtype(dtype: Literal["auto", "float32", "bfloat16"],
                           device: torch.device) -> tuple[AutocastDtype, str]:
-    """Return the format and a line that says why. `auto` is bfloat16 where the device has instructions for it."""
+    """Return the format and a line that says why. `auto` is bfloat16 where the device multiplies it faster."""
     if dtype != "auto":
         return dtype, f"{dtype} as asked"
     if multiplies_bfloat16(device):
         return "bfloat16", f"bfloat16: this {device.type} multiplies it faster"
-    return "float32", f"float32: this {device.type} has no bfloat16 instructions"
+    return "float32", f"float32: this {device.type} multiplies bfloat16 no faster"
 
 
 def autocast(dtype: AutocastDtype, device: torch.device) -> torch.autocast:

@@ -64,13 +64,18 @@ def count_cores() -> int:
 
 
 @cache
-def processor_name() -> str:
-    """Return the processor's name, as far as the system knows it."""
+def read_cpuinfo(key: str) -> str | None:
+    """Return what the system says of the first processor under a key, such as "vendor_id"; None where it does not."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
+            if line.partition(":")[0].strip() == key:
                 return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    return None
+
+
+def processor_name() -> str:
+    """Return the processor's name, as far as the system knows it."""
+    return read_cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def in_notebook() -> bool:

@@ -92,7 +92,7 @@ class Panels:
 
     format: Format
     codes: Array
-    """[P, I, 16] of its format; codes of int8 [P, ⌈I/2⌉, 16, 2]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
+    """[P, I, 16] of its format; codes of int8 [P, ⌈I/4⌉, 16, 4]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
     rows: int
     inputs: int
     scales: Array | None = None
@@ -134,10 +134,9 @@ def lay_out_panels(matrix: Matrix) -> Panels:
         units = np.pad(codes, ((0, 0), (0, -inputs % SUMMED_INPUTS))).reshape(rows, -1, 2, SUMMED_INPUTS // 2)
         joined: Array = (units[:, :, 0] | units[:, :, 1] << 4).reshape(rows, -1).view(np.uint32)
     else:
-        joined = np.pad((matrix.codes ^ 128).view(np.int8), ((0, 0), (0, inputs % 2))).view(np.int16)
+        joined = np.pad(matrix.codes, ((0, 0), (0, -inputs % 4))).view(np.uint32)
     laid = panel_rows(joined)
-    bytes_of = np.uint8 if matrix.format == "int4" else np.int8
-    return Panels(matrix.format, laid.view(bytes_of).reshape(*laid.shape, -1), rows, inputs, panel_rows(scales),
+    return Panels(matrix.format, laid.view(np.uint8).reshape(*laid.shape, -1), rows, inputs, panel_rows(scales),
                   matrix.group, matrix.step)
 
 

@@ -46,7 +46,7 @@ class Muon(Config):
     weight_decay: float = Field(default=0.1, ge=0)
     """Of the orthogonalized matrices."""
     dtype: Literal["auto"] | None = None
-    """Number format in which steps are orthogonalized. auto: bfloat16 where the device has instructions for it, and
+    """Number format in which steps are orthogonalized. auto: bfloat16 where the device multiplies it faster, and
     otherwise that of the gradients, which is many times faster there. None: always bfloat16, as earlier runs."""
     others: AdamW = AdamW()
     """For embeddings, heads, norms and biases."""

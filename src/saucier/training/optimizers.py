@@ -283,7 +283,7 @@ def build_muon(config: c.Muon, views: list[nn.Parameter], shares: list[float]) -
 
 if hasattr(torch.optim, "Muon"):
     class FloatMuon(torch.optim.Muon):
-        """Muon that orthogonalizes in the format of the gradients, for devices without bfloat16 instructions.
+        """Muon that orthogonalizes in the format of the gradients, for devices that multiply bfloat16 no faster.
 
         torch's own one rounds to bfloat16 first. Such a device multiplies those numbers slowly: the update of
         `gpt-nano` took five times as long as the passes.

@@ -80,7 +80,7 @@ static Panels draw_panels(Case *c) {
             int code = (int)(draw() % (c->format == INT8 ? 255 : 16)) - (c->format == INT8 ? 127 : 8);
             float number = (float)((int)(draw() % 2001) - 1000) / 1000.0f;
             *weight = code * scale;
-            if (c->format == INT8) codes[(panel * up(c->inputs, 2) + k / 2 * 2) * 16 + i * 2 + k % 2] = (uint8_t)code;
+            if (c->format == INT8) codes[(panel * up(c->inputs, 4) + k / 4 * 4) * 16 + i * 4 + k % 4] = (uint8_t)(code + 128);
             if (c->format == INT4)
                 codes[(panel * units + k / 32 * 32) * 8 + (k % 16 / 4 * 16 + i) * 4 + k % 4] |=
                     (uint8_t)((code + 8) << k % 32 / 16 * 4);

@@ -140,7 +140,7 @@ static void add_relative(const Relative *r, const float *query, const float *key
  * what sees nothing gets zeros. `keys`: those of the row, from its first block on. */
 static float weigh_keys(const Attention *a, const float *query, const float *keys, int64_t head_number, int64_t first,
                         int64_t count, float *row) {
-    float largest = -INFINITY, sum = 0;
+    float sum = 0;
 #pragma omp simd
     for (int64_t t = 0; t < count; t++) row[t] *= a->scale;
     if (a->bias) {
@@ -154,8 +154,7 @@ static float weigh_keys(const Attention *a, const float *query, const float *key
     if (a->seen)
         for (int64_t t = 0; t < count; t++)
             if (!a->seen[(first + count - 1) * a->reach + first + t]) row[t] = -INFINITY;
-#pragma omp simd reduction(max : largest)
-    for (int64_t t = 0; t < count; t++) largest = row[t] > largest ? row[t] : largest;
+    float largest = find_largest(row, count);
     int nothing = largest == -INFINITY;
     if (nothing) largest = 0;
 #pragma omp simd reduction(+ : sum)

@@ -1,6 +1,6 @@
 /* NEON with dot products (armv8.2-a), for what is written for any registers: floats for numbers.h, whole numbers for
- * vnni.h. Two registers are one, since there are 32. SDOT multiplies bytes with signs, so that codes of 8 bits need no
- * offset; those of 4 bits are 8 too large here too, which costs nothing. Included by numbers.h. */
+ * vnni.h. Two registers are one, since there are 32. SDOT multiplies bytes with signs, so that codes of 8 bits lose their
+ * offset as they are read; those of 4 bits are 8 too large here too, which costs nothing. Included by numbers.h. */
 #ifndef __clang__ /* GCC has them from armv8.2-a on only; the flag that says so is not known to Zig */
 #pragma GCC target("arch=armv8.2-a+dotprod")
 #endif
@@ -17,6 +17,8 @@ INLINE Vector add(Vector x, Vector y) { return (Vector){vaddq_f32(x.low, y.low),
 INLINE Vector add_product(Vector x, Vector y, Vector sum) {
     return (Vector){vfmaq_f32(sum.low, x.low, y.low), vfmaq_f32(sum.high, x.high, y.high)};
 }
+INLINE Vector larger(Vector x, Vector y) { return (Vector){vmaxnmq_f32(x.low, y.low), vmaxnmq_f32(x.high, y.high)}; }
+INLINE float largest_of(Vector x) { return vmaxnmvq_f32(vmaxnmq_f32(x.low, x.high)); }
 INLINE float add_up(Vector x) { return vaddvq_f32(vaddq_f32(x.low, x.high)); }
 INLINE void interleave(Vector x, Vector y, Vector to[2]) {
     to[0] = (Vector){vzip1q_f32(x.low, y.low), vzip2q_f32(x.low, y.low)};
@@ -54,13 +56,8 @@ INLINE int32x4_t high_half(int32x4_t x) { return vreinterpretq_s32_u8(vshrq_n_u8
 INLINE Codes high_halves(Codes x) { return (Codes){high_half(x.low), high_half(x.high)}; }
 INLINE Vector as_floats(Codes x) { return (Vector){vcvtq_f32_s32(x.low), vcvtq_f32_s32(x.high)}; }
 
-/* Four inputs of all rows from two pairs [2, 16, 2] (or one): the pairs of a row side by side. */
-INLINE void load_quads(const int8_t *b, const int one, Codes *to) {
-    for (int h = 0; h < 2; h++, b += 2 * WIDTH) {
-        int16x8_t first = vreinterpretq_s16_s8(vld1q_s8(b));
-        int16x8_t second = one ? first : vreinterpretq_s16_s8(vld1q_s8(b + 2 * PANEL_ROWS));
-        to[h].low = vreinterpretq_s32_s16(vzip1q_s16(first, second));
-        to[h].high = vreinterpretq_s32_s16(vzip2q_s16(first, second));
-    }
+INLINE Codes load_weights(const uint8_t *from) {
+    const int32x4_t sign = vdupq_n_s32((int32_t)0x80808080);
+    Codes found = load_codes(from);
+    return (Codes){veorq_s32(found.low, sign), veorq_s32(found.high, sign)};
 }
-INLINE void order_rows(Codes *sum) { (void)sum; }

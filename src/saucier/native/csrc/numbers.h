@@ -1,6 +1,7 @@
 /* Numbers: those that are stored in 16 bits, and e^x. Included by what is compiled once for each instruction set. */
 #ifndef NUMBERS_H
 #define NUMBERS_H
+#include <math.h>
 #include <string.h>
 #ifdef __AVX2__
 #include <immintrin.h>
@@ -60,6 +61,26 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT16) return _mm512_cvtph_ps(bits);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+/* The first of some numbers, so many or a whole register; zeros fill it up. */
+INLINE Vector load_first(const float *from, int64_t count) {
+    if (count >= WIDTH) return load(from);
+    return _mm512_maskz_loadu_ps((__mmask16)(count > 0 ? (1 << count) - 1 : 0), from);
+}
+INLINE Vector absolute(Vector x) { return _mm512_abs_ps(x); }
+INLINE Vector larger(Vector x, Vector y) { return _mm512_max_ps(x, y); } /* y where x is no number */
+INLINE float largest_of(Vector x) { return _mm512_reduce_max_ps(x); }
+INLINE __m512i round_some(Vector x) {
+    const __m512i half = (__m512i)_mm512_set1_ps(0.5f), sign = _mm512_set1_epi32(INT32_MIN);
+    return _mm512_cvttps_epi32(add(x, (Vector)_mm512_ternarylogic_epi32(half, (__m512i)x, sign, 0xf8)));
+}
+/* To the nearest whole numbers, halves away from zero, in a byte each. Lanes of 128 bits are packed by themselves. */
+#define CODES_AT_ONCE 64
+INLINE void round_away(const Vector x[4], int8_t *to) {
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    __m512i first = _mm512_packs_epi32(round_some(x[0]), round_some(x[1]));
+    __m512i second = _mm512_packs_epi32(round_some(x[2]), round_some(x[3]));
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packs_epi16(first, second)));
+}
 #elif defined __AVX2__
 #define WIDTH 8
 typedef __m256 Vector;
@@ -85,6 +106,29 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
     if (format == FLOAT16) return _mm256_cvtph_ps(bits);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+INLINE Vector load_first(const float *from, int64_t count) {
+    if (count >= WIDTH) return load(from);
+    const __m256i place = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_maskload_ps(from, _mm256_cmpgt_epi32(_mm256_set1_epi32(count > 0 ? (int)count : 0), place));
+}
+INLINE Vector absolute(Vector x) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x); }
+INLINE Vector larger(Vector x, Vector y) { return _mm256_max_ps(x, y); }
+INLINE float largest_of(Vector x) {
+    __m128 most = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    most = _mm_max_ps(most, _mm_movehl_ps(most, most));
+    return _mm_cvtss_f32(_mm_max_ss(most, _mm_movehdup_ps(most)));
+}
+INLINE __m256i round_some(Vector x) {
+    Vector away = _mm256_or_ps(_mm256_and_ps(x, _mm256_set1_ps(-0.0f)), _mm256_set1_ps(0.5f));
+    return _mm256_cvttps_epi32(add(x, away));
+}
+#define CODES_AT_ONCE 32
+INLINE void round_away(const Vector x[4], int8_t *to) {
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i first = _mm256_packs_epi32(round_some(x[0]), round_some(x[1]));
+    __m256i second = _mm256_packs_epi32(round_some(x[2]), round_some(x[3]));
+    _mm256_storeu_si256((__m256i *)to, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(first, second), order));
 }
 #elif defined __ARM_FEATURE_DOTPROD
 #include "neon.h"
@@ -116,6 +160,19 @@ INLINE float add_all(const float *x, int64_t count) {
     for (int64_t t = 0; t < count; t++) sum += x[t];
     return sum;
 #endif
+}
+
+/* The largest of some numbers. Clang does not vectorize `reduction(max)`. */
+INLINE float find_largest(const float *x, int64_t count) {
+    float largest = -INFINITY;
+    int64_t t = 0;
+#ifdef WIDTH
+    Vector most = load_one(&largest);
+    for (; t + WIDTH <= count; t += WIDTH) most = larger(load(x + t), most);
+    largest = largest_of(most);
+#endif
+    for (; t < count; t++) largest = x[t] > largest ? x[t] : largest;
+    return largest;
 }
 
 /* x * y + z, in one instruction where the set has it. By themselves compilers may choose it in one of two loops, which then

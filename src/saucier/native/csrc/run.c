@@ -34,6 +34,13 @@ static int has_set(int set) {
     if (known < 0) known = find_sets();
     return known & set;
 }
+
+/* Intel's processors begin a product of registers of bfloat16 in every other cycle only: widened numbers are multiplied
+ * 1.8 times as fast. */
+static int multiplies_bfloat16_slowly(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(0, &a, &b, &c, &d) && b == signature_INTEL_ebx;
+}
 #endif
 
 #ifdef HAS_NEON
@@ -68,11 +75,22 @@ const Kernels *saucier_kernels(const char *path) {
     return NULL;
 }
 
-const char *saucier_best_path(void) {
+static const char *find_best_path(void) {
     static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2", "neon"};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+    size_t i = 0;
+#ifdef HAS_AVX2
+    i = multiplies_bfloat16_slowly();
+#endif
+    for (; i < sizeof paths / sizeof *paths; i++)
         if (saucier_kernels(paths[i])) return paths[i];
     return "portable";
+}
+
+/* Found once, as the sets are. */
+const char *saucier_best_path(void) {
+    static const char *_Atomic found = NULL;
+    if (!found) found = find_best_path();
+    return found;
 }
 
 typedef struct {

@@ -200,20 +200,33 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
 #if defined __AVX512VNNI__ || defined __AVXVNNI__ || defined __ARM_FEATURE_DOTPROD
 #include "vnni.h"
 #else
-#define CODES_OF(inputs, block) (((inputs) + 1) / 2 * 4)
+#define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 8 + ((inputs) + (block) - 1) / (block) * 4)
 
-/* As pairs of 16 bits; returns where the next block begins. */
+/* As numbers of 16 bits, of each quad the even inputs before the odd ones, then -128 times their sum: what the offset of the
+ * weights makes too much. Returns where the next block begins. */
 INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
     int16_t wide[DEEP];
-#pragma omp simd
-    for (int64_t k = 0; k < (count + UNIT - 1) / UNIT * UNIT; k++) wide[k] = codes[k];
-    memcpy(to, wide, (size_t)((count + 1) / 2 * 4));
-    return to + (count + 1) / 2 * 4;
+    int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < (count + UNIT - 1) / UNIT * UNIT; k++) sum += codes[k];
+#ifdef __AVX2__
+    for (int64_t k = 0; k < count; k += 16) {
+        __m256i some = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + k)));
+        _mm256_storeu_si256((__m256i *)(wide + k), _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(some, 0xd8), 0xd8));
+    }
+#else
+    for (int64_t quad = 0; quad < (count + UNIT - 1) / UNIT * (UNIT / 4); quad++)
+        for (int i = 0; i < 4; i++) wide[4 * quad + i] = codes[4 * quad + i % 2 * 2 + i / 2];
+#endif
+    memcpy(to, wide, (size_t)((count + 3) / 4 * 8));
+    sum *= -128;
+    memcpy(to + (count + 3) / 4 * 8, &sum, 4);
+    return to + (count + 3) / 4 * 8 + 4;
 }
 
-/* Two inputs at a time. vpmaddwd multiplies 16 bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but needs
- * as many instructions for the signs. */
-INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int64_t apart, int64_t count, const Scales *s,
+/* Four inputs at a time, the even ones and the odd ones by themselves, which a shift makes of bytes. vpmaddwd multiplies 16
+ * bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but saturates. */
+INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
                       float *c, int64_t stride, int64_t ahead, const int R, const int P) {
     (void)apart, (void)P; /* one panel */
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
@@ -221,25 +234,29 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int
     float row_scales[PANEL];
     read_scales(s, group, row_scales, 1);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
-        int64_t pairs = (count - start < s->block ? count - start + 1 : s->block) / 2;
+        int64_t quads = (count - start < s->block ? count - start + 3 : s->block) / 4;
+        const char *begin = a + 8 * quads;
         if (s->begin + start == next) read_scales(s, ++group, row_scales, 1), next += s->group;
 #ifdef __AVX2__
         __m256i sum[TILE][2];
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) sum[r][h] = _mm256_setzero_si256();
-        for (int64_t k = 0; k < pairs; k++, a += 4, b += 2 * PANEL) {
-            __m256i low = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b));
-            __m256i high = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)b + 1));
-            _mm_prefetch((const char *)b + ahead, _MM_HINT_T0);
-            for (int r = 0; r < R; r++) {
-                __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
-                __asm__("vbroadcastss %[x], %[one]\n\t"
-                        "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
-                        "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
-                        : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
-                        : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + r * to_next_token)));
+            for (int h = 0; h < 2; h++)
+                sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(begin + r * to_next_token)));
+        for (int64_t k = 0; k < 2 * quads; k += 2, b += 4 * PANEL)
+            for (int odd = 0; odd < 2; odd++, a += 4) {
+                __m256i low = _mm256_loadu_si256((const __m256i *)b), high = _mm256_loadu_si256((const __m256i *)b + 1);
+                low = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, _mm256_set1_epi16(255));
+                high = odd ? _mm256_srli_epi16(high, 8) : _mm256_and_si256(high, _mm256_set1_epi16(255));
+                if (!odd) _mm_prefetch((const char *)b + ahead, _MM_HINT_T0);
+                for (int r = 0; r < R; r++) {
+                    __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
+                    __asm__("vbroadcastss %[x], %[one]\n\t"
+                            "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
+                            "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
+                            : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
+                            : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + r * to_next_token)));
+                }
             }
-        }
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
@@ -248,18 +265,21 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int
             }
 #else
         for (int r = 0; r < R; r++) {
-            int32_t sum[PANEL] = {0};
-            for (int64_t k = 0; k < pairs; k++) {
-                const int16_t *one = (const int16_t *)(a + r * to_next_token) + 2 * k;
-                const int8_t *two = b + 2 * k * PANEL;
+            int32_t sum[PANEL];
+            for (int i = 0; i < PANEL; i++) memcpy(sum + i, begin + r * to_next_token, 4);
+            for (int64_t k = 0; k < quads; k++) {
+                const int16_t *one = (const int16_t *)(a + r * to_next_token) + 4 * k;
+                const uint8_t *two = b + 4 * k * PANEL;
 #pragma omp simd
-                for (int i = 0; i < PANEL; i++) sum[i] += one[0] * two[2 * i] + one[1] * two[2 * i + 1];
+                for (int i = 0; i < PANEL; i++)
+                    sum[i] += one[0] * two[4 * i] + one[2] * two[4 * i + 1] + one[1] * two[4 * i + 2] + one[3] * two[4 * i + 3];
             }
             for (int i = 0; i < PANEL; i++) c[r * stride + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
         }
-        a += pairs * 4, b += pairs * 2 * PANEL;
+        a += quads * 8, b += quads * 4 * PANEL;
         (void)ahead;
 #endif
+        a += 4; /* where sums began */
     }
 }
 

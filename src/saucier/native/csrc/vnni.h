@@ -1,7 +1,7 @@
 /* Whole numbers by instructions that sum four products of bytes: VNNI here, NEON in neon.h.
  * vpdpbusd adds to a sum of 32 bits the products of four bytes without a sign and four with one. Weights are those without:
- * 128 is added to codes of 8 bits as they are read, and those of 4 bits are 8 too large as they are stored. So sums begin at
- * what that makes of the activations, which is laid out behind the codes of a block. Included by tiles.h, for each set. */
+ * codes of 8 bits are stored 128 too large, and those of 4 bits 8. So sums begin at what that makes of the activations, which
+ * is laid out behind the codes of a block. Included by tiles.h, for each set. */
 #ifdef __AVX512VNNI__
 #define CODE_OFFSET 128
 typedef __m512i Codes;
@@ -25,12 +25,7 @@ INLINE Codes low_halves(Codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(1
 INLINE Codes high_halves(Codes x) { return low_halves(_mm512_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm512_cvtepi32_ps(x); }
 
-/* Four inputs of all rows from two pairs [2, 16, 2] (or one): the pairs of a row side by side. */
-INLINE void load_quads(const int8_t *b, const int one, Codes to[PARTS]) {
-    Codes pairs = one ? _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)b)) : _mm512_loadu_si512(b);
-    to[0] = _mm512_xor_si512(join_pairs(pairs), _mm512_set1_epi8(-128));
-}
-INLINE void order_rows(Codes sum[PARTS]) { (void)sum; }
+INLINE Codes load_weights(const uint8_t *from) { return load_codes(from); }
 #elif defined __AVXVNNI__
 #define CODE_OFFSET 128
 typedef __m256i Codes;
@@ -43,26 +38,28 @@ INLINE Codes low_halves(Codes x) { return _mm256_and_si256(x, _mm256_set1_epi8(1
 INLINE Codes high_halves(Codes x) { return low_halves(_mm256_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm256_cvtepi32_ps(x); }
 
-/* Likewise; rows come as 0..3 and 8..11, then 4..7 and 12..15. */
-INLINE void load_quads(const int8_t *b, const int one, Codes to[PARTS]) {
-    Codes low = load_codes(b), high = one ? low : load_codes(b + 2 * PANEL), sign = _mm256_set1_epi8(-128);
-    to[0] = _mm256_xor_si256(_mm256_unpacklo_epi16(low, high), sign);
-    to[1] = _mm256_xor_si256(_mm256_unpackhi_epi16(low, high), sign);
-}
-INLINE void order_rows(Codes sum[PARTS]) {
-    Codes first = _mm256_permute2x128_si256(sum[0], sum[1], 0x20);
-    sum[1] = _mm256_permute2x128_si256(sum[0], sum[1], 0x31);
-    sum[0] = first;
-}
+INLINE Codes load_weights(const uint8_t *from) { return load_codes(from); }
 #endif
 
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
 
-/* Codes, then -CODE_OFFSET times their sum; returns where the next block begins. */
-INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+INLINE int32_t add_up_codes(const int8_t *codes, const int64_t count) {
+#ifdef __AVX512VNNI__ /* of whole units, which are filled up with zeros */
+    __m256i sum = _mm256_setzero_si256();
+    for (int64_t k = 0; k < count; k += UNIT)
+        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)(codes + k)));
+    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sum));
+#else
     int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < count; k++) sum += codes[k];
+    return sum;
+#endif
+}
+
+/* Codes, then -CODE_OFFSET times their sum; returns where the next block begins. */
+INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
+    int32_t sum = add_up_codes(codes, count);
     memcpy(to, codes, (size_t)((count + 3) / 4 * 4));
     sum *= -CODE_OFFSET;
     memcpy(to + (count + 3) / 4 * 4, &sum, 4);
@@ -79,11 +76,12 @@ INLINE void end_group(Vector (*found)[2 * PARTS], const float *row_scales, float
         }
 }
 
-/* Add to sums of whole numbers what a quad of inputs gives, of which the last may have one pair. */
-INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_token, const int8_t *b, int64_t apart,
-                     const int one, const int R, const int P) {
+/* Add to sums of whole numbers what four inputs give. */
+INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart,
+                     const int R, const int P) {
     Codes quads[2 * PARTS];
-    for (int p = 0; p < P; p++) load_quads(b + p * apart, one, quads + p * PARTS);
+    for (int p = 0; p < P; p++)
+        for (int h = 0; h < PARTS; h++) quads[p * PARTS + h] = load_weights(b + p * apart + h * 4 * WIDTH);
     for (int r = 0; r < R; r++) {
 #ifdef __AVX512VNNI__
         if (P == 2) add_quads_of_two(sum[r], quads, a + r * to_next_token);
@@ -93,7 +91,7 @@ INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_tok
     }
 }
 
-INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int64_t apart, int64_t count, const Scales *s,
+INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
                       float *c, int64_t stride, int64_t ahead, const int R, const int P) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -103,8 +101,8 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int
         for (int h = 0; h < P * PARTS; h++) found[r][h] = no_numbers();
     read_scales(s, group, row_scales, P);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
-        int64_t inputs = count - start < s->block ? count - start : s->block, whole = (inputs + 1) / 4;
-        const char *begin = a + (inputs + 3) / 4 * 4;
+        int64_t inputs = count - start < s->block ? count - start : s->block, quads = (inputs + 3) / 4;
+        const char *begin = a + 4 * quads;
         if (s->begin + start == next) {
             end_group(found, row_scales, c, stride, R, P);
             read_scales(s, ++group, row_scales, P), next += s->group;
@@ -114,25 +112,21 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const int8_t *b, int
         for (int r = 0; r < R; r++)
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = load_quad(begin + r * to_next_token);
 #pragma GCC unroll 4
-        for (int64_t k = 0; k < whole; k++, a += 4, b += 4 * PANEL) {
+        for (int64_t k = 0; k < quads; k++, a += 4, b += 4 * PANEL) {
             for (int p = 0; p < P; p++) __builtin_prefetch(b + p * apart + ahead, 0, 3);
-            add_quad(sum, a, to_next_token, b, apart, 0, R, P);
+            add_quad(sum, a, to_next_token, b, apart, R, P);
         }
-        if (whole * 4 < inputs) add_quad(sum, a, to_next_token, b, apart, 1, R, P), a += 4, b += 4 * PANEL;
         a += 4; /* where sums began */
-        for (int r = 0; r < R; r++) {
-            for (int p = 0; p < P; p++) order_rows(sum[r] + p * PARTS);
+        for (int r = 0; r < R; r++)
             for (int h = 0; h < P * PARTS; h++)
                 found[r][h] = add_product(as_floats(sum[r][h]), load_one(token_scales + r), found[r][h]);
-        }
     }
     end_group(found, row_scales, c, stride, R, P);
 }
 
 /* Quads of codes, then -8 times their sum. */
 INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) {
-    int32_t sum = 0;
-    for (int k = 0; k < UNIT; k++) sum += codes[k];
+    int32_t sum = add_up_codes(codes, UNIT);
     for (int quad = 0; quad < UNIT / 4; quad++) memcpy(to + (quad * R + r) * 4, codes + 4 * quad, 4);
     sum *= -8;
     memcpy(to + R * UNIT + 4 * r, &sum, 4);

@@ -85,7 +85,7 @@ def rounding_error(weight: Tensor, basis: Tensor) -> Tensor:
 def decode(parts: Mapping[str, Tensor], shape: tuple[int, int], form: LearnedBasis) -> Tensor:
     """Return the numbers. Shapes: -> [O, I], float32."""
     basis = parts["basis"]
-    levels = basis @ sign_table(form.bits, basis.device).T
+    levels = (basis[:, None] * sign_table(form.bits, basis.device)).cumsum(-1)[..., -1]  # alike for any number of rows
     return levels.gather(1, unpack(parts["codes"], shape[1], form.bits).long())
 
 

@@ -26,7 +26,7 @@ from saucier.generation.native_feed import encode_sources, lower_model, make_nat
 from saucier.generation.native_model import convert_weights
 from saucier.generation.rules import Prompt
 from saucier.generation.search import Step
-from saucier.native.library import list_paths
+from saucier.native.library import list_paths, load_library
 from saucier.native.matrices import Format, store_matrix
 from saucier.native.session import Session, cache_bytes, source_bytes
 
@@ -112,7 +112,7 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     read = encode(given, ids, mask, form)
     model = given.double()
     matrix, bias, scale = (model.head.weight.detach().float().numpy(), model.head.bias, model.head.scale)
-    path = list_paths()[-1]
+    path = load_library().saucier_best_path().decode()
     use_stored_numbers(model, [model.decoder, model.encoder], form, path)
     real = mask.bool()
     with torch.no_grad():

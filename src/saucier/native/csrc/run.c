@@ -77,11 +77,11 @@ const Kernels *saucier_kernels(const char *path) {
 
 static const char *find_best_path(void) {
     static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2", "neon"};
-    size_t i = 0;
+    size_t first = 0;
 #ifdef HAS_AVX2
-    i = multiplies_bfloat16_slowly();
+    if (multiplies_bfloat16_slowly()) first++;
 #endif
-    for (; i < sizeof paths / sizeof *paths; i++)
+    for (size_t i = first; i < sizeof paths / sizeof *paths; i++)
         if (saucier_kernels(paths[i])) return paths[i];
     return "portable";
 }

@@ -197,18 +197,32 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
  *   lay_out_unit, add_short_codes  likewise for codes of 4 bits, 8 too large, unit after unit */
 #define UNIT_BYTES (UNIT + 4) /* of a token: codes [quads of inputs, R, 4], then where sums begin [R], 4 bytes each */
 
+/* The sum of the codes of a block, whose last unit is filled up with zeros. */
+INLINE int32_t add_up_codes(const int8_t *codes, const int64_t count) {
+#ifdef __AVX512VNNI__
+    __m256i sum = _mm256_setzero_si256();
+    for (int64_t k = 0; k < count; k += UNIT)
+        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)(codes + k)));
+    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sum));
+#else
+    int32_t sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t k = 0; k < count; k++) sum += codes[k];
+    return sum;
+#endif
+}
+
 #if defined __AVX512VNNI__ || defined __AVXVNNI__ || defined __ARM_FEATURE_DOTPROD
 #include "vnni.h"
 #else
+#define CODE_OFFSET 128
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 8 + ((inputs) + (block) - 1) / (block) * 4)
 
-/* As numbers of 16 bits, of each quad the even inputs before the odd ones, then -128 times their sum: what the offset of the
- * weights makes too much. Returns where the next block begins. */
+/* As numbers of 16 bits, of each quad the even inputs before the odd ones, then -CODE_OFFSET times their sum: what the offset
+ * of the weights makes too much. Returns where the next block begins. */
 INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
     int16_t wide[DEEP];
-    int32_t sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < (count + UNIT - 1) / UNIT * UNIT; k++) sum += codes[k];
+    int32_t sum = -CODE_OFFSET * add_up_codes(codes, count);
 #ifdef __AVX2__
     for (int64_t k = 0; k < count; k += 16) {
         __m256i some = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(codes + k)));
@@ -219,7 +233,6 @@ INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
         for (int i = 0; i < 4; i++) wide[4 * quad + i] = codes[4 * quad + i % 2 * 2 + i / 2];
 #endif
     memcpy(to, wide, (size_t)((count + 3) / 4 * 8));
-    sum *= -128;
     memcpy(to + (count + 3) / 4 * 8, &sum, 4);
     return to + (count + 3) / 4 * 8 + 4;
 }

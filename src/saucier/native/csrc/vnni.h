@@ -24,8 +24,6 @@ INLINE Codes load_codes(const void *from) { return _mm512_loadu_si512(from); }
 INLINE Codes low_halves(Codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
 INLINE Codes high_halves(Codes x) { return low_halves(_mm512_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm512_cvtepi32_ps(x); }
-
-INLINE Codes load_weights(const uint8_t *from) { return load_codes(from); }
 #elif defined __AVXVNNI__
 #define CODE_OFFSET 128
 typedef __m256i Codes;
@@ -37,31 +35,18 @@ INLINE Codes load_codes(const void *from) { return _mm256_loadu_si256(from); }
 INLINE Codes low_halves(Codes x) { return _mm256_and_si256(x, _mm256_set1_epi8(15)); }
 INLINE Codes high_halves(Codes x) { return low_halves(_mm256_srli_epi16(x, 4)); }
 INLINE Vector as_floats(Codes x) { return _mm256_cvtepi32_ps(x); }
-
-INLINE Codes load_weights(const uint8_t *from) { return load_codes(from); }
 #endif
 
 #define CODES_OF(inputs, block) (((inputs) + 3) / 4 * 4 + ((inputs) + (block) - 1) / (block) * 4)
 
-INLINE int32_t add_up_codes(const int8_t *codes, const int64_t count) {
-#ifdef __AVX512VNNI__ /* of whole units, which are filled up with zeros */
-    __m256i sum = _mm256_setzero_si256();
-    for (int64_t k = 0; k < count; k += UNIT)
-        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)(codes + k)));
-    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sum));
-#else
-    int32_t sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t k = 0; k < count; k++) sum += codes[k];
-    return sum;
+#if CODE_OFFSET /* NEON takes it away */
+INLINE Codes load_weights(const uint8_t *from) { return load_codes(from); }
 #endif
-}
 
 /* Codes, then -CODE_OFFSET times their sum; returns where the next block begins. */
 INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
-    int32_t sum = add_up_codes(codes, count);
+    int32_t sum = -CODE_OFFSET * add_up_codes(codes, count);
     memcpy(to, codes, (size_t)((count + 3) / 4 * 4));
-    sum *= -CODE_OFFSET;
     memcpy(to + (count + 3) / 4 * 4, &sum, 4);
     return to + (count + 3) / 4 * 4 + 4;
 }
@@ -126,9 +111,8 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
 
 /* Quads of codes, then -8 times their sum. */
 INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) {
-    int32_t sum = add_up_codes(codes, UNIT);
+    int32_t sum = -8 * add_up_codes(codes, UNIT);
     for (int quad = 0; quad < UNIT / 4; quad++) memcpy(to + (quad * R + r) * 4, codes + 4 * quad, 4);
-    sum *= -8;
     memcpy(to + R * UNIT + 4 * r, &sum, 4);
 }
 

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from saucier.generation.options import GenerationOptions
 from saucier.generation.search import SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
+from saucier.native.library import count_threads
+from saucier.native.session import log_softmax
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""
@@ -45,6 +47,17 @@ class Hypotheses:
                             for name in ("ids", "scores", "lengths", "done")))
 
 
+def normalize_by_torch(scores: Tensor) -> Tensor:
+    """Return log probabilities. Shapes: [R, V] -> [R, V]."""
+    return F.log_softmax(scores, dim=-1)
+
+
+def normalize_by_kernels(scores: Tensor) -> Tensor:
+    """The same of scores that the kernels gave, written where they were."""
+    log_softmax(scores.numpy(), min(torch.get_num_threads(), count_threads()))
+    return scores
+
+
 class BeamSearch:
     """Beam search with the rules of transformers' GenerationMixin, so that the ids are the same.
 
@@ -56,6 +69,7 @@ class BeamSearch:
     def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, options: GenerationOptions) -> None:
         """Begin at the prompt [B, L], every beam of a row the same."""
         self.rules, self.choice, self.options = rules, choice, options
+        self.normalize = normalize_by_torch if options.engine is None else normalize_by_kernels
         self.candidates = max(2, 1 + len(options.ends)) * options.num_beams
         """How many continuations are looked at, so that as many as there are beams go on whatever ends."""
         self.start = self.length = prompt.shape[1]
@@ -86,9 +100,10 @@ class BeamSearch:
         """Return the best continuations over all beams, and the beam that each continues [B, C]."""
         rows, width = self.running.scores.shape
         so_far = self.running.ids[:, :, :self.length].flatten(0, 1)
-        scores = apply_processors(self.rules.processors, so_far, F.log_softmax(logits, dim=-1))
-        vocab = scores.shape[-1]
-        total = (scores.view(rows, width, vocab) + self.running.scores[..., None]).view(rows, -1)
+        logs = self.normalize(logits)
+        scores, vocab = apply_processors(self.rules.processors, so_far, logs), logits.shape[-1]
+        total = torch.add(scores.view(rows, width, vocab), self.running.scores[..., None],
+                          out=logs.view(rows, width, vocab)).view(rows, -1)
         picked = self.choice(total, self.candidates)
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)

@@ -61,7 +61,7 @@ class PlanFeed:
         tokens = np.asarray(step.tokens).astype(np.int32)
         scores = self.session.read(tokens, self.numbers, self.lengths, self.numbers)
         self.lengths = self.lengths + 1
-        return self.give(self.spread(scores, self.session.sources))
+        return self.give(self.spread(scores, self.session.sources[self.session.slots]))
 
     def read_ahead(self, tokens: Array, rows: Array, places: Array) -> Array:
         """Read tokens of some rows, each at its place, which is forgotten from the first of them on.
@@ -95,12 +95,12 @@ class PlanFeed:
 
     def take_row(self, row: int, length: int) -> list[NDArray[Any]]:
         """Return copies of keys and values of a row's first `length` tokens."""
-        return [view[row].copy() for view in self.session.list_blocks(length)]
+        return [view.copy() for view in self.session.list_row(row, length)]
 
     def put_row(self, row: int, kept: list[NDArray[Any]], length: int) -> None:
         """Fill the first `length` places of a row."""
-        for view, one in zip(self.session.list_blocks(length), kept, strict=True):
-            view[row] = one[:, :view.shape[2]]
+        for view, one in zip(self.session.list_row(row, length), kept, strict=True):
+            view[:] = one[:, :view.shape[1]]
 
     def follow(self, sources: NDArray[Any]) -> None:
         """Let each row continue another one. Shapes: [R]."""

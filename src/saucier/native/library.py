@@ -101,7 +101,7 @@ class CKernels(Structure):
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("attend", ctypes.CFUNCTYPE(None, POINTER(CAttention), c_int64, c_int64, c_int64, c_void_p)),
                 ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p)),
-                ("rows", c_void_p)]
+                ("log_softmax", ctypes.CFUNCTYPE(None, c_void_p, c_int64)), ("rows", c_void_p)]
 
 
 class COp(Structure):
@@ -146,6 +146,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_best_path": (c_char_p, []),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
     "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int32]),
+    "saucier_log_softmax": (None, [c_char_p, c_void_p, c_int64, c_int64, c_int32]),
     "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_int32])}
 """Function -> what it gives, and its arguments."""
 

@@ -46,6 +46,18 @@ def find_capacity(plan: Plan) -> int:
     return -(-plan.places // KEYS_AT_ONCE) * KEYS_AT_ONCE
 
 
+def log_softmax(scores: NDArray[np.float32], threads: int, path: str | None = None) -> NDArray[np.float32]:
+    """Make log probabilities of scores, where they are, and return them. Shapes: [R, V] -> [R, V].
+
+    `path`: the instruction set; None: the fastest one.
+    """
+    assert scores.flags.c_contiguous, "rows lie one after the other"
+    library = load_library()
+    chosen = path.encode() if path else library.saucier_best_path()
+    library.saucier_log_softmax(chosen, scores.ctypes.data, *scores.shape, threads)
+    return scores
+
+
 class Session:
     """Rows that are written together; each has its own length, which the caller counts."""
 
@@ -71,7 +83,10 @@ class Session:
         for buffer in range(BUFFERS):
             self.struct.buffers[buffer] = self.buffers[buffer].ctypes.data
             self.struct.strides[buffer] = plan.widths[buffer]
+        self.slots = np.arange(rows, dtype=np.int32)
+        """Where each row lies in the cache."""
         self.sources = np.zeros(rows, np.int32)
+        """The source of what lies in each slot."""
         self.source_lengths = np.zeros(0, np.int32)
         self.source_keys, self.source_values = (np.zeros(0, np.float32) for _ in range(2))
 
@@ -86,7 +101,8 @@ class Session:
         Shapes: vectors [T, D], source after source without padding; lengths [S]; sources [R], the source of each row.
         """
         room = fill_blocks(lengths)
-        self.source_lengths, self.sources = (np.ascontiguousarray(one, np.int32) for one in (lengths, sources))
+        self.source_lengths = np.ascontiguousarray(lengths, np.int32)
+        self.sources[self.slots] = sources
         self.source_starts = room.cumsum() - room
         values = int(room.sum()) * count_values(self.plan.source_key_widths)
         self.source_keys, self.source_values = (aligned_zeros((values,), np.float32) for _ in range(2))
@@ -121,23 +137,34 @@ class Session:
             part = slice(start, start + MOST_TOKENS)
             first, last = np.searchsorted(wanted, (start, start + MOST_TOKENS))
             asked = wanted[first:last] - np.int32(start)
-            one, row, place = (np.ascontiguousarray(array[part]) for array in (tokens, rows, places))
+            one, row, place = (np.ascontiguousarray(array[part]) for array in (tokens, self.slots[rows], places))
             self.struct.buffers[SCORES] = found[first:].ctypes.data
             run(self.path, byref(self.plan.struct), byref(self.struct), len(one), one.ctypes.data, row.ctypes.data,
                 place.ctypes.data, asked.ctypes.data, len(asked), self.threads)
         return found
 
     def move(self, sources: Array, lengths: Places) -> None:
-        """Let each row go on from another one. Shapes: sources [R], lengths [R] of the sources."""
-        targets = np.flatnonzero(sources != np.arange(self.rows))
-        if not len(targets):
-            return
-        self.sources[targets] = self.sources[sources[targets]]
-        for view in self.list_blocks(int(lengths.max())):
-            view[targets] = view[sources[targets]]
+        """Let each row go on from another one. Shapes: sources [R], lengths [R] before.
+
+        The first row that goes on from one takes its place in the cache; others get copies, in the places of those
+        that end.
+        """
+        going, first = np.unique(sources, return_index=True)
+        others = np.delete(np.arange(self.rows), first)
+        slots, ending = self.slots[sources], np.delete(self.slots, going)
+        for row, target in zip(others, ending, strict=True):
+            self.sources[target] = self.sources[slots[row]]
+            for view in self.list_blocks(int(lengths[sources[row]])):
+                view[target] = view[slots[row]]
+        slots[others] = ending
+        self.slots = slots
+
+    def list_row(self, row: int, length: int) -> list[Array]:
+        """Return views of a row's keys, then values, of each attention, as `list_blocks` does: [groups, ...] each."""
+        return [view[self.slots[row]] for view in self.list_blocks(length)]
 
     def list_blocks(self, length: int) -> list[Array]:
-        """Return views of keys, then values, of each attention, as far as rows of this length fill them.
+        """Return views of keys, then values, of each attention, as far as rows of this length fill them, by `slots`.
 
         Shapes: -> [R, groups, ⌈length / 16⌉, 16 * head width] each.
         """

@@ -107,6 +107,24 @@ def test_many_rows_and_long_prompts_go_in_passes() -> None:
                            saucier.generate(model, ids, **options))
 
 
+def test_rows_go_on_from_each_other() -> None:
+    """Whatever moves where, a row goes on as its whole text does; a row that one goes on from lies where it lay."""
+    generator, rows, length = np.random.default_rng(5), 5, 24
+    model = golden("llama")
+    session = Session(lower_model(model, Native(), length), rows, threads=1)
+    numbers, every = np.arange(rows, dtype=np.int32), model.config.output_embed.vocab
+    texts = generator.integers(0, every, (rows, length)).astype(np.int32)
+    for place in range(length):
+        found = session.read(texts[:, place].copy(), numbers, np.full_like(numbers, place), numbers)
+        expected = model(torch.from_numpy(texts[:, :place + 1]).long()).logits[:, -1].detach().numpy()
+        np.testing.assert_allclose(found, expected, atol=1e-5, rtol=0)
+        sources = generator.integers(0, rows, rows)
+        slots = session.slots.copy()
+        session.move(sources, np.full_like(numbers, place + 1))
+        texts[:, :place + 1] = texts[sources, :place + 1]
+        assert sorted(session.slots) == numbers.tolist() and {*slots[sources]} <= {*session.slots}
+
+
 def test_the_cache_is_as_large_as_predicted() -> None:
     for name in ("gpt2", "llama"):
         model = golden(name)

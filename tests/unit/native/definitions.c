@@ -210,6 +210,18 @@ static void test_activations_and_norms(const Kernels *kernels) {
         }
 }
 
+static void test_log_softmax(const Kernels *kernels) {
+    for (int64_t count = 1; count < 3000; count = count * 3 + 4) {
+        float *x = draw_numbers(count, 9), *given = draw_numbers(count, 9);
+        double sum = 0;
+        memcpy(given, x, (size_t)count * sizeof *x);
+        for (int64_t i = 0; i < count; i++) sum += exp(given[i]);
+        kernels->log_softmax(x, count);
+        for (int64_t i = 0; i < count; i++) check("log softmax", x[i], given[i] - log(sum), 9);
+        free(x), free(given);
+    }
+}
+
 /* softmax(0.3 q k + bias) v over keys first..last; `key` and `value`: those of key 0, each `stride` from the next. */
 static void check_attention(const char *what, const float *to, const float *query, const float *key, const float *value,
                             int64_t stride, int64_t head, int64_t first, int64_t last, const float *bias_at_key_0) {
@@ -316,6 +328,7 @@ int main(void) {
         if (!kernels) continue;
         test_products();
         test_activations_and_norms(kernels);
+        test_log_softmax(kernels);
         test_attention(kernels, 4, 4, 13, 1, 99, 99, 0);
         test_attention(kernels, 4, 2, 32, 35, 99, 0, 1);
         test_attention(kernels, 6, 1, 8, 17, 3, 3, 0);

@@ -11,6 +11,7 @@ from saucier.native import library
 from saucier.native.library import CAttention
 from saucier.native.matrices import Format, Matrix, narrow, round_groups, store_matrix, widen
 from saucier.native.plan import ACTIVATIONS
+from saucier.native.session import log_softmax
 
 PATHS = library.list_paths()
 FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
@@ -94,6 +95,16 @@ def test_activations(path: str) -> None:
         kernels(path).gate(number, address(gated), len(x))
         assert_allclose(found, expected, rtol=2e-6, atol=1e-6, err_msg=name)
         assert_allclose(gated[:len(x)], expected * x[::-1], rtol=1e-5, atol=1e-5, err_msg=f"gate {name}")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_log_probabilities_are_those_of_wide_numbers(path: str, threads: int) -> None:
+    for rows, width in ((1, 1), (2, 17), (5, 770), (3, 50_257)):
+        scores = np.random.default_rng(4).normal(size=(rows, width)).astype(np.float32) * 9
+        scores[:, 1::5] = -np.inf
+        wide = scores.astype(np.float64)
+        found = log_softmax(scores.copy(), threads, path)
+        assert_allclose(found, wide - np.log(np.exp(wide).sum(1, keepdims=True)), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [0, 1])

@@ -165,6 +165,21 @@ static float weigh_keys(const Attention *a, const float *query, const float *key
     return nothing ? 0 : 1.0f / sum;
 }
 
+/* Make log probabilities of scores, in place. Sums end with a part, so that their errors stay small. */
+static void log_softmax(float *scores, int64_t count) {
+    float largest = find_largest(scores, count), total = 0;
+    for (int64_t k = 0; k < count; k += DEEP) {
+        int64_t end = count - k < DEEP ? count : k + DEEP;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int64_t i = k; i < end; i++) sum += exponential(scores[i] - largest);
+        total += sum;
+    }
+    total = logf(total);
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) scores[i] = scores[i] - largest - total;
+}
+
 /* Queries that read the same keys: tokens of a row in their order, by one head; or heads of one token. */
 typedef struct {
     const float *query; /* of the first */
@@ -279,4 +294,4 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #define ROWS_(path) rows_##path
 #define ROWS(path) ROWS_(path)
 extern const RowKernels ROWS(PATH);
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, &ROWS(PATH)};
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, log_softmax, &ROWS(PATH)};

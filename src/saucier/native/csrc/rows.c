@@ -163,13 +163,22 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
     return room;
 }
 
-/* How far ahead of the weights that a tile is multiplied by those are that the cache is asked for: for few tokens what comes
- * next in memory, by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the
- * first tile and the last one, since the first cache may have lost them between these. */
-INLINE int64_t fetch_ahead(const Panels *m, int64_t panels, int few, int first, int last) {
+INLINE int64_t panel_bytes(const Panels *m, int64_t inputs) { return panel_of(m, 0, inputs) - panel_of(m, 0, 0); }
+
+/* What tile t of some asks the caches for while they meet `count` inputs of some panels. For few tokens what comes in memory,
+ * by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the first tile and
+ * the last one, since the first cache may have lost them between these. On Intel the first tiles ask for a share each of what
+ * comes `next`, in bytes from here: in the time of one less comes than all of them need. */
+INLINE Ahead look_ahead(const Panels *m, int64_t panels, int few, int64_t t, int64_t tiles, int64_t count, int64_t next) {
     int whole = m->format == INT8 || m->format == INT4;
-    if (few && !(whole && panels > 1)) return !first ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS;
-    return first || last ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0;
+    int64_t step = m->format == BFLOAT16 ? STEP_OF_BFLOAT16 : STEP;
+#ifdef ON_INTEL
+    int64_t asking = tiles < ASKING ? tiles : ASKING;
+    if (t >= asking) return NOTHING_AHEAD;
+    if (tiles > 1) return (Ahead){next + panel_bytes(m, count) * t / asking, (step + asking - 1) / asking};
+#endif
+    if (few && !(whole && panels > 1)) return (Ahead){t ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS, step};
+    return (Ahead){t == 0 || t == tiles - 1 ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0, step};
 }
 
 /* Where the sums of a chunk of panels wait: [tokens, stride], of whole panels. They are close together, while the rows that
@@ -182,7 +191,7 @@ typedef struct {
 /* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
  * the weights, which may be widened. */
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
-                          int64_t count, int64_t token, int64_t size, int64_t ahead, Sums sums) {
+                          int64_t count, int64_t token, int64_t size, const Ahead ahead, Sums sums) {
     const Panels *m = p->panels;
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
     int64_t to_next = part_bytes(m, k, count);
@@ -223,7 +232,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 
 /* Tokens that meet one panel. Measured on Intel, whose set is AVX-512 without bfloat16: floats of one panel wait for each
  * other, two are 1.05 to 1.2 times as fast; codes are 1.04 to 1.28 times as fast by one, where two would split a small tile. */
-#if defined __AVX512F__ && !defined __AVX512BF16__
+#ifdef ON_INTEL
 #define FEW_OF_FLOATS 0
 #define FEW_OF_CODES 36
 #else
@@ -249,13 +258,16 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
     for (int64_t i = 0; i < groups * parts; i++) {
         int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
+        int deeper = few ? k + count < m->inputs : panel + panels == end; /* more inputs come next, of these panels or the first */
+        const char *next = deeper ? panel_of(m, few ? panel : begin, k + count) : panel_of(m, panel + panels, few ? 0 : k);
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
         const void *weights = wide ? (const void *)widen_panels(m, panel, panels, k, count, room) : panel_of(m, panel, k);
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            int64_t ahead = wide ? 0 : fetch_ahead(m, panels, few, t == 0, t == tiles - 1);
+            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(m, panels, few, t, tiles, count, next - panel_of(m, panel, k));
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
-            multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
+            if (ahead.bytes) multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
+            else multiply_tile(p, panel, panels, weights, format, k, count, token, size, NOTHING_AHEAD, from);
         }
     }
 }

@@ -258,3 +258,22 @@ void saucier_run(const char *path, const Plan *plan, const Session *session, int
     for (int32_t i = 0; i < plan->count && pass.n; i++) run_op(&pass, plan->ops + i);
     saucier_leave();
 }
+
+typedef struct {
+    const Kernels *kernels;
+    float *scores;
+    int64_t width;
+} Rows;
+
+static void normalize_row(void *argument, int64_t row, int thread) {
+    const Rows *rows = argument;
+    rows->kernels->log_softmax(rows->scores + row * rows->width, rows->width);
+    (void)thread;
+}
+
+/* Make log probabilities of the scores of some rows, in place. */
+void saucier_log_softmax(const char *path, float *scores, int64_t rows, int64_t width, int threads) {
+    Rows all = {saucier_kernels(path), scores, width};
+    saucier_parallel(saucier_enter(threads), rows, normalize_row, &all);
+    saucier_leave();
+}

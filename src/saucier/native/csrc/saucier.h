@@ -124,6 +124,7 @@ typedef struct {
     void (*gate)(int activation, float *values, int64_t width); /* [2 * width] -> [width] in place */
     void (*attend)(const Attention *, int64_t token, int64_t tokens, int64_t group, float *scores);
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
+    void (*log_softmax)(float *scores, int64_t count);
     const RowKernels *rows;
 } Kernels;
 
@@ -228,5 +229,6 @@ const char *saucier_best_path(void);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
 void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads);
+void saucier_log_softmax(const char *path, float *scores, int64_t rows, int64_t width, int threads);
 void saucier_multiply(const char *path, const WideProduct *product, int threads);
 #endif

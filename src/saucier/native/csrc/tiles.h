@@ -7,8 +7,21 @@
 
 #define PANEL PANEL_ROWS
 #define UNIT SUMMED_INPUTS
-#define AHEAD 16384 /* bytes: what will be multiplied is asked for so early */
-#define AHEAD_OF_FLOATS 8192 /* the same where panels lie side by side, of which each is a stream of its own */
+#define STEP (4 * PANEL) /* bytes of a panel that inner loops read in a step; those of bfloat16 in pairs, or one by one */
+#ifdef __AVX512BF16__
+#define STEP_OF_BFLOAT16 STEP
+#else
+#define STEP_OF_BFLOAT16 (2 * PANEL)
+#endif
+#if defined __AVX512F__ && !defined __AVX512BF16__ /* Intel's, see README.md */
+#define ON_INTEL
+#define AHEAD 65536 /* bytes: what will be multiplied is asked for so early */
+#define AHEAD_OF_FLOATS 49152 /* the same where panels lie side by side, of which each is a stream of its own */
+#define ASKING 4 /* tiles that ask, at most: a request takes the place of a load */
+#else
+#define AHEAD 16384
+#define AHEAD_OF_FLOATS 8192
+#endif
 #define LONGEST_BLOCK 128 /* inputs that are rounded together, at most; with a step of the panels a part */
 #define DEEP 768          /* inputs at a time, a part: what a panel has of them stays in the first cache */
 
@@ -54,16 +67,36 @@
 #define SIDE_BY_SIDE 1
 #endif
 
+/* Ask the caches for what comes `next`. Intel's first cache waits for 16 lines at a time, which is less than memory gives in
+ * that time; its second waits for 48. So that one is asked early, and the first one late. */
+INLINE void fetch(const void *weights, const char *next) {
+#ifdef ON_INTEL
+    __builtin_prefetch((const char *)weights + 2048, 0, 3);
+    __builtin_prefetch(next, 0, 2);
+#else
+    (void)weights;
+    __builtin_prefetch(next, 0, 3);
+#endif
+}
+
+/* What a tile asks the caches for: so many bytes behind the weights that it begins with, and from there in these steps. */
+typedef struct {
+    int64_t bytes, step;
+} Ahead;
+#define NOTHING_AHEAD ((Ahead){0, 0})
+#define IS_NOTHING(ahead) (__builtin_constant_p(ahead.bytes) && !ahead.bytes)
+
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
 /* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels side by side, which lie `apart` from
- * each other in numbers. The cache is asked for what lies `ahead` bytes behind the weights; 0: for nothing, as where these are
- * in the first cache. */
+ * each other in numbers. The caches are asked for what lies `ahead`; 0: for nothing, as where all is in the
+ * first cache. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
-                        int64_t ahead, const int adds, const int R, const int P) {
+                        const Ahead ahead, const int adds, const int R, const int P) {
 #ifdef WIDTH
+    const char *next = (const char *)b + ahead.bytes;
     const int64_t size = format == FLOAT32 ? 4 : 2;
     Vector sum[TILE][2 * PARTS];
     for (int r = 0; r < R; r++)
@@ -73,9 +106,10 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
         for (int h = 0; h < P * PARTS; h++) {
             int64_t place = h / PARTS * apart + h % PARTS * WIDTH;
             read[h] = load_numbers(b, place, format);
-            if (h % PARTS == 0 && !(__builtin_constant_p(ahead) && !ahead))
-                __builtin_prefetch((const char *)b + place * size + ahead, 0, 3);
+            if (h % PARTS == 0 && !IS_NOTHING(ahead))
+                fetch((const char *)b + place * size, next + place * size);
         }
+        next += ahead.step;
         for (int r = 0; r < R; r++) {
             Vector one = load_one(a + r * to_next_token);
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
@@ -109,7 +143,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
 /* c[r, 0..15] = the same sum, of floats in the first cache: attention. */
 INLINE void multiply_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
-    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, 0, 0, R, P);
+    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, NOTHING_AHEAD, 0, R, P);
 }
 
 #ifdef __AVX512F__
@@ -135,7 +169,8 @@ INLINE void round_pairs(const float *from, int64_t count, char *to) {
 
 /* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
 INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
-                      int64_t stride, int64_t ahead, const int R, const int P) {
+                      int64_t stride, const Ahead ahead, const int R, const int P) {
+    const char *next = (const char *)b + ahead.bytes;
     Vector sum[TILE][SIDE_BY_SIDE];
     const char *third[(TILE + 2) / 3]; /* of the tokens: hidden from GCC, which would keep 12 offsets in vector registers */
     for (int r = 0; r < R; r++)
@@ -148,13 +183,14 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
             pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
-            if (!(__builtin_constant_p(ahead) && !ahead)) _mm_prefetch((const char *)(b + h * apart) + ahead, _MM_HINT_T0);
+            if (!IS_NOTHING(ahead)) fetch(b + h * apart, next + 2 * h * apart);
         }
         for (int r = 0; r < R; r++) {
             __m512bh one = (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token));
             for (int h = 0; h < P; h++) sum[r][h] = _mm512_dpbf16_ps(sum[r][h], (__m512bh)pairs[h], one);
         }
         for (int i = 0; 3 * i < R; i++) third[i] += 4;
+        next += ahead.step;
     }
     for (int h = 0; count % 2 && h < P; h++) { /* half a pair; a mask for all of them would make each twice as slow */
         __m512bh half = (__m512bh)join_pairs(_mm512_maskz_loadu_epi16(0xffff, b + h * apart));
@@ -240,7 +276,7 @@ INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
 /* Four inputs at a time, the even ones and the odd ones by themselves, which a shift makes of bytes. vpmaddwd multiplies 16
  * bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but saturates. */
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
-                      float *c, int64_t stride, int64_t ahead, const int R, const int P) {
+                      float *c, int64_t stride, const Ahead ahead, const int R, const int P) {
     (void)apart, (void)P; /* one panel */
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -260,7 +296,7 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
                 __m256i low = _mm256_loadu_si256((const __m256i *)b), high = _mm256_loadu_si256((const __m256i *)b + 1);
                 low = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, _mm256_set1_epi16(255));
                 high = odd ? _mm256_srli_epi16(high, 8) : _mm256_and_si256(high, _mm256_set1_epi16(255));
-                if (!odd) _mm_prefetch((const char *)b + ahead, _MM_HINT_T0);
+                if (!odd && !IS_NOTHING(ahead)) fetch(b, (const char *)b + ahead.bytes);
                 for (int r = 0; r < R; r++) {
                     __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
                     __asm__("vbroadcastss %[x], %[one]\n\t"

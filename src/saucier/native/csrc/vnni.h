@@ -77,8 +77,9 @@ INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_tok
 }
 
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
-                      float *c, int64_t stride, int64_t ahead, const int R, const int P) {
-    int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
+                      float *c, int64_t stride, const Ahead ahead, const int R, const int P) {
+    int64_t group = s->begin / s->group, following = (group + 1) * s->group; /* blocks are whole parts of groups */
+    const char *next = (const char *)b + ahead.bytes;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[2 * PANEL];
     Vector found[TILE][2 * PARTS];
@@ -88,9 +89,9 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t inputs = count - start < s->block ? count - start : s->block, quads = (inputs + 3) / 4;
         const char *begin = a + 4 * quads;
-        if (s->begin + start == next) {
+        if (s->begin + start == following) {
             end_group(found, row_scales, c, stride, R, P);
-            read_scales(s, ++group, row_scales, P), next += s->group;
+            read_scales(s, ++group, row_scales, P), following += s->group;
         }
         /* One sum each, of one token too: several at once outrun the memory, which then stalls. */
         Codes sum[TILE][2 * PARTS];
@@ -98,7 +99,9 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = load_quad(begin + r * to_next_token);
 #pragma GCC unroll 4
         for (int64_t k = 0; k < quads; k++, a += 4, b += 4 * PANEL) {
-            for (int p = 0; p < P; p++) __builtin_prefetch(b + p * apart + ahead, 0, 3);
+            if (!IS_NOTHING(ahead))
+                for (int p = 0; p < P; p++) fetch(b + p * apart, next + p * apart);
+            next += ahead.step;
             add_quad(sum, a, to_next_token, b, apart, R, P);
         }
         a += 4; /* where sums began */
@@ -139,7 +142,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count,
                 Codes both = load_codes(b + quad * 4 * PANEL + h * 4 * WIDTH);
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
-            __builtin_prefetch(b + quad * 4 * PANEL + AHEAD, 0, 3);
+            fetch(b + quad * 4 * PANEL, (const char *)b + quad * 4 * PANEL + AHEAD);
 #pragma clang loop unroll(full) /* of 11 and 12 tokens it would not, and keep the sums in memory */
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {

@@ -23,6 +23,8 @@ SameModel = Annotated[Place | None, Help("The encoder of the index, where it is 
                                          check=refuse_missing_model)]
 Reranker = Annotated[Place | None, Help("Read the first chunks again with this model, which scores pairs of texts.",
                                         metavar="MODEL", check=refuse_missing_model)]
+REREAD, RERANKER_WEIGHT = 20, 0.5
+"""Chunks that are read again, and what the reranker weighs, where nobody says it."""
 Reread = Annotated[int, Help("So many chunks are read again, by their sentences or the reranker; more are not found.",
                              minimum=1, maximum=10_000)]
 Sentences = Annotated[bool, Help("Read the first chunks again sentence by sentence with the encoder of the index: for "
@@ -89,8 +91,8 @@ def search(
                                   minimum=0, maximum=100)] = 0,
     sentences: Sentences = False,
     reranker: Reranker = None,
-    reread: Reread = 20,
-    reranker_weight: RerankerWeight = 0.5,
+    reread: Reread = REREAD,
+    reranker_weight: RerankerWeight = RERANKER_WEIGHT,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     model: SameModel = None,
@@ -123,8 +125,8 @@ def ask(
     passages: Annotated[int, Help("So many chunks are read.", minimum=1, maximum=1000)] = 8,
     sentences: Sentences = False,
     reranker: Reranker = None,
-    reread: Reread = 20,
-    reranker_weight: RerankerWeight = 0.5,
+    reread: Reread = REREAD,
+    reranker_weight: RerankerWeight = RERANKER_WEIGHT,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     tune: Annotated[Place | None, Help(
@@ -176,13 +178,20 @@ def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]
 
 def open_search(index: Place, model: Place | None, reading: tuple[int, float], writers: tuple[str, ...], hops: int, *,
                 sentences: bool, reranker: Place | None) -> "OpenIndex":
-    """Open an index with all that searches in it. `reading`: chunks that are read again, and the reranker's weight."""
+    """Open an index with all that searches in it. `reading`: chunks that are read again, and the reranker's weight.
+
+    Raises `InputError` where one of them is said, and nothing heeds it.
+    """
     from dataclasses import replace
 
     from saucier.jobs.knowledge.open_index import open_index
     from saucier.retrieval.hops import QueryWriters
     from saucier.retrieval.hybrid import Rereading
 
+    if reading[1] != RERANKER_WEIGHT and reranker is None:
+        raise InputError("there is no reranker", where="--reranker-weight", remedy="give --reranker MODEL too")
+    if reading[0] != REREAD and reranker is None and not sentences:
+        raise InputError("nothing reads again", where="--reread", remedy="give --sentences, or --reranker MODEL")
     opened = open_index(Path(index), None if model is None else str(model))
     if sentences:
         opened = replace(opened, rereadings=(Rereading.by_sentences(opened.encoder, reading[0]),))

@@ -5,6 +5,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from saucier.api.knowledge import REREAD
 from saucier.api.options import Quiet
 from saucier.api.requests import file_names, format_changes, refuse_file, refuse_folder, refuse_missing_model
 from saucier.arguments import Changes, Files, Help, Place, public
@@ -112,7 +113,7 @@ def evaluate_retriever(
     depth: Annotated[int, Help("Passages that each system finds.", metavar="K", minimum=1)] = 100,
     feedback: Annotated[int, Help("The last system also asks for so many of the passages that it finds first.",
                                   metavar="K", minimum=0, maximum=100)] = 0,
-    reread: Annotated[int, Help("Passages that the reranker reads.", metavar="K", minimum=1)] = 20,
+    reread: Annotated[int, Help("Passages that the reranker reads.", metavar="K", minimum=1)] = REREAD,
     tuned_by: Annotated[Literal["recall@1", "recall@5", "recall@20", "nDCG@10", "MRR", "MAP"], Help(
         "What weights of fusions are tuned by, in folds, and systems compared by: recall@1, recall@5, recall@20, "
         "nDCG@10, MRR, MAP.")] = "MRR",
@@ -130,6 +131,8 @@ def evaluate_retriever(
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
                    None if reranker is None else str(reranker), sentences)
+    if reread != REREAD and reranker is None:
+        raise InputError("nothing reads again", where="--reread", remedy="give --reranker MODEL")
     if sentences and not found.retrievers:
         raise InputError("nothing gives sentences vectors", where="--sentences", remedy="give --model MODEL")
     return compare_systems(read_collection(str(collection), split=split), found, depth=depth,

@@ -257,6 +257,8 @@ def test_hops_by_a_trained_writer_and_what_is_refused(frozen_models: Path, tmp_p
                         (lambda: saucier.search(index, "soup", hops=2, query_writers=[writer] * 2), "2 with --hops 2"),
                         (lambda: saucier.ask(index, "soup", out=tmp_path / "a.txt"), "no page of an answer"),
                         (lambda: saucier.search(index, "soup", reranker=model), "scores no pairs"),
+                        (lambda: saucier.search(index, "soup", reread=5), "--reread: nothing reads again"),
+                        (lambda: saucier.ask(index, "soup", sentences=True, reranker_weight=0.2), "no reranker"),
                         (lambda: saucier.search(index, "soup", hops=2, query_writers=model), "answers|task|texts")):
         with pytest.raises(InputError, match=wrong) as fault:
             call()

@@ -334,6 +334,7 @@ def model_of(folder: Path) -> Path:
     (("evaluate", "{farm}", "--model", "{bert}"), "has no embedding head"),
     (("evaluate", "{farm}", "--reranker", "{bert}"), "scores no pairs of texts"),
     (("evaluate", "{farm}", "--sentences"), "nothing gives sentences vectors"),
+    (("evaluate", "{farm}", "--reread", "5"), "--reread: nothing reads again"),
     (("mine", "{bert}", "--out", "{out}"), "corpus.jsonl: no such file"),
     (("mine", "{farm}", "--out", "{out}", "--topics", "8"), "--topics: nothing tells what passages are about"),
     (("mine", "{farm}", "--out", "{out}", "--for", "reranker", "--negatives", "0"), "learns from wrong passages"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -47,13 +48,8 @@ class Hypotheses:
                             for name in ("ids", "scores", "lengths", "done")))
 
 
-def normalize_by_torch(scores: Tensor) -> Tensor:
-    """Return log probabilities. Shapes: [R, V] -> [R, V]."""
-    return F.log_softmax(scores, dim=-1)
-
-
-def normalize_by_kernels(scores: Tensor) -> Tensor:
-    """The same of scores that the kernels gave, written where they were."""
+def log_softmax_by_kernels(scores: Tensor) -> Tensor:
+    """Make log probabilities of scores on the CPU, where they are, and return them. Shapes: [R, V] -> [R, V]."""
     log_softmax(scores.numpy(), min(torch.get_num_threads(), count_threads()))
     return scores
 
@@ -69,7 +65,7 @@ class BeamSearch:
     def __init__(self, prompt: Tensor, rules: SearchRules, choice: TokenSelection, options: GenerationOptions) -> None:
         """Begin at the prompt [B, L], every beam of a row the same."""
         self.rules, self.choice, self.options = rules, choice, options
-        self.normalize = normalize_by_torch if options.engine is None else normalize_by_kernels
+        self.log_softmax = partial(F.log_softmax, dim=-1) if options.engine is None else log_softmax_by_kernels
         self.candidates = max(2, 1 + len(options.ends)) * options.num_beams
         """How many continuations are looked at, so that as many as there are beams go on whatever ends."""
         self.start = self.length = prompt.shape[1]
@@ -100,8 +96,9 @@ class BeamSearch:
         """Return the best continuations over all beams, and the beam that each continues [B, C]."""
         rows, width = self.running.scores.shape
         so_far = self.running.ids[:, :, :self.length].flatten(0, 1)
-        logs = self.normalize(logits)
+        logs = self.log_softmax(logits)
         scores, vocab = apply_processors(self.rules.processors, so_far, logs), logits.shape[-1]
+        # The sums take the place of the log probabilities, which nobody else holds: 32 rows of 58,101 are 7 MB.
         total = torch.add(scores.view(rows, width, vocab), self.running.scores[..., None],
                           out=logs.view(rows, width, vocab)).view(rows, -1)
         picked = self.choice(total, self.candidates)

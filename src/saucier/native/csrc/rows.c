@@ -163,8 +163,6 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
     return room;
 }
 
-INLINE int64_t panel_bytes(const Panels *m, int64_t inputs) { return panel_of(m, 0, inputs) - panel_of(m, 0, 0); }
-
 /* What tile t of some asks the caches for while they meet `count` inputs of some panels. For few tokens what comes in memory,
  * by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the first tile and
  * the last one, since the first cache may have lost them between these. On Intel the first tiles ask for a share each of what
@@ -175,7 +173,7 @@ INLINE Ahead look_ahead(const Panels *m, int64_t panels, int few, int64_t t, int
 #ifdef ON_INTEL
     int64_t asking = tiles < ASKING ? tiles : ASKING;
     if (t >= asking) return NOTHING_AHEAD;
-    if (tiles > 1) return (Ahead){next + panel_bytes(m, count) * t / asking, (step + asking - 1) / asking};
+    if (tiles > 1) return (Ahead){next + (panel_of(m, 0, count) - panel_of(m, 0, 0)) * t / asking, (step + asking - 1) / asking};
 #endif
     if (few && !(whole && panels > 1)) return (Ahead){t ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS, step};
     return (Ahead){t == 0 || t == tiles - 1 ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0, step};

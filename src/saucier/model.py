@@ -197,8 +197,8 @@ class Transformer(nn.Module):
             memory = EncoderMemory(side.inputs["encoder_hidden_states"],
                                    as_boolean_mask(side.inputs.get("encoder_attention_mask")), None)
         simple = self.packs and side.cache is None and not options.weights and side.documents is None and stack.packs
-        # published values of choices hold those of padding
-        if simple and memory is None and choices is None and side.mask is not None and is_worth_packing(side.mask):
+        simple &= choices is None or isinstance(self.config.head, c.ChoiceHead)  # words of choices: losses with padding
+        if simple and memory is None and side.mask is not None and is_worth_packing(side.mask):
             side.layout = find_ragged(side.mask)
         done = self.run(stack, self.embed, side, options, memory)
         whole = done.unpacked()

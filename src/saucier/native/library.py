@@ -50,7 +50,7 @@ class CMatrix(Structure):
     """`Matrix`."""
 
     _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
-                ("format", c_int32), ("scale_format", c_int32)]
+                ("format", c_int32), ("scale_format", c_int32), ("shifts", c_void_p)]
 
 
 class CRelative(Structure):
@@ -74,7 +74,8 @@ class CPanels(Structure):
     """`Panels`."""
 
     _fields_ = [("codes", c_void_p), ("scales", c_void_p), ("rows", c_int64), ("inputs", c_int64), ("group", c_int64),
-                ("format", c_int32), ("scale_format", c_int32), ("step", c_float)]
+                ("format", c_int32), ("scale_format", c_int32), ("step", c_float), ("shifts", c_void_p),
+                ("order", c_void_p)]
 
 
 class CDistances(Structure):

@@ -143,7 +143,7 @@ class Lowering:
 
     def count_used(self, name: str) -> None:
         """Count a matrix as used, however it is stored."""
-        self.used |= {f"{name}.{part}" for part in ("weight", "codes", "scales", "input_scale")}
+        self.used |= {f"{name}.{part}" for part in ("weight", "codes", "scales", "zeros", "index", "input_scale")}
 
     def product(self, name: str, sizes: tuple[int, int], source: int, to: int, *, activation: str = "identity",
                 adds: bool = False) -> None:

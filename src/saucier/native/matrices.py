@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from ctypes import c_void_p
 from ctypes import pointer as pointer_to
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +55,10 @@ class Matrix:
     group: int = 0
     step: float | None = None
     """What a code of its inputs stands for; None: each block of a token has a step of its own."""
+    shifts: Array | None = None
+    """[O, G] float32: by how much the weights of a group are larger than their codes say; None: by nothing."""
+    order: Array | None = None
+    """[I] int32: the input that each column is for; None: they are in order. Tables, whose rows are read, have none."""
     struct: CMatrix = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -62,12 +66,12 @@ class Matrix:
         scales = self.scales
         object.__setattr__(self, "struct", CMatrix(
             pointer(self.codes), pointer(scales), len(self.codes), self.inputs, self.group or self.inputs,
-            CODES[self.format], 0 if scales is None else CODES[DTYPES[scales.dtype]]))
+            CODES[self.format], 0 if scales is None else CODES[DTYPES[scales.dtype]], pointer(self.shifts)))
 
     @property
     def bytes(self) -> int:
         """What reading it once reads."""
-        return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
+        return count_bytes(self.codes, self.scales, self.shifts)
 
     @property
     def rows(self) -> int:
@@ -78,12 +82,12 @@ class Matrix:
         """Return the numbers that it stands for. Shapes: -> [O, I]."""
         if self.scales is None:
             return widen(self.codes).astype(np.float64)
-        if self.format == "int8":
-            codes = self.codes.astype(np.float64) - 128
-        else:
-            codes = np.stack([self.codes & 15, self.codes >> 4], -1).reshape(len(self.codes), -1)[:, :self.inputs]
-            codes = codes.astype(np.float64) - 8
-        return codes * np.repeat(self.scales.astype(np.float64), self.group, 1)[:, :self.inputs]
+        bits = 8 if self.format == "int8" else 4
+        codes = unpack_codes(self.codes, self.inputs, bits).astype(np.float64) - 2**(bits - 1)
+        found: NDArray[np.float64] = codes * np.repeat(self.scales.astype(np.float64), self.group, 1)[:, :self.inputs]
+        if self.shifts is not None:
+            found += np.repeat(self.shifts, self.group, 1)[:, :self.inputs]
+        return found if self.order is None else found[:, np.argsort(self.order)]
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,10 @@ class Panels:
     group: int = 0
     step: float | None = None
     """As `Matrix.step`."""
+    shifts: Array | None = None
+    """[P, G, 16], as `Matrix.shifts`."""
+    order: Array | None = None
+    """As `Matrix.order`."""
     struct: CPanels = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,12 +115,12 @@ class Panels:
         object.__setattr__(self, "struct", CPanels(
             pointer(self.codes), pointer(self.scales), self.rows, self.inputs, self.group or self.inputs,
             CODES[self.format], 0 if self.scales is None else CODES[DTYPES[self.scales.dtype]],
-            -1 if self.step is None else self.step))
+            -1 if self.step is None else self.step, pointer(self.shifts), pointer(self.order)))
 
     @property
     def bytes(self) -> int:
         """What reading it once reads."""
-        return self.codes.nbytes + (0 if self.scales is None else self.scales.nbytes)
+        return count_bytes(self.codes, self.scales, self.shifts)
 
     def take_rows(self, rows: Array) -> Panels:
         """Return the panels of some rows."""
@@ -120,8 +128,9 @@ class Panels:
         words = self.codes if self.codes.ndim == 3 else self.codes.view(f"u{self.codes.shape[-1]}")[..., 0]
         laid = panel_rows(words[panels, :, places])
         codes = laid.view(self.codes.dtype).reshape(*laid.shape, *self.codes.shape[3:])
-        scales = None if self.scales is None else panel_rows(self.scales[panels, :, places])
-        return Panels(self.format, codes, len(rows), self.inputs, scales, self.group, self.step)
+        scales, shifts = (None if one is None else panel_rows(one[panels, :, places])
+                          for one in (self.scales, self.shifts))
+        return replace(self, codes=codes, rows=len(rows), scales=scales, shifts=shifts)
 
 
 def lay_out_panels(matrix: Matrix) -> Panels:
@@ -130,14 +139,19 @@ def lay_out_panels(matrix: Matrix) -> Panels:
     if scales is None:
         return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
     if matrix.format == "int4":
-        codes = np.stack([matrix.codes & 15, matrix.codes >> 4], -1).reshape(rows, -1)[:, :inputs]
-        units = np.pad(codes, ((0, 0), (0, -inputs % SUMMED_INPUTS))).reshape(rows, -1, 2, SUMMED_INPUTS // 2)
+        codes = np.pad(unpack_codes(matrix.codes, inputs, 4), ((0, 0), (0, -inputs % SUMMED_INPUTS)))
+        units = codes.reshape(rows, -1, 2, SUMMED_INPUTS // 2)
         joined: Array = (units[:, :, 0] | units[:, :, 1] << 4).reshape(rows, -1).view(np.uint32)
     else:
         joined = np.pad(matrix.codes, ((0, 0), (0, -inputs % 4))).view(np.uint32)
     laid = panel_rows(joined)
     return Panels(matrix.format, laid.view(np.uint8).reshape(*laid.shape, -1), rows, inputs, panel_rows(scales),
-                  matrix.group, matrix.step)
+                  matrix.group, matrix.step, None if matrix.shifts is None else panel_rows(matrix.shifts), matrix.order)
+
+
+def count_bytes(*arrays: Array | None) -> int:
+    """Return the bytes of arrays, of those that there are."""
+    return sum(one.nbytes for one in arrays if one is not None)
 
 
 def panel_rows(array: Array) -> Array:
@@ -212,8 +226,7 @@ def round_groups(piece: NDArray[np.float32], group: int, largest: int,
     stored = codes.astype(np.uint8)
     if largest == 127:
         return stored, scales
-    stored = np.pad(stored, ((0, 0), (0, inputs % 2)))
-    return stored[:, ::2] | stored[:, 1::2] << 4, scales
+    return pack_codes(stored, 4), scales
 
 
 def read_matrix(weights: Mapping[str, Array], name: str, inputs: int, form: Format) -> Matrix:
@@ -225,16 +238,55 @@ def read_matrix(weights: Mapping[str, Array], name: str, inputs: int, form: Form
         return store_matrix(weights[f"{name}.weight"], form)
     codes, scales = weights[f"{name}.codes"], weights.get(f"{name}.scales")
     bits = codes.shape[-1] * 8 // inputs if codes.ndim == 2 else 0
-    if bits not in (4, 8) or scales is None or scales.ndim != 2 or f"{name}.zeros" in weights:
-        raise InputError(f"the numbers of {name} are not symmetric integers of 4 or 8 bits, which the native kernels"
-                         " read", where="engine", remedy="use engine=None")
+    if bits not in (4, 8) or scales is None or scales.ndim != 2:
+        raise InputError(f"the numbers of {name} are not integers of 4 or 8 bits, which the native kernels read",
+                         where="engine", remedy="use engine=None")
     groups = scales.shape[1]
-    group = -(-inputs // groups)
-    if (groups > 1 and (inputs % groups or group % 32)) or (bits == 4 and group > 256):
+    group, index = -(-inputs // groups), weights.get(f"{name}.index")
+    uneven = index is not None and (np.bincount(index, minlength=groups) != group).any()
+    if (groups > 1 and (inputs % groups or group % 32)) or uneven:
         raise InputError(f"{name} has {groups} groups for {inputs} inputs, and the native kernels read groups of a "
-                         "multiple of 32, in 4 bits up to 256", where="engine", remedy="use engine=None")
+                         "multiple of 32, all of one size", where="engine", remedy="use engine=None")
     scales, step = scales if scales.dtype == np.float16 else widen(scales), weights.get(f"{name}.input_scale")
-    return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group, None if step is None else float(step))
+    shifts, zeros, order = None, weights.get(f"{name}.zeros"), None
+    if index is not None:
+        order = np.argsort(index, kind="stable").astype(np.int32)
+        codes = pack_codes(np.ascontiguousarray(unpack_codes(codes, inputs, bits)[:, order]), bits)
+    if zeros is not None:
+        codes, scales, shifts = centre(codes, scales, unpack_codes(zeros, groups, bits).astype(np.int16), bits)
+    return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group, None if step is None else float(step),
+                  shifts, order)
+
+
+def unpack_codes(packed: Array, count: int, bits: int) -> Array:
+    """Take codes of 8 bits, or of 4, two a byte, the earlier one in the low half. Shapes: [O, bytes] -> [O, count]."""
+    found = packed if bits == 8 else np.stack([packed & 15, packed >> 4], -1).reshape(len(packed), -1)
+    return found[:, :count]
+
+
+def pack_codes(codes: Array, bits: int) -> Array:
+    """Put them back. Shapes: [O, I] -> [O, bytes]."""
+    if bits == 8:
+        return codes
+    padded = np.pad(codes, ((0, 0), (0, codes.shape[1] % 2)))
+    found: Array = padded[:, ::2] | padded[:, 1::2] << 4
+    return found
+
+
+def centre(codes: Array, scales: Array, zeros: NDArray[np.int16], bits: int) -> tuple[Array, Array, Array | None]:
+    """Return codes, scales and shifts [O, G] of the numbers `scale * (code - zero)`, which the kernels read as
+    `scale * (code - middle) + shift`; no shifts where there is another way.
+
+    A zero point just below the middle is one in the middle with codes and scale turned round: 4 bits of GGUF, whose
+    scales may be negative, are stored so. Shapes: codes [O, bytes], scales and zeros [O, G].
+    """
+    middle = 2**(bits - 1)
+    turned = zeros == middle - 1
+    if (turned | (zeros == middle)).all():
+        bytes_of_group = -(-codes.shape[1] // turned.shape[1])
+        flips = np.repeat(turned.astype(np.uint8) * np.uint8(255), bytes_of_group, 1)[:, :codes.shape[1]]
+        return codes ^ flips, np.where(turned, -scales, scales), None
+    return codes, scales, widen(scales) * (middle - zeros).astype(np.float32)
 
 
 @dataclass
@@ -288,7 +340,7 @@ def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.f
     library, values = load_library(), np.ascontiguousarray(vector, np.float32)
     found = np.zeros(matrix.rows, np.float32)
     tiles, scales = (np.empty(TILE_TOKENS * size, np.float32) for size in (
-        matrix.inputs + 8, -(-matrix.inputs // SUMMED_INPUTS)))
+        matrix.inputs + 9, -(-matrix.inputs // SUMMED_INPUTS)))
     product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, 1, pointer(tiles),
                            pointer(scales), None, pointer(found), matrix.rows, 0, 0, None)
     library.saucier_multiply(library.saucier_best_path(), pointer_to(product), count_threads())

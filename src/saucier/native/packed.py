@@ -26,12 +26,14 @@ from saucier.native.library import SOURCES
 from saucier.native.matrices import Array, Format, Matrix, Panels
 from saucier.plain import format_bytes
 
-VERSION = 5
+VERSION = 6
 """Of how matrices are rounded and laid out; a change of `matrices.py` that changes numbers raises it."""
 LARGEST = 16 * 2**30
 """Bytes of the folder; beyond, the files that were used longest ago are removed."""
 SUFFIX, INDEX, ALIGNED = ".matrices", "weight-files.json", 64
 KINDS = {"matrix": Matrix, "panels": Panels}
+ARRAYS = ("codes", "scales", "shifts", "order")
+"""Of a `Matrix` and of `Panels`."""
 OWN_PARTS = "own parts"
 """What `auto` may choose instead of a format."""
 Made = dict[str, Any]
@@ -110,8 +112,7 @@ def read_entry(entry: Mapping[str, Any], mapped: mmap.mmap, start: int) -> Matri
         return view(entry["codes"])
     if entry["facts"]["format"] not in get_args(Format):
         raise ValueError("no format of ours")
-    made: Matrix | Panels = KINDS[entry["kind"]](codes=view(entry["codes"]), scales=view(entry["scales"]),
-                                                 **entry["facts"])
+    made: Matrix | Panels = KINDS[entry["kind"]](**{name: view(entry[name]) for name in ARRAYS}, **entry["facts"])
     return made
 
 
@@ -138,9 +139,9 @@ def write_packed(path: Path, made: Made) -> int:
         if not isinstance(one, Matrix | Panels):
             return {"kind": "array", "codes": place(one)}
         facts = {field.name: getattr(one, field.name) for field in fields(one)
-                 if field.init and field.name not in ("codes", "scales")}
-        return {"kind": "matrix" if isinstance(one, Matrix) else "panels", "codes": place(one.codes),
-                "scales": place(one.scales), "facts": facts}
+                 if field.init and field.name not in ARRAYS}
+        return {"kind": "matrix" if isinstance(one, Matrix) else "panels", "facts": facts,
+                **{name: place(getattr(one, name)) for name in ARRAYS}}
 
     document = json.dumps({name: describe(one) for name, one in made.items()}).encode()
 

@@ -198,7 +198,7 @@ def make_tiles(tokens: int, steps: Iterable[Step]) -> tuple[Array, Array]:
     """Return room for what products with panels make of the tokens of a pass, and for its scales."""
     whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
     inputs = max((one.inputs for step in steps for one in step.matrices if isinstance(one, Panels)), default=0)
-    return tuple(np.empty(whole * size, np.float32) for size in (inputs + 8, -(-inputs // SUMMED_INPUTS)))  # type: ignore[return-value]
+    return tuple(np.empty(whole * size, np.float32) for size in (inputs + 9, -(-inputs // SUMMED_INPUTS)))  # type: ignore[return-value]
 
 
 def count_values(widths: tuple[tuple[int, int], ...]) -> int:

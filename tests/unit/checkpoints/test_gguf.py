@@ -116,9 +116,11 @@ def test_blocks_stay_in_few_bits(form: str, bits: int, tmp_path: Path) -> None:
     assert torch.equal(held["decoder.blocks.1.feed_forward.inner.down"].widened(torch.float32), down)
 
 
-def test_the_native_engine_reads_eight_bits(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["q8_0", "q4_0"])
+def test_the_native_engine_reads_blocks(form: str, tmp_path: Path) -> None:
+    """Also those of four bits whose steps are below zero, about half of them."""
     native = pytest.importorskip("saucier.generation.native_feed").Native
-    write_gguf_model(build("llama"), tmp_path / "model.gguf", form="q8_0")
+    write_gguf_model(build("llama"), tmp_path / "model.gguf", form=form)
     model = library.load(tmp_path / "model.gguf", dtype="float32", device="cpu")
     ids = torch.tensor([[5, 9, 3]])
     plain = library.generate(model, ids, max_new_tokens=8)

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from tests.tolerances import PART, assert_close
 from tests.unit.native.products import check_apart, round_activations, use_stored_numbers
+from tests.unit.quantization.packed_folders import awq, compressed, gptq, shuffle_inputs
 
 import saucier
 from saucier import config as c
 from saucier.adaptation.quantization.quantize import quantize_model
-from saucier.adaptation.quantization.schemes import Integers, NormalFloat, NumberFormat, Quantization, ZeroPoint
+from saucier.adaptation.quantization.schemes import (
+    Integers,
+    NormalFloat,
+    NumberFormat,
+    Quantization,
+    Symmetric,
+    ZeroPoint,
+)
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
 from saucier.generation.native_feed import lower_model
@@ -155,10 +166,12 @@ def test_a_model_that_changes_is_lowered_again() -> None:
     assert not torch.allclose(read_scores(model, ids[0], "int8", at_once=6), expected)
 
 
+@pytest.mark.parametrize("span", [Symmetric(), ZeroPoint()])
 @pytest.mark.parametrize(("bits", "group"), [(4, 32), (8, None), (8, 32)])
 @pytest.mark.parametrize("name", ["gpt2", "gptj"])
-def test_a_quantized_model_runs_in_its_own_numbers(name: str, bits: int, group: int | None) -> None:
-    model = quantize_model(golden(name), Quantization(format=Integers(bits=bits, group=group)))
+def test_a_quantized_model_runs_in_its_own_numbers(name: str, bits: int, group: int | None,
+                                                   span: Symmetric | ZeroPoint) -> None:
+    model = quantize_model(golden(name), Quantization(format=Integers(bits=bits, group=group, range=span)))
     ids = draw(1, 12)[0]
     plan = lower_model(model, Native(), 12)
     assert {step.matrix.format for step in plan.steps if step.matrix is not None} == {f"int{bits}", "int8"}
@@ -167,9 +180,25 @@ def test_a_quantized_model_runs_in_its_own_numbers(name: str, bits: int, group: 
     assert 0 < apart < 0.02  # activations are rounded to 8 bits
 
 
+@pytest.mark.parametrize(("write", "bits", "ordered"), [
+    (awq, 4, True), (functools.partial(gptq, symmetric=True), 4, True),
+    (functools.partial(gptq, symmetric=True), 4, False), (functools.partial(gptq, symmetric=False), 4, False),
+    (functools.partial(compressed, bits=8, symmetric=False), 8, False)])
+def test_published_numbers_are_read_as_they_are(write: Callable[..., Any], bits: int, ordered: bool, tmp_path: Path
+                                                ) -> None:
+    """With zero points, and with groups out of order; activations are rounded to 8 bits."""
+    held = write(tmp_path / "m", group=32)
+    if not ordered:
+        shuffle_inputs(tmp_path / "m", held, bits=bits, group=32)
+    model, ids = saucier.load(tmp_path / "m", dtype="float32"), draw(1, 8)[0] % 40
+    plan = lower_model(model, Native(), len(ids))
+    assert {step.matrix.format for step in plan.steps if step.matrix is not None} == {f"int{bits}", "float32"}
+    expected = model(ids[None]).logits[0]
+    assert (read_scores(model, ids, "float32", at_once=8) - expected).abs().mean() < 0.02 * expected.std()
+
+
 @pytest.mark.parametrize(("form", "what"), [
-    (Integers(bits=4, group=32, range=ZeroPoint()), "not symmetric integers"),
-    (NormalFloat(), "not symmetric integers"), (Integers(bits=3), "not symmetric integers"),
+    (NormalFloat(), "not integers of 4 or 8 bits"), (Integers(bits=3), "not integers of 4 or 8 bits"),
     (Integers(bits=4, group=16), "has 2 groups for 32 inputs")])
 def test_other_numbers_are_refused(form: NumberFormat, what: str) -> None:
     model = quantize_model(golden("gpt2"), Quantization(format=form))

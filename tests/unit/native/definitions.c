@@ -72,14 +72,15 @@ static Panels draw_panels(Case *c) {
     uint8_t *codes = calloc((size_t)(panels * 16 * units), 4);
     void *scales = calloc((size_t)(panels * groups * 16), 4);
     double *scale_of = calloc((size_t)(panels * groups * 16), sizeof(double));
+    float *shifts = (c->format == INT8 || c->format == INT4) && draw() % 2 ? draw_numbers(panels * groups * 16, 9) : NULL;
     for (int64_t i = 0; i < panels * groups * 16; i++) scale_of[i] = put_scale(scales, c->scale_format, i);
     for (int64_t r = 0; r < c->rows; r++)
         for (int64_t k = 0; k < c->inputs; k++) {
             int64_t panel = r / 16, i = r % 16, place = (panel * c->inputs + k) * 16 + i;
             double scale = scale_of[(panel * groups + k / c->group) * 16 + i], *weight = c->weights + r * c->inputs + k;
-            int code = (int)(draw() % (c->format == INT8 ? 255 : 16)) - (c->format == INT8 ? 127 : 8);
+            int code = (int)(draw() % (c->format == INT8 ? 256 : 16)) - (c->format == INT8 ? 128 : 8);
             float number = (float)((int)(draw() % 2001) - 1000) / 1000.0f;
-            *weight = code * scale;
+            *weight = code * scale + (shifts ? shifts[(panel * groups + k / c->group) * 16 + i] : 0);
             if (c->format == INT8) codes[(panel * up(c->inputs, 4) + k / 4 * 4) * 16 + i * 4 + k % 4] = (uint8_t)(code + 128);
             if (c->format == INT4)
                 codes[(panel * units + k / 32 * 32) * 8 + (k % 16 / 4 * 16 + i) * 4 + k % 4] |=
@@ -88,7 +89,7 @@ static Panels draw_panels(Case *c) {
             if (c->format == BFLOAT16) ((uint16_t *)codes)[place] = narrow(number), *weight = widen(narrow(number));
         }
     free(scale_of);
-    return (Panels){codes, scales, c->rows, c->inputs, c->group, c->format, c->scale_format, c->step};
+    return (Panels){codes, scales, c->rows, c->inputs, c->group, c->format, c->scale_format, c->step, shifts};
 }
 
 /* What a product reads of activations: codes of -127..127 of blocks where the matrix is of whole numbers. */
@@ -130,7 +131,7 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
               draw_numbers(n * inputs, 3), calloc((size_t)(n * inputs), 8)};
     int64_t stride = rows + 3, size = n * stride * (int64_t)sizeof(float);
     float *bias = draw_numbers(rows, 1), *base = draw_numbers(n * stride, 1), *to = malloc((size_t)size);
-    float *tiles = malloc((size_t)(up(n, TILE_TOKENS) * (inputs + 8)) * 4);
+    float *tiles = malloc((size_t)(up(n, TILE_TOKENS) * (inputs + 9)) * 4);
     float *token_scales = malloc((size_t)(up(n, TILE_TOKENS) * (inputs / 32 + 1)) * 4);
     float *alone = malloc((size_t)stride * 4);
     char what[99];
@@ -147,7 +148,7 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
     memcpy(alone, base + last * stride, (size_t)stride * 4);
     saucier_multiply(path, &p, 1);
     if (memcmp(alone, to + last * stride, (size_t)stride * 4)) check(what, 0, 1, 0);
-    void *const made[] = {(void *)panels.codes, (void *)panels.scales, c.weights, c.values, c.read, bias, base, to,
+    void *const made[] = {(void *)panels.codes, (void *)panels.scales, (void *)panels.shifts, c.weights, c.values, c.read, bias, base, to,
                           tiles, token_scales, alone};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++) free(made[i]);
 }

@@ -62,7 +62,7 @@ def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarra
     tokens, inputs = x.shape
     whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
     tiles, scales = (np.full(size, np.nan, np.float32) for size in (
-        whole * (inputs + 8), whole * -(-inputs // SUMMED_INPUTS)))
+        whole * (inputs + 9), whole * -(-inputs // SUMMED_INPUTS)))
     to = np.full((tokens, panels.rows + 3), 7, np.float32)
     if base is not None:
         to[:, :-3] = base

@@ -48,7 +48,8 @@ def test_a_token_is_the_same_in_any_company(path: str, form: Format) -> None:
         assert (multiply(path, matrix, x[:tokens]) == alone[:tokens]).all(), tokens
 
 
-@pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int4", 128), ("int4", 256), ("int8", 32), ("int8", 384)])
+@pytest.mark.parametrize(("form", "group"), [("int4", 64), ("int4", 128), ("int4", 256), ("int4", 768), ("int8", 32),
+                                             ("int8", 384)])
 def test_other_groups(path: str, form: Format, group: int) -> None:
     random = np.random.default_rng(1)
     weight = random.normal(size=(13, 768)).astype(np.float32)
@@ -57,6 +58,25 @@ def test_other_groups(path: str, form: Format, group: int) -> None:
     x = random.normal(size=(5, 768)).astype(np.float32)
     expected = round_activations(x, matrix, path) @ matrix.values().T
     assert_allclose(multiply(path, matrix, x), expected, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize(("form", "group"), [("int4", 32), ("int4", 128), ("int4", 1100), ("int8", 32), ("int8", 1100)])
+def test_groups_with_shifts_and_out_of_order(path: str, form: Format, group: int) -> None:
+    """Of codes over their whole range; a token gives the same in any company."""
+    random, inputs, rows = np.random.default_rng(5), 1100 if group == 1100 else 768, 37
+    groups, bits = -(-inputs // group), 4 if form == "int4" else 8
+    codes = random.integers(0, 256, (rows, inputs * bits // 8)).astype(np.uint8)
+    scales, shifts = (random.normal(size=(rows, groups)).astype(np.float32) for _ in range(2))
+    order = random.permutation(inputs).astype(np.int32)
+    matrix = Matrix(form, codes, inputs, scales, group, shifts=2**(bits - 1) * shifts, order=order)
+    x = random.normal(size=(150, inputs)).astype(np.float32)
+    found = multiply(path, matrix, x)
+    expected = round_activations(x[:, order], matrix, path) @ matrix.values()[:, order].T
+    assert_allclose(found, expected, rtol=1e-5, atol=1e-6 * np.abs(matrix.values()).sum(1).max())
+    plain = multiply(path, Matrix(form, codes, inputs, scales, group), x)
+    assert np.abs(found - plain).mean() > 0.3 * expected.std()
+    for tokens in (1, 3, 13, 40):
+        assert (multiply(path, matrix, x[:tokens]) == found[:tokens]).all(), tokens
 
 
 @pytest.mark.parametrize("form", ["int8", "int4"])

@@ -104,9 +104,9 @@ def compressed(folder: Path, *, bits: int = 4, group: int = GROUP, symmetric: bo
                         symmetric=symmetric)
 
 
-def awq(folder: Path, **more: Any) -> dict[str, Array]:
-    said = {"quant_method": "awq", "bits": 4, "group_size": GROUP, "zero_point": True, "version": "gemm", **more}
-    return write_folder(folder, pack_awq, said, symmetric=False)
+def awq(folder: Path, *, group: int = GROUP, **more: Any) -> dict[str, Array]:
+    said = {"quant_method": "awq", "bits": 4, "group_size": group, "zero_point": True, "version": "gemm", **more}
+    return write_folder(folder, pack_awq, said, group=group, symmetric=False)
 
 
 def assert_holds(model: Transformer, held: Mapping[str, Array]) -> None:
@@ -131,7 +131,8 @@ def edit(folder: Path, change: Callable[[Tensors], None]) -> None:
     save_file({name: one.contiguous() for name, one in tensors.items()}, folder / "model.safetensors")
 
 
-def shuffle_inputs(folder: Path, held: dict[str, Array], seed: int = 5) -> dict[str, Array]:
+def shuffle_inputs(folder: Path, held: dict[str, Array], *, bits: int = 4, group: int = GROUP, seed: int = 5
+                   ) -> dict[str, Array]:
     """Put the inputs of every map of a folder of GPTQ or compressed-tensors out of order, and return what it holds."""
     def shuffle(some: Tensors) -> None:
         for module in held:
@@ -140,9 +141,9 @@ def shuffle_inputs(folder: Path, held: dict[str, Array], seed: int = 5) -> dict[
             held[module] = held[module][:, order]
             name = f"{module}.{'qweight' if gptq_like else 'weight_packed'}"
             rows = some[name].T if gptq_like else some[name]
-            codes = unpack_words(rows, len(order), 4)[:, order]
-            some[name] = pack_words(codes, 4).T if gptq_like else pack_words(codes, 4)
-            some[f"{module}.{'g_idx' if gptq_like else 'weight_g_idx'}"] = (order // GROUP).int()
+            codes = pack_words(unpack_words(rows, len(order), bits)[:, order], bits)
+            some[name] = codes.T if gptq_like else codes
+            some[f"{module}.{'g_idx' if gptq_like else 'weight_g_idx'}"] = (order // group).int()
 
     edit(folder, shuffle)
     return held

@@ -277,14 +277,19 @@ INLINE int32_t read_code(const Matrix *m, int64_t row, int64_t k) {
     return (((const uint8_t *)m->codes)[row * ((m->inputs + 1) / 2) + k / 2] >> (k % 2) * 4 & 15) - 8;
 }
 
+INLINE int64_t find_group(const Matrix *m, int64_t row, int64_t k) {
+    return row * ((m->inputs + m->group - 1) / m->group) + k / m->group;
+}
+
 INLINE float read_scale(const Matrix *m, int64_t row, int64_t k) {
-    return read_number(m->scales, row * ((m->inputs + m->group - 1) / m->group) + k / m->group, m->scale_format);
+    return read_number(m->scales, find_group(m, row, k), m->scale_format);
 }
 
 /* The number that a weight stands for. */
 static float weight(const Matrix *m, int64_t row, int64_t k) {
     if (m->format != INT8 && m->format != INT4) return read_number(m->codes, row * m->inputs + k, m->format);
-    return (float)read_code(m, row, k) * read_scale(m, row, k);
+    float value = (float)read_code(m, row, k) * read_scale(m, row, k);
+    return m->shifts ? value + m->shifts[find_group(m, row, k)] : value;
 }
 
 #define NAME_OF_(path) #path

@@ -90,9 +90,17 @@ INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
 /* Those that inputs k..k + count take. */
 INLINE int64_t part_bytes(const Panels *m, int64_t k, int64_t count) { return token_bytes(m, k + count) - token_bytes(m, k); }
 
+INLINE int64_t groups_of(const Panels *m) { return (m->inputs + m->group - 1) / m->group; }
+
 /* Where a tile's tokens begin. */
 INLINE char *tile_of(const WideProduct *p, int64_t token) {
-    return (char *)p->tiles + token * token_bytes(p->panels, p->panels->inputs);
+    const Panels *m = p->panels;
+    return (char *)p->tiles + token * (token_bytes(m, m->inputs) + (m->shifts ? groups_of(m) * (int64_t)sizeof(float) : 0));
+}
+
+/* Behind the codes of a tile of R tokens, where groups have shifts: the sums of their inputs, as they were rounded. [R, groups] */
+INLINE float *sums_of_groups(const WideProduct *p, int64_t first, int64_t R) {
+    return (float *)(tile_of(p, first) + R * token_bytes(p->panels, p->panels->inputs));
 }
 
 /* Lay out inputs k..k + count of a token. Numbers of 4 bits lie in units of all R tokens of a tile, of which it is r. */
@@ -112,9 +120,16 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
         memcpy(to, from, (size_t)count * sizeof(float));
         return;
     }
-    for (; count > 0; count -= block, from += block, scale += p->n) {
+    float chosen[DEEP];
+    if (m->order) {
+        for (int64_t i = 0; i < count; i++) chosen[i] = p->values[token * p->from_stride + m->order[k + i]];
+        from = chosen;
+    }
+    float *sums = m->shifts ? sums_of_groups(p, token - r, R) + r * groups_of(m) : NULL;
+    for (; count > 0; count -= block, from += block, scale += p->n, k += block) {
         int64_t inputs = count < block ? count : block;
         *scale = inputs == LONGEST_BLOCK ? round_inputs(m, from, LONGEST_BLOCK, codes) : round_inputs(m, from, inputs, codes);
+        if (sums) sums[k / m->group] = (k % m->group ? sums[k / m->group] : 0) + *scale * (float)add_up_codes(codes, inputs);
         if (m->format == INT4)
             for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
         else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);
@@ -186,6 +201,16 @@ typedef struct {
     int64_t stride;
 } Sums;
 
+/* What shifts give a tile of R tokens, from `first` on: each the sum of its group. */
+static void add_shifts(const WideProduct *p, int64_t panel, int64_t panels, int64_t first, int64_t R, Sums sums) {
+    int64_t groups = groups_of(p->panels);
+    const float *shifts = p->panels->shifts + panel * groups * PANEL, *a = sums_of_groups(p, first, R);
+    for (int64_t one = 0; one < panels; one++, shifts += groups * PANEL)
+        for (int64_t r = 0; r < R; r++)
+            add_numbers(a + r * groups, 1, groups, shifts, PANEL, 0, groups, sums.at + r * sums.stride + one * PANEL, sums.stride,
+                        FLOAT32, NOTHING_AHEAD, 1, 1, 1);
+}
+
 /* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
  * the weights, which may be widened. */
 INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
@@ -194,7 +219,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
     int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
-    int64_t groups = (m->inputs + m->group - 1) / m->group, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
+    int64_t groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     int64_t apart = (format == m->format ? m->inputs : DEEP) * PANEL, stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
@@ -226,6 +251,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 #define ADD_PAIRS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, BFLOAT16); else ADD_NUMBERS(R, 1, BFLOAT16)
 #endif
     else EACH_SIZE(size, ADD_PAIRS)
+    if (m->shifts && k + count == m->inputs) add_shifts(p, panel, panels, token, size, sums);
 }
 
 /* Tokens that meet one panel. Measured on Intel, whose set is AVX-512 without bfloat16: floats of one panel wait for each

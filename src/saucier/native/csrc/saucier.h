@@ -18,6 +18,7 @@ typedef struct {
     const void *scales; /* [rows, ceil(inputs / group)], or NULL */
     int64_t rows, inputs, group;
     int32_t format, scale_format; /* enum Format */
+    const float *shifts; /* [rows, ceil(inputs / group)]: by how much each weight of a group is larger than that; or NULL */
 } Matrix;
 
 #define PANEL_ROWS 16
@@ -36,6 +37,8 @@ typedef struct {
     int64_t rows, inputs, group;
     int32_t format, scale_format;
     float step; /* what a code of activations stands for, of all tokens; negative: each block of a token has its own */
+    const float *shifts;  /* [panels, ceil(inputs / group), 16] as above, or NULL */
+    const int32_t *order; /* [inputs], of whole numbers: the input that each column meets; NULL: as they come */
 } Panels;
 
 /* A product with panels. Where they hold whole numbers, tokens are rounded in blocks to codes of -127..127: the largest of
@@ -45,7 +48,7 @@ typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
-    void *tiles;         /* room for inputs + 8 floats of each token */
+    void *tiles;         /* room for inputs + 9 floats of each token */
     float *token_scales; /* [blocks, n] */
     const float *bias;   /* [rows], or NULL */
     float *to;           /* [n, stride] */

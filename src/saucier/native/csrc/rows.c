@@ -203,12 +203,18 @@ typedef struct {
 
 /* What shifts give a tile of R tokens, from `first` on: each the sum of its group. */
 static void add_shifts(const WideProduct *p, int64_t panel, int64_t panels, int64_t first, int64_t R, Sums sums) {
-    int64_t groups = groups_of(p->panels);
+    int64_t groups = groups_of(p->panels), stride = sums.stride;
+    const Ahead asked = {AHEAD_OF_FLOATS, STEP};
     const float *shifts = p->panels->shifts + panel * groups * PANEL, *a = sums_of_groups(p, first, R);
+#define ADD_OF(some, ahead) add_numbers(a + r * groups, 1, groups, shifts, PANEL, 0, groups, to, stride, FLOAT32, ahead, 1, some, 1)
     for (int64_t one = 0; one < panels; one++, shifts += groups * PANEL)
-        for (int64_t r = 0; r < R; r++)
-            add_numbers(a + r * groups, 1, groups, shifts, PANEL, 0, groups, sums.at + r * sums.stride + one * PANEL, sums.stride,
-                        FLOAT32, NOTHING_AHEAD, 1, 1, 1);
+        for (int64_t r = 0, some; r < R; r += some) {
+            float *to = sums.at + r * stride + one * PANEL;
+            some = R - r < 4 ? 1 : 4;
+            if (some == 1) ADD_OF(1, asked);
+            else if (r) ADD_OF(4, NOTHING_AHEAD);
+            else ADD_OF(4, asked);
+        }
 }
 
 /* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of

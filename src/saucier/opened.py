@@ -191,21 +191,24 @@ def open_model(path: Path, *, dtype: str = "auto", device: str = "auto", base: s
     return OpenModel(path, model, tokenizer, folder.recipe() if folder.is_run else None)
 
 
-def open_lowered(path: Path, form: str) -> OpenLowered | None:
+def open_lowered(path: Path, form: str | None) -> OpenLowered | None:
     """Open a model folder for writing in a number format: what was packed before, or a decoder that is plain to read.
 
-    None for anything else, which `open_model` opens. Raises `InputError` for a folder that is not there.
+    Without a format only what is stored in few bits. None for anything else, which `open_model` opens. Raises
+    `InputError` for a folder that is not there.
     """
     folder = resolve_folder(path)
     if run_folder_of(path) != path or RunFolder(path).is_run:  # what a run is has to be read
+        return None
+    model = (find_chosen(folder, compute_tables, limit_threads()) if form == "auto"
+             else find_lowered(folder, form or "float32", compute_tables))
+    if form is None and (model is None or not model.is_in_few_bits):
         return None
     try:
         load_library()
     except WorkError:  # said where all is read
         return None
-    model = (find_chosen(folder, compute_tables, limit_threads()) if form == "auto"
-             else find_lowered(folder, form, compute_tables))
-    if model is None:
+    if model is None and form is not None:
         from saucier.folders.arrays import open_published_arrays
 
         model = open_published_arrays(folder, form, compute_tables)

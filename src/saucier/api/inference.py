@@ -104,7 +104,7 @@ def write(
     text = prompt if isinstance(prompt, str) else " ".join(prompt)
     if (dtype, device, compile) == ("auto", "auto", False) and not any(
             (sources, strategy, source_language, target_language, lookup, draft, base)):
-        lowered = None if format is None else open_lowered(Path(model), format)
+        lowered = open_lowered(Path(model), format)
         if lowered is not None:
             return job.write_on(lowered, text, drawing.options(), speak)
     opened = job.open_writer(Path(model), dtype, device, base, format)

@@ -133,7 +133,8 @@ def prepare_decoder(model: Transformer, engine: Native, path: Path | None, kept:
     digest = digest_model(model)
     if path is not None and alone and rounded and stored is not None and digest is not None:
         folder = Path(stored.state.path)
-        if (stored.head, stored.base, stored.separate) == ("auto", None, False) and (folder / SETTINGS[0]).is_file():
+        if (stored.head, stored.base, stored.separate) == ("auto", None, False) and (
+                folder.is_file() or (folder / SETTINGS[0]).is_file()):  # of GGUF, or of a folder
             files = [Path(name) for name, _, _ in stored.state.files]
             remember_lowered(folder, files, lowered, Packed(path, digest))
 
@@ -156,10 +157,14 @@ def digest_model(model: Transformer) -> str | None:
     return digest_files(stored.state.files) if stored is not None and stored.state.is_current else None
 
 
+def is_in_few_bits(model: Transformer) -> bool:
+    """Say whether some matrix of a model is stored in codes, which its own parts widen for each product."""
+    return any(name.endswith(".codes") for name in model.state_dict())
+
+
 def find_packed(model: Transformer, form: Format) -> Path | None:
     """Return where a model's matrices in a format are kept; None where none is rounded."""
-    if (form == "float32" and not any(name.endswith(".codes") for name in model.state_dict())) or (
-            digest := digest_model(model)) is None:
+    if (form == "float32" and not is_in_few_bits(model)) or (digest := digest_model(model)) is None:
         return None
     return name_packed(digest, model.config.model_dump_json(), form)
 

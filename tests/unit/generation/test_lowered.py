@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file, save_file
+from tests.unit.checkpoints.test_gguf import build
 from tests.unit.generation.test_native import GOLDEN, LOWERED, OPTIONS, draw
+from tests.unit.text.test_gguf_tokenizers import byte_bpe
 
 import saucier
 from saucier import config as c
@@ -19,6 +21,7 @@ from saucier.adaptation.quantization.quantize import quantize_model
 from saucier.adaptation.quantization.schemes import Integers, Quantization
 from saucier.errors import InputError
 from saucier.folders.arrays import open_published_arrays
+from saucier.folders.write_gguf import write_gguf_model
 from saucier.generation import formats
 from saucier.generation import processors as p
 from saucier.generation.native_model import PartTables
@@ -26,9 +29,11 @@ from saucier.generation.options import GenerationOptions
 from saucier.generation.plan_feed import limit_threads, write_rows
 from saucier.generation.rules import Prompt, make_search, make_search_rules
 from saucier.generation.search import decode
+from saucier.jobs.writing.written import open_writer
 from saucier.native import lowered, packed
 from saucier.native.lowered import KeptTables, LoweredModel, find_chosen, find_lowered
 from saucier.native.lowering import Tables
+from saucier.opened import open_lowered
 
 pytestmark = pytest.mark.filterwarnings("ignore:the matrices in")
 SEARCHES: tuple[dict[str, object], ...] = (
@@ -92,6 +97,21 @@ def test_a_model_in_few_bits_keeps_them(tmp_path: Path, form: str) -> None:
     ids = draw(2, 7)
     assert write_rows(found, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == saucier.generate(
         model, ids, **OPTIONS).tolist()
+
+
+def test_a_model_in_few_bits_is_written_by_the_kernels_without_a_format(tmp_path: Path) -> None:
+    """A file of GGUF: its own parts widen every matrix for every token. The second time without its weights; a model of
+    floats is left to its own parts, whatever is packed of it."""
+    made = tmp_path / "model.gguf"
+    write_gguf_model(build("llama", 300), made, form="q4_0", tokenizer=byte_bpe())
+    assert open_lowered(made, None) is None
+    opened, ids = open_writer(made, "float32", "auto", None, None), draw(2, 7)
+    assert opened.model.format == "float32"
+    found = open_lowered(made, None)
+    assert found is not None and write_rows(found.model, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == \
+        saucier.generate(opened.model, ids, **OPTIONS).tolist()
+    load_both(copy_golden("llama", tmp_path / "model"), "int8")
+    assert open_lowered(tmp_path / "model", None) is None
 
 
 @pytest.mark.sampled

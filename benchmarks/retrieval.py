@@ -206,7 +206,7 @@ def rank_trained(place: Place, name: str, seed: int, weights: Sequence[float] | 
 
     `weights`: None: tuned in folds on other questions of the same collection; or those of another collection.
     """
-    from saucier.retrieval.fusion import fuse_scores
+    from saucier.retrieval.fusion import Choice, fuse_scores
     from saucier.retrieval.retriever import open_reranker
 
     collection = read(place, name)
@@ -224,8 +224,9 @@ def rank_trained(place: Place, name: str, seed: int, weights: Sequence[float] | 
     if "reranker" not in place.kinds:
         return found, (share, other)
     first = found[READ_AGAIN[name]].cut(REREAD)
-    reread = keep_ranking(place.made(seed, f"{name}-reranker.npz"),
-                          lambda: open_reranker(place.made(seed, "reranker")).rank(first, collection))
+    kept = keep_ranking(place.made(seed, f"{name}-reranker.npz"),
+                        lambda: open_reranker(place.made(seed, "reranker")).rank(first, collection))
+    reread = Choice(kept.scores, kept.places)
     reranked, last = fuse(first, reread, 2)
     found |= {"reranked": reranked, "reranked_tuned": tune(first, reread, collection, MEASURED_BY[name]).ranking}
     return found, (share, other, last)

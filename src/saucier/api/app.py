@@ -4,7 +4,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from saucier.api.options import Base, Device, InferenceDtype
+from saucier.api.options import Base, Device, InferenceDtype, NumberFormat
 from saucier.arguments import Help, Place, not_imported, public
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ def open(
     *,
     tokenizer: Annotated[Place | Tokenizer | None, Help("Instead of the one in the model's folder.")] = None,
     base: Base = None,
+    format: NumberFormat = None,
     dtype: InferenceDtype = "auto",
     device: Device = "auto",
 ) -> "App":
@@ -33,4 +34,5 @@ def open(
     from saucier.jobs.app import open_app
 
     given = Path(tokenizer) if isinstance(tokenizer, str | os.PathLike) else tokenizer
-    return open_app(Path(model), tokenizer=given, base=None if base is None else str(base), dtype=dtype, device=device)
+    return open_app(Path(model), tokenizer=given, base=None if base is None else str(base), dtype=dtype, device=device,
+                    number_format=format)

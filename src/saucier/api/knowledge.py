@@ -198,7 +198,8 @@ def open_search(index: Place, model: Place | None, reading: tuple[int, float], w
     if reranker is not None:
         from saucier.retrieval.retriever import open_reranker
 
-        by_model = Rereading(open_reranker(str(reranker)).score, *reading)
+        again = open_reranker(str(reranker))
+        by_model = Rereading(again.score, *reading, kind=again.kind)
         opened = replace(opened, rereadings=(*opened.rereadings, by_model))
     if writers:
         from saucier.jobs.knowledge.spans import open_spans

@@ -85,6 +85,14 @@ def use_format(model: Transformer, form: str, *, widest: torch.dtype = torch.flo
         return None
 
 
+def use_few_bits(model: Transformer) -> None:
+    """Let kernels read a model that writes, is stored in few bits, and was loaded without a format: its own parts widen
+    every matrix for every token. Where they cannot, one warning names the part.
+    """
+    if model.format is None and model.device.type == "cpu" and writes_tokens(model) and is_in_few_bits(model):
+        use_format(model, "auto")
+
+
 def set_format(model: Transformer, form: Format) -> Transformer:
     """Return a model in a named format. Raises `InputError`."""
     try:

@@ -24,6 +24,7 @@ from saucier.checkpoints.hub import resolve_folder
 from saucier.config import parameters
 from saucier.errors import InputError, expect
 from saucier.folders.kinds import find_model_folder
+from saucier.generation.formats import use_few_bits
 from saucier.generation.packed_weights import inference_view
 from saucier.generation.search import TextStream
 from saucier.jobs.answer_forms import FilledText, FoundText, Label, Labels, Number, Tags, find_spans
@@ -275,12 +276,13 @@ class App:
 
 
 def open_app(model: str | Path, *, tokenizer: Tokenizer | str | Path | None = None, base: str | None = None,
-             dtype: str = "auto", device: str = "auto") -> App:
+             dtype: str = "auto", device: str = "auto", number_format: str | None = None) -> App:
     """Open a run, a fine-tuning, a model folder in any layout, an adapter, or a hub id, for use.
 
     `tokenizer`: instead of the one in its folder. Raises `InputError` for a model that answers nothing.
     """
-    opened = open_model(Path(model), dtype=dtype, device=device, base=base, tokenizer=tokenizer)
+    opened = open_model(Path(model), dtype=dtype, device=device, base=base, tokenizer=tokenizer, format=number_format)
+    use_few_bits(opened.model)
     config = opened.model.config
     saved = read_task(find_model_folder(resolve_folder(opened.path)))
     match config.head:

@@ -1,4 +1,4 @@
-"""Rankings, and two of them made one: by reciprocal ranks, or by weighted standardised scores. No torch.
+"""Rankings, and two of them made one: by reciprocal ranks, or by weighted scores that are made comparable. No torch.
 
 A weight is chosen on other questions than those that are then scored (`fuse_by_folds`), or it is a guess at them.
 Axes: Q questions, K passages found, W weights that are tried.
@@ -47,13 +47,33 @@ class Ranking:
 
     def cut(self, count: int) -> Ranking:
         """Keep the first passages of each question."""
-        return Ranking(self.scores[:, :count], self.places[:, :count])
+        return type(self)(self.scores[:, :count], self.places[:, :count])
 
-    def standardized(self) -> Floats:
-        """Return scores with a mean of 0 and a spread of 1 for each question; zeros where all are equal."""
+    def comparable(self) -> Floats:
+        """Return scores that can be added to those of another ranking: with a mean of 0 and a spread of 1 for each
+        question; zeros where all are equal.
+        """
         spread = self.scores.std(axis=1, keepdims=True)
         centred = self.scores - self.scores.mean(axis=1, keepdims=True)
         found: Floats = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
+        return found
+
+
+class Choice(Ranking):
+    """Passages by the scores of a model that learned to choose the right one among some: logits of a softmax."""
+
+    __slots__ = ()
+
+    def comparable(self) -> Floats:
+        """Return the chance of each passage, in units of the spread that these have where one is certain.
+
+        A model that cannot tell passages apart then leaves the order of the other ranking as it is, while its
+        standardised logits would differ as much as those of a model that is sure. A single passage has no chance to
+        compare, and 0.
+        """
+        count = self.scores.shape[1]
+        odds = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))
+        found: Floats = odds / odds.sum(axis=1, keepdims=True) * (count / np.sqrt(count - 1) if count > 1 else 0)
         return found
 
 
@@ -68,13 +88,13 @@ def fuse_ranks(rankings: Sequence[Ranking], constant: float = RANK_CONSTANT) -> 
 
 
 def fuse_scores(first: Ranking, second: Ranking, weight: float | Floats) -> Ranking:
-    """Add up standardised scores, `weight` times those of the second and 1 - `weight` times those of the first.
+    """Add up comparable scores, `weight` times those of the second and 1 - `weight` times those of the first.
 
     A passage that a ranking lacks has the lowest score there. Errors: `InputError` for rankings of other questions.
     Shapes: weight, of all questions or [Q]. Source: Bruch et al. 2023, §3, arXiv:2210.11934 (convex combination).
     """
     shares = np.broadcast_to(np.asarray(weight, dtype=np.float64), len(first))
-    gains = [(share[:, None] * one.standardized()) for one, share in ((first, 1 - shares), (second, shares))]
+    gains = [(share[:, None] * one.comparable()) for one, share in ((first, 1 - shares), (second, shares))]
     return add_up([first, second], gains, [one.min(axis=1) for one in gains])
 
 

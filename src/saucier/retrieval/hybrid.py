@@ -63,6 +63,8 @@ class Rereading:
     """Chunks that are read again, and so the most that are found; more where more are wanted."""
     weight: float = 0.5
     """Of these scores, next to those before."""
+    kind: type[Ranking] = Ranking
+    """What they are, and so how they are made comparable."""
     name: str = "reranker"
     """Of these scores, among the steps of a hit."""
     fused: str = "reranked"
@@ -170,7 +172,7 @@ def read_again(question: str, texts: Sequence[str], scores: NDArray[np.float64],
     """Yield the scores of each reading of texts, and then those with all before, with their names. Shapes: [N]."""
     for one in rereadings:
         again = one.score([question] * len(texts), texts)
-        scores = spread_out(fuse_scores(rank(scores), rank(again), one.weight), len(texts))
+        scores = spread_out(fuse_scores(rank(scores), rank(again, one.kind), one.weight), len(texts))
         yield from ((one.name, again), (one.fused, scores))
 
 
@@ -198,11 +200,11 @@ def put_codes_first(scores: NDArray[np.float64], held: NDArray[np.float64]) -> N
     return scores + held * (np.ptp(scores) or 1.0)
 
 
-def rank(scores: NDArray[Any]) -> Ranking:
+def rank(scores: NDArray[Any], kind: type[Ranking] = Ranking) -> Ranking:
     """Return one ranking of all candidates that have a score. Shapes: [N]."""
     places = np.argsort(-scores, kind="stable")
     places = places[scores[places] > -np.inf]
-    return Ranking.of((scores[places][None], places[None]))
+    return kind.of((scores[places][None], places[None]))
 
 
 def spread_out(fused: Ranking, count: int) -> NDArray[np.float64]:

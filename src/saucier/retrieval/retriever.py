@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saucier.config import learned_length
+from saucier.config import ChoiceHead, learned_length
 from saucier.errors import InputError
 from saucier.folders.load import load
 from saucier.retrieval.chunks import list_sentences
 from saucier.retrieval.collection import Collection, Passage
 from saucier.retrieval.encoder import ModelEncoder, open_encoder
-from saucier.retrieval.fusion import Floats, Ranking
+from saucier.retrieval.fusion import Choice, Floats, Ranking
 from saucier.retrieval.lexical import build_lexical_index
 from saucier.retrieval.nearest import MOST_SCORES, find_nearest, take_largest
 from saucier.tasks.encoded_examples import EncodedExamples
@@ -125,6 +125,11 @@ class Reranker:
 
     reader: Predictor
 
+    @property
+    def kind(self) -> type[Ranking]:
+        """What its scores make of passages: a choice among them, where it learned to choose."""
+        return Choice if isinstance(self.reader.model.config.head, ChoiceHead) else Ranking
+
     def score(self, questions: Sequence[str], passages: Sequence[str]) -> Floats:
         """Return a score for each pair: a logit, or the difference of the two of a binary classifier. Shapes: [N].
 
@@ -147,7 +152,7 @@ class Reranker:
         passages = [collection.passages[place].whole for places in ranking.places.tolist() for place in places]
         scores = self.score(questions, passages).reshape(ranking.places.shape)
         order = np.argsort(-scores, axis=1, kind="stable")
-        return Ranking(np.take_along_axis(scores, order, 1), np.take_along_axis(ranking.places, order, 1))
+        return self.kind(np.take_along_axis(scores, order, 1), np.take_along_axis(ranking.places, order, 1))
 
 
 def open_reranker(folder: str | Path, *, batch: int = 32) -> Reranker:

@@ -110,6 +110,7 @@ def test_a_model_in_few_bits_is_written_by_the_kernels_without_a_format(tmp_path
     found = open_lowered(made, None)
     assert found is not None and write_rows(found.model, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == \
         saucier.generate(opened.model, ids, **OPTIONS).tolist()
+    assert saucier.open(made).model.format == "float32"
     load_both(copy_golden("llama", tmp_path / "model"), "int8")
     assert open_lowered(tmp_path / "model", None) is None
 

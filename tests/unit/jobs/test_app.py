@@ -49,6 +49,20 @@ def test_each_kind_of_model_answers_in_its_form(model: str, texts: tuple[str, ..
     assert (app.dtype, app.device.type) == (torch.float32, "cpu")
 
 
+@pytest.mark.filterwarnings("ignore:the matrices in")
+def test_a_number_format_is_that_of_predict_and_write() -> None:
+    texts, words = ["the soup is fine", "a guest was cold tonight"], "the cook"
+    app, plain = saucier.open("tasks/classification", format="int4"), saucier.open("tasks/classification")
+    answers = predict_answers("tasks/classification", [], texts, number_format="int4").answers
+    expected = [one.confidence for one in answers]
+    assert [one.score for one in app.batch(texts)] == pytest.approx(expected)
+    assert [one.score for one in plain.batch(texts)] != pytest.approx(expected)
+    assert saucier.open("models/gpt2", format="int8")(words, tokens=8, temperature=0) == saucier.write(
+        "models/gpt2", words, tokens=8, temperature=0, format="int8").text
+    with pytest.raises(InputError, match="int5"):
+        saucier.open("models/gpt2", format="int5")  # type: ignore[arg-type]
+
+
 def test_tags_come_with_the_pieces_that_they_mark() -> None:
     text = "the cook  is a guest"
     found = saucier.open("tasks/tagging")(text)

@@ -19,8 +19,10 @@ from saucier.jobs.knowledge.index import IndexOptions, index_documents
 from saucier.jobs.knowledge.open_index import ONE_HOP, OpenIndex, open_index
 from saucier.jobs.knowledge.spans import SpanReader, open_spans
 from saucier.retrieval.answers import Piece, SentenceReader, is_right, rank_pieces, tune_threshold
+from saucier.retrieval.fusion import Choice, Ranking
 from saucier.retrieval.hops import QueryWriters
 from saucier.retrieval.hybrid import Hit, SearchOptions
+from saucier.retrieval.retriever import open_reranker
 
 
 @pytest.fixture
@@ -151,7 +153,13 @@ def test_a_reader_takes_the_best_piece_of_all_hits(frozen_models: Path, tmp_path
     hits = saucier.search(tmp_path / "idx", "sour soup", count=1).hits
     assert hits[0].path == str(docs / "0.txt")
     reading = {"sentences": True, "reranker": frozen_models / "tasks/multiple_choice/model"}
-    steps = saucier.search(tmp_path / "idx", "sour soup", **reading).hits[0].steps
+    read = saucier.search(tmp_path / "idx", "sour soup", **reading).hits
+    before, logits, both = (np.array([[hit.steps[name] for hit in read]])
+                            for name in ("by sentences", "reranker", "reranked"))
+    places = np.arange(len(read))[None]
+    np.testing.assert_allclose(both, (Ranking(before, places).comparable() + Choice(logits, places).comparable()) / 2)
+    assert open_reranker(frozen_models / "tasks/classification/model").kind is Ranking, "it judges each text by itself"
+    steps = read[0].steps
     assert [*steps][-4:] == ["sentence", "by sentences", "reranker", "reranked"]
     assert [*saucier.ask(tmp_path / "idx", "sour soup", sentences=True).hits[0].steps][-2:] == [*steps][-4:-2]
     with pytest.raises(InputError, match="takes no answers from texts"):

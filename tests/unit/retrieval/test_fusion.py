@@ -10,7 +10,16 @@ from sklearn.metrics import average_precision_score, ndcg_score
 
 from saucier.errors import InputError
 from saucier.retrieval.collection import Collection, Passage, Question
-from saucier.retrieval.fusion import WEIGHTS, Ranking, feed_back, fuse_by_folds, fuse_ranks, fuse_scores, tune_weight
+from saucier.retrieval.fusion import (
+    WEIGHTS,
+    Choice,
+    Ranking,
+    feed_back,
+    fuse_by_folds,
+    fuse_ranks,
+    fuse_scores,
+    tune_weight,
+)
 from saucier.retrieval.measures import MEASURES, judge, measure
 from saucier.tasks.metrics.metric import compare_values, full_value
 
@@ -38,6 +47,22 @@ def test_standardised_scores_by_hand() -> None:
     assert fuse_scores(FIRST, SECOND, 0.0).places.tolist() == FIRST.places.tolist()
     equal = Ranking(np.ones((1, 3)), np.array([[7, 8, 9]]))
     assert fuse_scores(equal, equal, 0.5).places.tolist() == [[7, 8, 9]]
+
+
+def test_a_choice_counts_as_its_chances() -> None:
+    """By the definition; who is sure counts as any scores do, and who cannot tell leaves the order as it was."""
+    logits = np.array([[2.0, 1.0, 0.0, -4.0], [300.0, 0.0, 0.0, 0.0], [0.1, 0.0, 0.0, 0.0]])
+    places = np.tile([3, 1, 0, 2], (3, 1))
+    found = Choice(logits, places).comparable()
+    chances = np.exp(logits - logits.max(1, keepdims=True))
+    chances /= chances.sum(1, keepdims=True)
+    np.testing.assert_allclose(found, chances * 4 / np.sqrt(3))
+    assert found[1].std() == pytest.approx(1.0) and found[2].std() < 0.03
+    assert Ranking(logits, places).comparable()[2].std() == pytest.approx(1.0)
+    first = Ranking(np.tile([4.0, 3.0, 2.0, 1.0], (3, 1)), np.tile([0, 1, 2, 3], (3, 1)))
+    assert fuse_scores(first, Choice(logits, places), 0.6).places.tolist() == [[0, 1, 3, 2], [3, 0, 1, 2], [0, 1, 2, 3]]
+    assert (Choice(logits[:, :1], places[:, :1]).comparable() == 0).all()
+    assert isinstance(Choice(logits, places).cut(2), Choice)
 
 
 def test_feedback_by_hand() -> None:

@@ -148,17 +148,12 @@ class Written(Result):
 
 
 def open_writer(path: Path, dtype: str, device: str, base: Place | None, number_format: str | None) -> OpenModel:
-    """Open what writes; a model in few bits by the kernels, where none of its parts says that it has none.
-
-    Raises `InputError`.
-    """
-    from saucier.generation.formats import is_in_few_bits, use_format, writes_tokens
+    """Open what writes. Raises `InputError`."""
+    from saucier.generation.formats import use_few_bits
 
     opened = open_model(path, dtype=dtype, device=device, base=None if base is None else str(base),
                         format=number_format)
-    model = opened.model
-    if number_format is None and model.device.type == "cpu" and writes_tokens(model) and is_in_few_bits(model):
-        use_format(model, "auto")
+    use_few_bits(opened.model)
     return opened
 
 

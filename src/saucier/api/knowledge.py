@@ -5,7 +5,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from saucier.api.options import Encoding, NumberFormat
+from saucier.api.options import Encoding, FormatName, NumberFormat
 from saucier.api.requests import file_names, refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
@@ -30,6 +30,9 @@ Reread = Annotated[int, Help("So many chunks are read again, by their sentences 
 Sentences = Annotated[bool, Help("Read the first chunks again sentence by sentence with the encoder of the index: for "
                                  "questions that ask for one fact.")]
 RerankerWeight = Annotated[float, Help("Of the reranker, next to the search.", minimum=0, maximum=1)]
+RerankerFormat = Annotated[FormatName | None, Help(
+    "Read the reranker's matrices in this number format, by kernels in C on the CPU.",
+    metavar="auto|float32|bfloat16|int8|int4")]
 Hops = Annotated[int, Help("Ask again with the names in what was found: so many queries, each with its share of the "
                            "chunks.", minimum=1, maximum=10)]
 QueryWriters = Annotated[Files | None, Help(
@@ -93,6 +96,7 @@ def search(
     reranker: Reranker = None,
     reread: Reread = REREAD,
     reranker_weight: RerankerWeight = RERANKER_WEIGHT,
+    reranker_format: RerankerFormat = None,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     model: SameModel = None,
@@ -107,7 +111,7 @@ def search(
     if where is not None:
         parse_filter(where)  # what is wrong with it is said before a model is opened
     writers = check_writers(query_writers, hops, count)
-    opened = open_search(index, model, (reread, reranker_weight), writers, hops, sentences=sentences,
+    opened = open_search(index, model, (reread, reranker_weight, reranker_format), writers, hops, sentences=sentences,
                          reranker=reranker)
     return opened.search(question, SearchOptions(count=count, fusion=fusion, weight=weight, diversity=diversity,
                                                  feedback=feedback), where)
@@ -127,6 +131,7 @@ def ask(
     reranker: Reranker = None,
     reread: Reread = REREAD,
     reranker_weight: RerankerWeight = RERANKER_WEIGHT,
+    reranker_format: RerankerFormat = None,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     tune: Annotated[Place | None, Help(
@@ -151,7 +156,7 @@ def ask(
     if where is not None:
         parse_filter(where)
     writers = check_writers(query_writers, hops, passages)
-    opened = open_search(index, model, (reread, reranker_weight), writers, hops, sentences=sentences,
+    opened = open_search(index, model, (reread, reranker_weight, reranker_format), writers, hops, sentences=sentences,
                          reranker=reranker)
     reading = open_reader(opened, None if reader is None else str(reader))
     if tune is not None:
@@ -176,9 +181,10 @@ def check_writers(given: Files | None, hops: int, count: int) -> tuple[str, ...]
     return names
 
 
-def open_search(index: Place, model: Place | None, reading: tuple[int, float], writers: tuple[str, ...], hops: int, *,
-                sentences: bool, reranker: Place | None) -> "OpenIndex":
-    """Open an index with all that searches in it. `reading`: chunks that are read again, and the reranker's weight.
+def open_search(index: Place, model: Place | None, reading: tuple[int, float, str | None], writers: tuple[str, ...],
+                hops: int, *, sentences: bool, reranker: Place | None) -> "OpenIndex":
+    """Open an index with all that searches in it. `reading`: chunks that are read again, and the reranker's weight and
+    number format.
 
     Raises `InputError` where one of them is said, and nothing heeds it.
     """
@@ -188,8 +194,9 @@ def open_search(index: Place, model: Place | None, reading: tuple[int, float], w
     from saucier.retrieval.hops import QueryWriters
     from saucier.retrieval.hybrid import Rereading
 
-    if reading[1] != RERANKER_WEIGHT and reranker is None:
-        raise InputError("there is no reranker", where="--reranker-weight", remedy="give --reranker MODEL too")
+    for option, is_said in (("--reranker-weight", reading[1] != RERANKER_WEIGHT), ("--reranker-format", reading[2])):
+        if is_said and reranker is None:
+            raise InputError("there is no reranker", where=option, remedy="give --reranker MODEL too")
     if reading[0] != REREAD and reranker is None and not sentences:
         raise InputError("nothing reads again", where="--reread", remedy="give --sentences, or --reranker MODEL")
     opened = open_index(Path(index), None if model is None else str(model))
@@ -198,8 +205,8 @@ def open_search(index: Place, model: Place | None, reading: tuple[int, float], w
     if reranker is not None:
         from saucier.retrieval.retriever import open_reranker
 
-        again = open_reranker(str(reranker))
-        by_model = Rereading(again.score, *reading, kind=again.kind)
+        again = open_reranker(str(reranker), reading[2])
+        by_model = Rereading(again.score, *reading[:2], kind=again.kind)
         opened = replace(opened, rereadings=(*opened.rereadings, by_model))
     if writers:
         from saucier.jobs.knowledge.spans import open_spans

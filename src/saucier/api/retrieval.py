@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from saucier.api.knowledge import REREAD
-from saucier.api.options import Quiet
+from saucier.api.options import NumberFormat, Quiet
 from saucier.api.requests import file_names, format_changes, refuse_file, refuse_folder, refuse_missing_model
 from saucier.arguments import Changes, Files, Help, Place, public
 from saucier.errors import InputError
@@ -117,6 +117,7 @@ def evaluate_retriever(
     tuned_by: Annotated[Literal["recall@1", "recall@5", "recall@20", "nDCG@10", "MRR", "MAP"], Help(
         "What weights of fusions are tuned by, in folds, and systems compared by: recall@1, recall@5, recall@20, "
         "nDCG@10, MRR, MAP.")] = "MRR",
+    format: NumberFormat = None,
     split: Split = "test",
 ) -> "RetrievalReport":
     """Measure BM25, retrievers, their fusions and a reranker on questions whose passages are known.
@@ -130,7 +131,9 @@ def evaluate_retriever(
     from saucier.retrieval.collection import read_collection
 
     found = Models(check_retrievers(models, passage_model), None if passage_model is None else str(passage_model),
-                   None if reranker is None else str(reranker), sentences)
+                   None if reranker is None else str(reranker), sentences, format)
+    if format is not None and not found.retrievers and reranker is None:
+        raise InputError("no model is read", where="--format", remedy="give --model MODEL")
     if reread != REREAD and reranker is None:
         raise InputError("nothing reads again", where="--reread", remedy="give --reranker MODEL")
     if sentences and not found.retrievers:

@@ -70,6 +70,8 @@ class Models:
     reranker: str | None = None
     sentences: bool = False
     """Whether retrievers also look for the best sentence of a passage; these are systems of their own."""
+    format: str | None = None
+    """The number format that all of them are read in."""
 
 
 def mine_file(collection: Collection, learner: Learner, out: Path, models: Models, options: MiningOptions) -> MinedFile:
@@ -86,9 +88,9 @@ def mine_rows(collection: Collection, learner: Learner, models: Models, options:
     kept = collection.answerable
     depth = options.depth + max(map(len, (one.relevance for one in kept.questions)), default=0)
     rankings = [rank_by_words(kept, depth)]
-    retrievers = [open_retriever(one, models.passages) for one in models.retrievers]
+    retrievers = [open_retriever(one, models.passages, models.format) for one in models.retrievers]
     rankings += [one.rank(kept, depth) for one in retrievers]
-    score = None if models.reranker is None else open_reranker(models.reranker).score
+    score = None if models.reranker is None else open_reranker(models.reranker, models.format).score
     topics = None if options.topics is None else split_topics(
         retrievers[0].passages.embed([one.whole for one in kept.passages]), options.topics)
     return mine(kept, rankings, learner, options, score=score, topics=topics)
@@ -250,7 +252,7 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
     work.add(words, rank_by_words(kept, depth))
     best, rank = words, partial(rank_by_words, count=depth)
     for name, folder in zip(short_names(models.retrievers), models.retrievers, strict=True):
-        opened = open_retriever(folder, models.passages)
+        opened = open_retriever(folder, models.passages, models.format)
         work.add(name, opened.rank(kept, depth), words)
         ranker: Ranker = opened
         if models.sentences:
@@ -264,7 +266,7 @@ def compare_systems(collection: Collection, models: Models, *, depth: int = 100,
         best = work.feed_back(best, feedback, rank)
     if models.reranker is not None:
         first = work.found[best].cut(reread)
-        again = open_reranker(models.reranker).rank(first, kept)
+        again = open_reranker(models.reranker, models.format).rank(first, kept)
         work.add("reranker", again, best)
         work.found[f"{best}, first {reread}"] = first
         work.fuse(f"{best} + reranker", f"{best}, first {reread}", again)

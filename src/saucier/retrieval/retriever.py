@@ -96,13 +96,16 @@ class SentenceRetriever:
         return Ranking.of([torch.cat(side) for side in zip(*found, strict=True)])
 
 
-def open_retriever(folder: str | Path, passages: str | Path | None = None) -> Retriever:
+def open_retriever(folder: str | Path, passages: str | Path | None = None,
+                   number_format: str | None = None) -> Retriever:
     """Open an encoder of texts, or two: the one of questions, and that of passages, as DPR publishes them.
+
+    `number_format`: as `format` of `saucier.load`.
 
     Errors: `InputError` for what cannot be opened, and for two that give vectors of other widths.
     """
-    first = open_encoder(folder)
-    second = first if passages is None else open_encoder(passages)
+    first = open_encoder(folder, number_format)
+    second = first if passages is None else open_encoder(passages, number_format)
     if second.passport.width != first.passport.width:
         raise InputError(f"gives {second.passport.width} numbers a text, and {folder} {first.passport.width}",
                          where=str(passages),
@@ -155,12 +158,13 @@ class Reranker:
         return self.kind(np.take_along_axis(scores, order, 1), np.take_along_axis(ranking.places, order, 1))
 
 
-def open_reranker(folder: str | Path, *, batch: int = 32) -> Reranker:
+def open_reranker(folder: str | Path, number_format: str | None = None, *, batch: int = 32) -> Reranker:
     """Open a model of pairs: a classifier, or a model of multiple choice, whose choices are passages.
 
+    `number_format`: as `format` of `saucier.load`.
     Errors: `InputError` for what cannot be opened, and for a model that gives whole texts no score.
     """
-    model, tokenizer = load(folder, dtype="float32"), load_tokenizer(folder)
+    model, tokenizer = load(folder, dtype="float32", format=number_format), load_tokenizer(folder)
     if model.config.head is None or model.config.head.kind not in ("classification", "multiple_choice"):
         raise InputError("scores no pairs of texts", where=str(folder),
                          remedy="give a reranker, such as `saucier retrieve train reranker` makes")

@@ -17,7 +17,7 @@ from tests.unit.native.products import check_apart, round_activations
 import saucier
 from saucier import config as c
 from saucier.adaptation.quantization.quantize import quantize_model
-from saucier.adaptation.quantization.schemes import Integers, Quantization, StaticInt8
+from saucier.adaptation.quantization.schemes import Integers, Quantization, StaticInt8, Symmetric, ZeroPoint
 from saucier.errors import InputError
 from saucier.families import FAMILIES
 from saucier.generation.decoding import Native
@@ -219,9 +219,10 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format, path: s
 
 def test_quantized_models_run_in_their_own_numbers() -> None:
     """In float64 each map multiplies what its codes stand for by what its rounded inputs stand for."""
-    for bits, group in ((8, None), (8, 32), (4, 32)):
+    for bits, group, span in ((8, None, Symmetric()), (8, 32, Symmetric()), (4, 32, Symmetric()), (4, 32, ZeroPoint()),
+                              (8, None, ZeroPoint())):
         model = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval()
-        model = quantize_model(model, Quantization(format=Integers(bits=bits, group=group)))
+        model = quantize_model(model, Quantization(format=Integers(bits=bits, group=group, range=span)))
         ids, mask = batch(model)
         found = hidden_vectors(use_native(model, Native()), mask, input_ids=ids)
         weights = convert_weights(model, Native()).weights.arrays
@@ -237,11 +238,12 @@ def test_quantized_models_run_in_their_own_numbers() -> None:
         check_apart(found.numpy(), hidden_vectors(model, mask, input_ids=ids).numpy(), f"int{bits}")
 
 
+@pytest.mark.parametrize("span", [Symmetric(), ZeroPoint()])
 @pytest.mark.parametrize(("bits", "group"), [(8, None), (8, 32), (4, 32)])
-def test_ranges_of_inputs_that_a_model_has_are_kept(bits: int, group: int | None) -> None:
+def test_ranges_of_inputs_that_a_model_has_are_kept(bits: int, group: int | None, span: Symmetric | ZeroPoint) -> None:
     """As after 8-bit training: the model's own parts multiply the same whole numbers."""
     model, ids = saucier.build(FAMILIES["bert"](dim=64, layers=2, heads=4, vocab=100)).eval(), draw(3, 20)
-    by = Quantization(format=Integers(bits=bits, group=group), activations=StaticInt8())
+    by = Quantization(format=Integers(bits=bits, group=group, range=span), activations=StaticInt8())
     model = quantize_model(model, by, batches=[{"input_ids": ids[:2]}])
     expected = hidden_vectors(model, torch.ones_like(ids), input_ids=ids)
     found = hidden_vectors(use_native(model, Native()), torch.ones_like(ids), input_ids=ids)

@@ -159,6 +159,8 @@ def test_a_reader_takes_the_best_piece_of_all_hits(frozen_models: Path, tmp_path
     places = np.arange(len(read))[None]
     np.testing.assert_allclose(both, (Ranking(before, places).comparable() + Choice(logits, places).comparable()) / 2)
     assert open_reranker(frozen_models / "tasks/classification/model").kind is Ranking, "it judges each text by itself"
+    by_kernels = saucier.search(tmp_path / "idx", "sour soup", **reading, reranker_format="float32").hits
+    np.testing.assert_allclose([hit.steps["reranker"] for hit in by_kernels], logits[0], atol=1e-4)
     steps = read[0].steps
     assert [*steps][-4:] == ["sentence", "by sentences", "reranker", "reranked"]
     assert [*saucier.ask(tmp_path / "idx", "sour soup", sentences=True).hits[0].steps][-2:] == [*steps][-4:-2]
@@ -266,6 +268,7 @@ def test_hops_by_a_trained_writer_and_what_is_refused(frozen_models: Path, tmp_p
                         (lambda: saucier.ask(index, "soup", out=tmp_path / "a.txt"), "no page of an answer"),
                         (lambda: saucier.search(index, "soup", reranker=model), "scores no pairs"),
                         (lambda: saucier.search(index, "soup", reread=5), "--reread: nothing reads again"),
+                        (lambda: saucier.search(index, "soup", reranker_format="int8"), "--reranker-format: there is"),
                         (lambda: saucier.ask(index, "soup", sentences=True, reranker_weight=0.2), "no reranker"),
                         (lambda: saucier.search(index, "soup", hops=2, query_writers=model), "answers|task|texts")):
         with pytest.raises(InputError, match=wrong) as fault:

@@ -183,6 +183,9 @@ def test_the_verbs_end_to_end(farm: tuple[Path, Path], tmp_path: Path, capsys: p
     report = saucier.evaluate_retriever(folder, models=[str(first)], reranker=reranker)
     assert report.systems[-1].against == "BM25 + first, first 20" and len(report.systems[-1].weights) == 5
     assert "24 questions, 24 passages" in repr(report)
+    by_kernels = saucier.evaluate_retriever(folder, models=[str(first)], reranker=reranker, format="float32")
+    for name in ("first", "reranker"):
+        np.testing.assert_allclose(by_kernels.rankings[name].scores, report.rankings[name].scores, atol=1e-4)
     fed = saucier.evaluate_retriever(folder, models=[str(first)], feedback=1, tuned_by="recall@1")
     assert [fed.systems[-1].name, fed.systems[-1].against] == ["BM25 + first, feedback of 1", "BM25 + first"]
     assert fed.systems[-1].difference.value == 0  # the first passage is the one that is asked
@@ -334,6 +337,7 @@ def model_of(folder: Path) -> Path:
     (("evaluate", "{farm}", "--model", "{bert}"), "has no embedding head"),
     (("evaluate", "{farm}", "--reranker", "{bert}"), "scores no pairs of texts"),
     (("evaluate", "{farm}", "--sentences"), "nothing gives sentences vectors"),
+    (("evaluate", "{farm}", "--format", "int8"), "--format: no model is read"),
     (("evaluate", "{farm}", "--reread", "5"), "--reread: nothing reads again"),
     (("mine", "{bert}", "--out", "{out}"), "corpus.jsonl: no such file"),
     (("mine", "{farm}", "--out", "{out}", "--topics", "8"), "--topics: nothing tells what passages are about"),

@@ -108,6 +108,10 @@ def write(
         if lowered is not None:
             return job.write_on(lowered, text, drawing.options(), speak)
     opened = job.open_writer(Path(model), dtype, device, base, format)
+    if (dtype, compile) == ("auto", False):
+        from saucier.generation.formats import use_few_bits
+
+        use_few_bits(opened.model)
     way = job.Way(source_language, target_language, strategy, masks)
     ahead = job.choose_speculation(opened, way, lookup, optional_path(draft), dtype)
     if sources is not None:

@@ -282,7 +282,8 @@ def open_app(model: str | Path, *, tokenizer: Tokenizer | str | Path | None = No
     `tokenizer`: instead of the one in its folder. Raises `InputError` for a model that answers nothing.
     """
     opened = open_model(Path(model), dtype=dtype, device=device, base=base, tokenizer=tokenizer, format=number_format)
-    use_few_bits(opened.model)
+    if dtype == "auto":
+        use_few_bits(opened.model)
     config = opened.model.config
     saved = read_task(find_model_folder(resolve_folder(opened.path)))
     match config.head:

@@ -29,7 +29,6 @@ from saucier.generation.options import GenerationOptions
 from saucier.generation.plan_feed import limit_threads, write_rows
 from saucier.generation.rules import Prompt, make_search, make_search_rules
 from saucier.generation.search import decode
-from saucier.jobs.writing.written import open_writer
 from saucier.native import lowered, packed
 from saucier.native.lowered import KeptTables, LoweredModel, find_chosen, find_lowered
 from saucier.native.lowering import Tables
@@ -105,12 +104,13 @@ def test_a_model_in_few_bits_is_written_by_the_kernels_without_a_format(tmp_path
     made = tmp_path / "model.gguf"
     write_gguf_model(build("llama", 300), made, form="q4_0", tokenizer=byte_bpe())
     assert open_lowered(made, None) is None
-    opened, ids = open_writer(made, "float32", "auto", None, None), draw(2, 7)
-    assert opened.model.format == "float32"
-    found = open_lowered(made, None)
-    assert found is not None and write_rows(found.model, ids.tolist(), tokenizer=Decoder(), **OPTIONS) == \
-        saucier.generate(opened.model, ids, **OPTIONS).tolist()
-    assert saucier.open(made).model.format == "float32"
+    first, options = saucier.write(made, "a b", tokens=9, temperature=0).text, OPTIONS | {"max_new_tokens": 9}
+    opened, found, ids = saucier.open(made), open_lowered(made, None), draw(2, 7)
+    assert found is not None and opened.model.format == "float32"
+    assert saucier.open(made, dtype="float32").model.format is None, "where something else is asked for"
+    assert write_rows(found.model, ids.tolist(), tokenizer=Decoder(), **options) == saucier.generate(
+        opened.model, ids, **options).tolist()
+    assert saucier.write(made, "a b", tokens=9, temperature=0).text == first
     load_both(copy_golden("llama", tmp_path / "model"), "int8")
     assert open_lowered(tmp_path / "model", None) is None
 

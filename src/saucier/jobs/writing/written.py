@@ -149,12 +149,7 @@ class Written(Result):
 
 def open_writer(path: Path, dtype: str, device: str, base: Place | None, number_format: str | None) -> OpenModel:
     """Open what writes. Raises `InputError`."""
-    from saucier.generation.formats import use_few_bits
-
-    opened = open_model(path, dtype=dtype, device=device, base=None if base is None else str(base),
-                        format=number_format)
-    use_few_bits(opened.model)
-    return opened
+    return open_model(path, dtype=dtype, device=device, base=None if base is None else str(base), format=number_format)
 
 
 def writes_whole(opened: OpenModel) -> bool:

@@ -16,6 +16,7 @@ from saucier.generation.plan_feed import limit_threads
 from saucier.generation.rules import find_max_positions
 from saucier.native.library import load_library
 from saucier.native.lowered import LoweredModel, find_chosen, find_lowered
+from saucier.native.matrices import is_in_few_bits
 from saucier.text.tokenizer.folder import TOKENIZER_FILES
 from saucier.text.tokenizer.model_inputs import check_tokenizer_fits
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
@@ -202,7 +203,7 @@ def open_lowered(path: Path, form: str | None) -> OpenLowered | None:
         return None
     model = (find_chosen(folder, compute_tables, limit_threads()) if form == "auto"
              else find_lowered(folder, form or "float32", compute_tables))
-    if form is None and (model is None or not model.is_in_few_bits):
+    if form is None and (model is None or not is_in_few_bits(model.weights.arrays)):
         return None
     try:
         load_library()

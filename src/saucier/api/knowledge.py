@@ -5,7 +5,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from saucier.api.options import Encoding, FormatName, NumberFormat
+from saucier.api.options import Encoding, NumberFormat
 from saucier.api.requests import file_names, refuse_file, refuse_folder, refuse_missing_files, refuse_missing_model
 from saucier.arguments import Files, Help, Place, public
 from saucier.errors import InputError
@@ -30,9 +30,6 @@ Reread = Annotated[int, Help("So many chunks are read again, by their sentences 
 Sentences = Annotated[bool, Help("Read the first chunks again sentence by sentence with the encoder of the index: for "
                                  "questions that ask for one fact.")]
 RerankerWeight = Annotated[float, Help("Of the reranker, next to the search.", minimum=0, maximum=1)]
-RerankerFormat = Annotated[FormatName | None, Help(
-    "Read the reranker's matrices in this number format, by kernels in C on the CPU.",
-    metavar="auto|float32|bfloat16|int8|int4")]
 Hops = Annotated[int, Help("Ask again with the names in what was found: so many queries, each with its share of the "
                            "chunks.", minimum=1, maximum=10)]
 QueryWriters = Annotated[Files | None, Help(
@@ -96,7 +93,7 @@ def search(
     reranker: Reranker = None,
     reread: Reread = REREAD,
     reranker_weight: RerankerWeight = RERANKER_WEIGHT,
-    reranker_format: RerankerFormat = None,
+    reranker_format: NumberFormat = None,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     model: SameModel = None,
@@ -131,7 +128,7 @@ def ask(
     reranker: Reranker = None,
     reread: Reread = REREAD,
     reranker_weight: RerankerWeight = RERANKER_WEIGHT,
-    reranker_format: RerankerFormat = None,
+    reranker_format: NumberFormat = None,
     hops: Hops = 1,
     query_writers: QueryWriters = None,
     tune: Annotated[Place | None, Help(

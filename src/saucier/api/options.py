@@ -36,8 +36,7 @@ BadRows = Annotated[Literal["refuse", "drop"] | None, Help(
 RecipeOrRun = Place | Recipe | None
 """A recipe's name or file, a recipe, or a run folder."""
 InferenceDtype = Annotated[str, Help("auto, float32, bfloat16.", choices=("auto", "float32", "bfloat16"))]
-FormatName = Literal["auto", "float32", "bfloat16", "int8", "int4"]
-NumberFormat = Annotated[FormatName | None, Help(
+NumberFormat = Annotated[Literal["auto", "float32", "bfloat16", "int8", "int4"] | None, Help(
     "Read the matrices in this number format, by kernels in C on the CPU; auto: what `saucier bench` chose for the "
     "model on this machine, or what loses nothing.", metavar="auto|float32|bfloat16|int8|int4")]
 Device = Annotated[str, Help("auto, cpu, cuda, mps.")]

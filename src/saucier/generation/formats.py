@@ -30,7 +30,7 @@ from saucier.native.lowered import (
     count_kept_places,
     remember_lowered,
 )
-from saucier.native.matrices import Format, Matrix, Panels, Weights
+from saucier.native.matrices import Format, Matrix, Panels, Weights, is_in_few_bits
 from saucier.native.packed import (
     OWN_PARTS,
     Made,
@@ -89,7 +89,8 @@ def use_few_bits(model: Transformer) -> None:
     """Let kernels read a model that writes, is stored in few bits, and was loaded without a format: its own parts widen
     every matrix for every token. Where they cannot, one warning names the part.
     """
-    if model.format is None and model.device.type == "cpu" and writes_tokens(model) and is_in_few_bits(model):
+    free = model.format is None and model.device.type == "cpu"
+    if free and writes_tokens(model) and is_in_few_bits(model.state_dict()):
         use_format(model, "auto")
 
 
@@ -165,14 +166,9 @@ def digest_model(model: Transformer) -> str | None:
     return digest_files(stored.state.files) if stored is not None and stored.state.is_current else None
 
 
-def is_in_few_bits(model: Transformer) -> bool:
-    """Say whether some matrix of a model is stored in codes, which its own parts widen for each product."""
-    return any(name.endswith(".codes") for name in model.state_dict())
-
-
 def find_packed(model: Transformer, form: Format) -> Path | None:
     """Return where a model's matrices in a format are kept; None where none is rounded."""
-    if (form == "float32" and not is_in_few_bits(model)) or (digest := digest_model(model)) is None:
+    if (form == "float32" and not is_in_few_bits(model.state_dict())) or (digest := digest_model(model)) is None:
         return None
     return name_packed(digest, model.config.model_dump_json(), form)
 

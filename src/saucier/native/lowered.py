@@ -123,11 +123,6 @@ class LoweredModel:
     generation: Mapping[str, Any]
     """Defaults of `saucier.generate`, as in generation_config.json."""
 
-    @property
-    def is_in_few_bits(self) -> bool:
-        """Whether some matrix is stored in codes."""
-        return any(name.endswith(".codes") for name in self.weights.arrays)
-
     def plan(self, places: int) -> Plan:
         """Return the plan for rows of up to so many tokens. Raises `InputError` for more than the model has places."""
         return lower(self.config, self.weights, self.tables, places)

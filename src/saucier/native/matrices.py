@@ -7,7 +7,7 @@ Letters: O rows, I inputs, G groups of a row.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from ctypes import c_void_p
 from ctypes import pointer as pointer_to
 from dataclasses import dataclass, field, replace
@@ -256,6 +256,11 @@ def read_matrix(weights: Mapping[str, Array], name: str, inputs: int, form: Form
         codes, scales, shifts = centre(codes, scales, unpack_codes(zeros, groups, bits).astype(np.int16), bits)
     return Matrix("int4" if bits == 4 else "int8", codes, inputs, scales, group, None if step is None else float(step),
                   shifts, order)
+
+
+def is_in_few_bits(names: Iterable[str]) -> bool:
+    """Say whether a model with weights of these names has some in codes, which its own parts widen for each product."""
+    return any(name.endswith(".codes") for name in names)
 
 
 def unpack_codes(packed: Array, count: int, bits: int) -> Array:

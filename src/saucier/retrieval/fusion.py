@@ -68,8 +68,7 @@ class Choice(Ranking):
         """Return the chance of each passage, in units of the spread that these have where one is certain.
 
         A model that cannot tell passages apart then leaves the order of the other ranking as it is, while its
-        standardised logits would differ as much as those of a model that is sure. A single passage has no chance to
-        compare, and 0.
+        standardised logits would differ as much as those of a model that is sure. One passage alone has 0.
         """
         count = self.scores.shape[1]
         odds = np.exp(self.scores - self.scores.max(axis=1, keepdims=True))

@@ -101,7 +101,6 @@ def open_retriever(folder: str | Path, passages: str | Path | None = None,
     """Open an encoder of texts, or two: the one of questions, and that of passages, as DPR publishes them.
 
     `number_format`: as `format` of `saucier.load`.
-
     Errors: `InputError` for what cannot be opened, and for two that give vectors of other widths.
     """
     first = open_encoder(folder, number_format)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
 
 import pytest
+import torch
 from tests.unit.jobs.finetuning.conftest import TONES, WORDS
 
 import saucier
+from saucier import config as c
 from saucier.families.bert import bert
 from saucier.jobs.finetuning.data import read_examples
 from saucier.jobs.finetuning.finetune import finetune
@@ -113,6 +116,20 @@ def test_each_choice_is_a_row_behind_its_question(tiny_bert: Path, tmp_path: Pat
 def test_files_of_many_forms(row: dict, tmp_path: Path) -> None:
     one = read(lines(tmp_path / "a.jsonl", [row]))[0]
     assert (one.question, one.choices, one.answer) == ("q", ("x", "y"), 1)
+
+
+def test_choices_of_unlike_lengths_are_read_without_padding() -> None:
+    """The encoder meets as many vectors as there are real tokens; a choice gets what it gets alone."""
+    body = bert(dim=32, layers=2, heads=2, vocab=50, hidden=64)
+    model = saucier.build(body.model_copy(update={"head": c.ChoiceHead()}), seed=0).eval()
+    ids, lengths, met = torch.randint(5, 50, (2, 3, 20)), torch.tensor([[20, 3, 5], [2, 4, 9]]), list[int]()
+    layer = next(one for one in model.encoder.modules() if isinstance(one, torch.nn.Linear))
+    layer.register_forward_pre_hook(lambda _, given: met.append(given[0].shape[:-1].numel()))
+    logits = model(ids, torch.arange(20) < lengths[..., None]).logits
+    assert met == [int(lengths.sum())]
+    for row, choice in itertools.product(range(2), range(3)):
+        alone = model(ids[row, choice, :lengths[row, choice]][None, None]).logits
+        torch.testing.assert_close(logits[row, choice], alone[0, 0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("rows", "says"), [

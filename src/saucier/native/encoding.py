@@ -25,7 +25,7 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Weights, lay_out_panels, read_matrix, store_matrix
+from saucier.native.matrices import Weights, lay_out_panels, make_tiles, read_matrix, store_matrix
 from saucier.native.plan import (
     HEADS,
     HIDDEN,
@@ -36,7 +36,7 @@ from saucier.native.plan import (
     Distances,
     PassBuffers,
     Plan,
-    make_tiles,
+    count_inputs,
 )
 
 Floats = NDArray[np.float32]
@@ -214,7 +214,7 @@ def take_buffers(plan: Plan, tokens: int) -> PassBuffers:
         with suppress(IndexError):  # threads that read at once have rooms of their own
             return plan.spare.pop()
     size = max(tokens, MOST_TOKENS)
-    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], *make_tiles(size, plan.steps))
+    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], *make_tiles(size, count_inputs(plan.steps)))
 
 
 def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:

@@ -37,13 +37,14 @@ AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512v
                 "-mprefer-vector-width=512")
 PATHS: dict[str, tuple[str, ...]] = {
     "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"), "avx512": AVX512_FLAGS,
-    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16"), "neon": ("-mcpu=generic+dotprod",)}
+    "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16"),
+    "amx": (*AVX512_FLAGS, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"), "neon": ("-mcpu=generic+dotprod",)}
 """Instruction set -> the flags that it is compiled with; a compiler for another family of processors refuses them."""
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
-QUERIES_AT_ONCE = 144
-"""As in `saucier.h`; the last: tokens of one pass of a decoder, at most."""
+QUERIES_AT_ONCE, ROOM_TOKENS, SPARE_INPUTS = 144, 48, 32
+"""As in `saucier.h`."""
 
 
 class CMatrix(Structure):

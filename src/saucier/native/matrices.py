@@ -19,8 +19,9 @@ from numpy.typing import DTypeLike, NDArray
 from saucier.errors import InputError
 from saucier.native.library import (
     PANEL_ROWS,
+    ROOM_TOKENS,
+    SPARE_INPUTS,
     SUMMED_INPUTS,
-    TILE_TOKENS,
     CMatrix,
     CPanels,
     CWideProduct,
@@ -96,7 +97,7 @@ class Panels:
 
     format: Format
     codes: Array
-    """[P, I, 16] of its format; codes of int8 [P, ⌈I/4⌉, 16, 4]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
+    """[P, I, 16] of float32, [P, ⌈I/2⌉, 16, 2] of bfloat16; codes of int8 [P, ⌈I/4⌉, 16, 4]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
     rows: int
     inputs: int
     scales: Array | None = None
@@ -125,7 +126,7 @@ class Panels:
     def take_rows(self, rows: Array) -> Panels:
         """Return the panels of some rows."""
         panels, places = np.divmod(rows, PANEL_ROWS)
-        words = self.codes if self.codes.ndim == 3 else self.codes.view(f"u{self.codes.shape[-1]}")[..., 0]
+        words = self.codes if self.codes.ndim == 3 else self.codes.view(np.uint32)[..., 0]
         laid = panel_rows(words[panels, :, places])
         codes = laid.view(self.codes.dtype).reshape(*laid.shape, *self.codes.shape[3:])
         scales, shifts = (None if one is None else panel_rows(one[panels, :, places])
@@ -137,7 +138,11 @@ def lay_out_panels(matrix: Matrix) -> Panels:
     """Return a matrix in panels of 16 rows. Shapes: [O, I] -> [P, I, 16], P = ⌈O/16⌉."""
     rows, inputs, scales = len(matrix.codes), matrix.inputs, matrix.scales
     if scales is None:
-        return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
+        if matrix.format == "float32":
+            return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
+        pairs = np.ascontiguousarray(np.pad(matrix.codes, ((0, 0), (0, inputs % 2)))).view(np.uint32)
+        laid = panel_rows(pairs)
+        return Panels(matrix.format, laid.view(np.uint16).reshape(*laid.shape, 2), rows, inputs)
     if matrix.format == "int4":
         codes = np.pad(unpack_codes(matrix.codes, inputs, 4), ((0, 0), (0, -inputs % SUMMED_INPUTS)))
         units = codes.reshape(rows, -1, 2, SUMMED_INPUTS // 2)
@@ -335,6 +340,13 @@ class Weights:
         return found
 
 
+def make_tiles(tokens: int, inputs: int) -> tuple[Array, Array]:
+    """Return room for what products make of so many tokens, and for its scales; see `WideProduct` in `saucier.h`."""
+    whole = -(-tokens // ROOM_TOKENS) * ROOM_TOKENS
+    return (aligned_zeros((whole * (inputs + SPARE_INPUTS),), np.float32),
+            np.empty(whole * -(-inputs // SUMMED_INPUTS), np.float32))
+
+
 def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the product of a matrix of whole numbers and a vector, which is rounded.
 
@@ -344,8 +356,7 @@ def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.f
         raise InputError(f"has the shape {list(vector.shape)}", where="vector", remedy=f"give {matrix.inputs} numbers")
     library, values = load_library(), np.ascontiguousarray(vector, np.float32)
     found = np.zeros(matrix.rows, np.float32)
-    tiles, scales = (np.empty(TILE_TOKENS * size, np.float32) for size in (
-        matrix.inputs + 9, -(-matrix.inputs // SUMMED_INPUTS)))
+    tiles, scales = make_tiles(1, matrix.inputs)
     product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, 1, pointer(tiles),
                            pointer(scales), None, pointer(found), matrix.rows, 0, 0, None)
     library.saucier_multiply(library.saucier_best_path(), pointer_to(product), count_threads())

@@ -26,7 +26,7 @@ from saucier.native.library import SOURCES
 from saucier.native.matrices import Array, Format, Matrix, Panels
 from saucier.plain import format_bytes
 
-VERSION = 6
+VERSION = 7
 """Of how matrices are rounded and laid out; a change of `matrices.py` that changes numbers raises it."""
 LARGEST = 16 * 2**30
 """Bytes of the folder; beyond, the files that were used longest ago are removed."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CDistances, COp, CPlan, CRelative
+from saucier.native.library import CDistances, COp, CPlan, CRelative
 from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
@@ -194,11 +194,9 @@ class Plan:
         return "\n".join([*(f"source:  {step}" for step in self.source_steps), *map(str, self.steps)])
 
 
-def make_tiles(tokens: int, steps: Iterable[Step]) -> tuple[Array, Array]:
-    """Return room for what products with panels make of the tokens of a pass, and for its scales."""
-    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
-    inputs = max((one.inputs for step in steps for one in step.matrices if isinstance(one, Panels)), default=0)
-    return tuple(np.empty(whole * size, np.float32) for size in (inputs + 9, -(-inputs // SUMMED_INPUTS)))  # type: ignore[return-value]
+def count_inputs(steps: Iterable[Step]) -> int:
+    """Return the most inputs of a product with panels: room for what products make of tokens is for as many."""
+    return max((one.inputs for step in steps for one in step.matrices if isinstance(one, Panels)), default=0)
 
 
 def count_values(widths: tuple[tuple[int, int], ...]) -> int:

@@ -20,8 +20,8 @@ from saucier.native.library import (
     count_threads,
     load_library,
 )
-from saucier.native.matrices import Array, aligned_zeros
-from saucier.native.plan import SCORES, STREAM, Plan, count_values, make_tiles
+from saucier.native.matrices import Array, aligned_zeros, make_tiles
+from saucier.native.plan import SCORES, STREAM, Plan, count_inputs, count_values
 
 Places = NDArray[np.int32]
 
@@ -75,7 +75,7 @@ class Session:
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
         steps = (*plan.steps, *plan.source_steps)
-        self.tiles, self.token_scales = make_tiles(MOST_TOKENS, steps)
+        self.tiles, self.token_scales = make_tiles(MOST_TOKENS, count_inputs(steps))
         self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity)
         self.make_scores(self.capacity)
         for name in ("keys", "values", "tiles", "token_scales"):

@@ -7,7 +7,7 @@
 #include <string.h>
 #include "saucier.h"
 
-static const char *const PATHS[] = {"portable", "avx2", "avxvnni", "avx512", "avx512bf16", "neon"};
+static const char *const PATHS[] = {"portable", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
 static const char *path;
 static int faults;
 
@@ -86,7 +86,9 @@ static Panels draw_panels(Case *c) {
                 codes[(panel * units + k / 32 * 32) * 8 + (k % 16 / 4 * 16 + i) * 4 + k % 4] |=
                     (uint8_t)((code + 8) << k % 32 / 16 * 4);
             if (c->format == FLOAT32) ((float *)codes)[place] = number, *weight = number;
-            if (c->format == BFLOAT16) ((uint16_t *)codes)[place] = narrow(number), *weight = widen(narrow(number));
+            if (c->format == BFLOAT16)
+                ((uint16_t *)codes)[(panel * up(c->inputs, 2) + k / 2 * 2) * 16 + i * 2 + k % 2] = narrow(number),
+                *weight = widen(narrow(number));
         }
     free(scale_of);
     return (Panels){codes, scales, c->rows, c->inputs, c->group, c->format, c->scale_format, c->step, shifts};
@@ -95,7 +97,7 @@ static Panels draw_panels(Case *c) {
 /* What a product reads of activations: codes of -127..127 of blocks where the matrix is of whole numbers. */
 static void round_values(Case *c) {
     int64_t block = c->group >= c->inputs || c->group % 128 == 0 ? 128 : c->group % 64 == 0 ? 64 : 32;
-    int whole = c->format == INT8 || c->format == INT4, pairs = c->format == BFLOAT16 && !strcmp(path, "avx512bf16");
+    int whole = c->format == INT8 || c->format == INT4, pairs = c->format == BFLOAT16 && (!strcmp(path, "avx512bf16") || !strcmp(path, "amx"));
     for (int64_t t = 0; t < c->n; t++)
         for (int64_t start = 0; start < c->inputs; start += block) {
             const float *x = c->values + t * c->inputs;
@@ -131,8 +133,8 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
               draw_numbers(n * inputs, 3), calloc((size_t)(n * inputs), 8)};
     int64_t stride = rows + 3, size = n * stride * (int64_t)sizeof(float);
     float *bias = draw_numbers(rows, 1), *base = draw_numbers(n * stride, 1), *to = malloc((size_t)size);
-    float *tiles = malloc((size_t)(up(n, TILE_TOKENS) * (inputs + 9)) * 4);
-    float *token_scales = malloc((size_t)(up(n, TILE_TOKENS) * (inputs / 32 + 1)) * 4);
+    float *tiles = malloc((size_t)(up(n, ROOM_TOKENS) * (inputs + SPARE_INPUTS)) * 4);
+    float *token_scales = malloc((size_t)(up(n, ROOM_TOKENS) * (inputs / 32 + 1)) * 4);
     float *alone = malloc((size_t)stride * 4);
     char what[99];
     snprintf(what, sizeof what, "format %d, scales %d, %dx%dx%d by %d", format, scale_format, (int)n, (int)inputs,

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from saucier.native import library
-from saucier.native.library import SUMMED_INPUTS, TILE_TOKENS, CWideProduct
-from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, narrow, store_matrix, widen
+from saucier.native.library import CWideProduct
+from saucier.native.matrices import Format, Matrix, Panels, lay_out_panels, make_tiles, narrow, store_matrix, widen
 
 
 def address(array: np.ndarray) -> int:
@@ -26,7 +26,7 @@ def find_block(matrix: Matrix) -> int:
 
 def rounds_activations(form: Format, path: str) -> bool:
     """Whether panels are multiplied by rounded activations: those of bfloat16 where a path multiplies such numbers."""
-    return form in ("int8", "int4") or (form == "bfloat16" and path == "avx512bf16")
+    return form in ("int8", "int4") or (form == "bfloat16" and path in ("avx512bf16", "amx"))
 
 
 def round_activations(x: np.ndarray, matrix: Matrix, path: str = "portable") -> np.ndarray:
@@ -60,9 +60,8 @@ def multiply_panels(path: str, panels: Panels, x: np.ndarray, *, bias: np.ndarra
                     base: np.ndarray | None = None, threads: int = 1) -> np.ndarray:
     """A product with panels; what a row of the output has behind the product stays as it is."""
     tokens, inputs = x.shape
-    whole = -(-tokens // TILE_TOKENS) * TILE_TOKENS
-    tiles, scales = (np.full(size, np.nan, np.float32) for size in (
-        whole * (inputs + 9), whole * -(-inputs // SUMMED_INPUTS)))
+    tiles, scales = make_tiles(tokens, inputs)
+    tiles[:], scales[:] = np.nan, np.nan
     to = np.full((tokens, panels.rows + 3), 7, np.float32)
     if base is not None:
         to[:, :-3] = base

@@ -32,6 +32,18 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
                         vcvt_f32_f16(vreinterpret_f16_u16(vget_high_u16(bits)))};
     return (Vector){vreinterpretq_f32_u16(vzip1q_u16(none, bits)), vreinterpretq_f32_u16(vzip2q_u16(none, bits))};
 }
+/* The even ones of so many pairs of bfloat16 as a register has numbers, and the odd ones. */
+INLINE Vector load_even(const void *pairs) {
+    const uint32_t *from = pairs;
+    return (Vector){vreinterpretq_f32_u32(vshlq_n_u32(vld1q_u32(from), 16)),
+                    vreinterpretq_f32_u32(vshlq_n_u32(vld1q_u32(from + 4), 16))};
+}
+INLINE Vector load_odd(const void *pairs) {
+    const uint32x4_t high = vdupq_n_u32(0xffff0000);
+    const uint32_t *from = pairs;
+    return (Vector){vreinterpretq_f32_u32(vandq_u32(vld1q_u32(from), high)),
+                    vreinterpretq_f32_u32(vandq_u32(vld1q_u32(from + 4), high))};
+}
 
 typedef struct { int32x4_t low, high; } Codes; /* four bytes each, or a sum */
 #define CODE_OFFSET 0

@@ -61,6 +61,11 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     if (format == FLOAT16) return _mm512_cvtph_ps(bits);
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
+/* The even ones of so many pairs of bfloat16 as a register has numbers, and the odd ones. */
+INLINE Vector load_even(const void *pairs) { return (Vector)_mm512_slli_epi32(_mm512_loadu_si512(pairs), 16); }
+INLINE Vector load_odd(const void *pairs) {
+    return (Vector)_mm512_and_si512(_mm512_loadu_si512(pairs), _mm512_set1_epi32(-65536));
+}
 /* The first of some numbers, so many or a whole register; zeros fill it up. */
 INLINE Vector load_first(const float *from, int64_t count) {
     if (count >= WIDTH) return load(from);
@@ -106,6 +111,12 @@ INLINE Vector load_numbers(const void *from, int64_t place, int format) {
     __m128i bits = _mm_loadu_si128((const __m128i *)((const uint16_t *)from + place));
     if (format == FLOAT16) return _mm256_cvtph_ps(bits);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+INLINE Vector load_even(const void *pairs) {
+    return (Vector)_mm256_slli_epi32(_mm256_loadu_si256((const __m256i *)pairs), 16);
+}
+INLINE Vector load_odd(const void *pairs) {
+    return (Vector)_mm256_and_si256(_mm256_loadu_si256((const __m256i *)pairs), _mm256_set1_epi32(-65536));
 }
 INLINE Vector load_first(const float *from, int64_t count) {
     if (count >= WIDTH) return load(from);

@@ -10,7 +10,12 @@
 #define BLOCK 144         /* tokens at a time, whole tiles: what they have of a part stays in the second cache */
 #define MOST_OF_BLOCK 288 /* those of whole numbers, which are smaller */
 
-INLINE int64_t tokens_of_block(const Panels *m) { return m->format == INT8 || m->format == INT4 ? MOST_OF_BLOCK : BLOCK; }
+INLINE int64_t tokens_of_block(const Panels *m) {
+#ifdef __AMX_TILE__
+    if (m->format == BFLOAT16) return MOST_OF_BLOCK;
+#endif
+    return m->format == INT8 || m->format == INT4 ? MOST_OF_BLOCK : BLOCK;
+}
 
 /* ---- products ---- */
 
@@ -61,22 +66,46 @@ INLINE float round_by_step(const float *x, int64_t count, float step, int8_t *co
         value = value > 127.0f ? 127.0f : value < -127.0f ? -127.0f : value;
         codes[k] = (int8_t)(int32_t)((value + round) - round);
     }
-    for (int64_t k = count; k % UNIT; k++) codes[k] = 0;
+    for (int64_t k = count; k % (2 * UNIT); k++) codes[k] = 0;
     return step;
 }
 
+/* Codes are filled up with zeros to whole units, and with AVX-512 to whole registers. */
 INLINE float round_inputs(const Panels *m, const float *x, int64_t count, int8_t *codes) {
     return m->step >= 0 ? round_by_step(x, count, m->step, codes) : round_block(x, count, codes);
 }
 
+/* Where a panel has its numbers from input k on; one of units begins with them. */
+INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
+    switch (m->format) {
+        case INT8: return (const char *)m->codes + (panel * ((m->inputs + 3) / 4 * 4) + k) * PANEL;
+        case INT4: return (const char *)m->codes + (panel * ((m->inputs + UNIT - 1) / UNIT * UNIT) + k) * PANEL / 2;
+        case BFLOAT16: return (const char *)m->codes + (panel * ((m->inputs + 1) / 2 * 2) + k) * PANEL * 2;
+        default: return (const char *)m->codes + (panel * m->inputs + k) * PANEL * 4;
+    }
+}
+
+#ifdef __AMX_TILE__
+#include "amx.h"
+#define BY_REGISTERS(m) ((m)->format != FLOAT32)
+#else
+#define BY_REGISTERS(m) 0
+#endif
+
 /* Tokens of a tile. Few tiles are alike, since a small one leaves registers idle. */
 INLINE int64_t tile_tokens(const WideProduct *p) {
     int64_t tiles = (p->n + TILE - 1) / TILE;
+#ifdef __AMX_TILE__
+    if (BY_REGISTERS(p->panels)) return REGISTER_ROWS;
+#endif
     return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
 
 /* Bytes that the first inputs of a token take in a tile; of whole numbers see tiles.h. */
 INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
+#ifdef __AMX_TILE__
+    if (BY_REGISTERS(m)) return register_bytes(m); /* of all inputs: no part is by itself */
+#endif
     switch (m->format) {
         case INT8: return CODES_OF(inputs, rounded_inputs(m));
         case INT4: return (inputs + UNIT - 1) / UNIT * UNIT_BYTES;
@@ -100,6 +129,7 @@ INLINE char *tile_of(const WideProduct *p, int64_t token) {
 
 /* Behind the codes of a tile of R tokens, where groups have shifts: the sums of their inputs, as they were rounded. [R, groups] */
 INLINE float *sums_of_groups(const WideProduct *p, int64_t first, int64_t R) {
+    if (BY_REGISTERS(p->panels)) R = tile_tokens(p);
     return (float *)(tile_of(p, first) + R * token_bytes(p->panels, p->panels->inputs));
 }
 
@@ -110,7 +140,12 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
     int64_t block = rounded_inputs(m);
     float *scale = p->token_scales + k / block * p->n + token;
     _Alignas(64) int8_t codes[DEEP];
-#ifdef __AVX512BF16__
+#ifdef __AMX_TILE__
+    if (m->format == BFLOAT16) {
+        fill_pairs(from, k, count, tile_of(p, token - r), r);
+        return;
+    }
+#elif defined __AVX512BF16__
     if (m->format == BFLOAT16) {
         round_pairs(from, count, to);
         return;
@@ -130,10 +165,14 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
         int64_t inputs = count < block ? count : block;
         *scale = inputs == LONGEST_BLOCK ? round_inputs(m, from, LONGEST_BLOCK, codes) : round_inputs(m, from, inputs, codes);
         if (sums) sums[k / m->group] = (k % m->group ? sums[k / m->group] : 0) + *scale * (float)add_up_codes(codes, inputs);
+#ifdef __AMX_TILE__
+        fill_registers(m, codes, k, inputs, tile_of(p, token - r), r);
+#else
         if (m->format == INT4)
             for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
         else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);
         else to = lay_out_codes(codes, inputs, to);
+#endif
     }
 }
 
@@ -141,20 +180,12 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
 static void lay_out(const WideProduct *p, int64_t tile) {
     const Panels *m = p->panels;
     int64_t first = tile * tile_tokens(p), left = p->n - first, R = left < tile_tokens(p) ? left : tile_tokens(p);
+    if (left <= 0) return; /* tiles of whole numbers may be larger than others */
     for (int64_t k = 0; k < m->inputs; k += DEEP) {
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
         char *to = tile_of(p, first) + R * token_bytes(m, k);
         for (int64_t r = 0; r < R; r++)
             lay_out_part(p, first + r, k, count, m->format == INT4 ? to : to + r * part_bytes(m, k, count), r, R);
-    }
-}
-
-/* Where a panel has its numbers from input k on; one of units begins with them. */
-INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
-    switch (m->format) {
-        case INT8: return (const char *)m->codes + (panel * ((m->inputs + 3) / 4 * 4) + k) * PANEL;
-        case INT4: return (const char *)m->codes + (panel * ((m->inputs + UNIT - 1) / UNIT * UNIT) + k) * PANEL / 2;
-        default: return (const char *)m->codes + (panel * m->inputs + k) * PANEL * (m->format == BFLOAT16 ? 2 : 4);
     }
 }
 
@@ -173,7 +204,10 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
         const uint16_t *from = (const uint16_t *)panel_of(m, panel + one, k);
         float *to = room + one * DEEP * PANEL;
 #pragma omp simd
-        for (int64_t i = 0; i < count * PANEL; i++) to[i] = widen_bfloat16(from[i]);
+        for (int64_t i = 0; i < (count + 1) / 2 * PANEL; i++) {
+            int64_t place = i / PANEL * 2 * PANEL + i % PANEL;
+            to[place] = widen_bfloat16(from[2 * i]), to[place + PANEL] = widen_bfloat16(from[2 * i + 1]);
+        }
     }
     return room;
 }
@@ -184,7 +218,7 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
  * comes `next`, in bytes from here: in the time of one less comes than all of them need. */
 INLINE Ahead look_ahead(const Panels *m, int64_t panels, int few, int64_t t, int64_t tiles, int64_t count, int64_t next) {
     int whole = m->format == INT8 || m->format == INT4;
-    int64_t step = m->format == BFLOAT16 ? STEP_OF_BFLOAT16 : STEP;
+    const int64_t step = STEP;
 #ifdef ON_INTEL
     int64_t asking = tiles < ASKING ? tiles : ASKING;
     if (t >= asking) return NOTHING_AHEAD;
@@ -226,7 +260,8 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
     int64_t groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
-    int64_t apart = (format == m->format ? m->inputs : DEEP) * PANEL, stride = sums.stride;
+    int64_t apart = format == m->format ? (panel_of(m, 1, 0) - panel_of(m, 0, 0)) / (format == FLOAT32 ? 4 : 2) : DEEP * PANEL;
+    int64_t stride = sums.stride;
     Scales scales = {
         .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
@@ -302,17 +337,76 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
     }
 }
 
+#ifdef __AMX_TILE__
+/* What follows panels from input k on: the next part of them, or the next ones. */
+INLINE const char *next_of(const Panels *m, int64_t panel, int64_t panels, int64_t k, int64_t count) {
+    return k + count < m->inputs ? panel_of(m, panel, k + count) : panel_of(m, panel + panels, 0);
+}
+
+/* The same as `multiply_block`, by registers. Panels meet two tiles at once. Few tokens meet one panel, in the order of memory,
+ * which is asked for what is far ahead; else each two tiles ask for a share of what comes next. */
+static void multiply_registers(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
+    const Panels *m = p->panels;
+    _Alignas(64) char room[2 * DEEP * PANEL];
+    int64_t together = last - first <= TOKENS_TOGETHER ? 1 : 2, whole = m->format != BFLOAT16, part = whole ? DEEP : DEEP / 2;
+    int64_t tile = tile_of(p, REGISTER_ROWS) - tile_of(p, 0), pairs = (last - first + TOKENS_TOGETHER - 1) / TOKENS_TOGETHER;
+    int64_t groups = m->scales ? groups_of(m) : 0, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
+    shape_registers(bytes_at_once(m));
+    for (int64_t panel = begin, panels; panel < end; panel += panels) {
+        panels = end - panel < together ? end - panel : together;
+        for (int64_t k = 0; k < m->inputs; k += part) {
+            int64_t count = m->inputs - k < part ? m->inputs - k : part, steps = registers_of(m, count);
+            int64_t bytes = bytes_at_once(m) * PANEL / (m->format == INT4 ? 2 : 1), share = bytes / REGISTER_BYTES;
+            const char *next = next_of(m, panel, panels, k, count), *weights[2];
+            for (int64_t one = 0; one < panels; one++)
+                weights[one] = weights_of(m, panel + one, k, count, room + one * DEEP * PANEL);
+            if (panels > 1) share = (share + pairs - 1) / pairs;
+            else if (m->format == INT4) share = 0; /* asked for where they are taken apart */
+            else next = weights[0] + AHEAD;
+            for (int64_t pair = 0; pair < pairs; pair++) {
+                int64_t token = first + pair * TOKENS_TOGETHER, size = last - token < TOKENS_TOGETHER ? last - token : TOKENS_TOGETHER;
+                char *tokens = tile_of(p, token);
+                float *to = sums.at + (token - first) * sums.stride + (panel - begin) * PANEL;
+                Reading x = {.tokens = tokens + k / inputs_at_once(m) * bytes_at_once(m) * REGISTER_ROWS, .panels = {weights[0], weights[panels - 1]},
+                             .apart = tile, .lines = share};
+                for (int64_t one = 0; one < panels; one++)
+                    x.next[one] = next + one * (panel_of(m, 1, 0) - panel_of(m, 0, 0)) + (panels > 1 ? pair * steps * share * 64 : 0);
+                Scales scales = {.rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
+                                 .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
+                                 .block = whole ? rounded_inputs(m) : DEEP, .begin = k, .format = m->scale_format};
+#define MULTIPLY(T, P) \
+    if (whole) add_registers_of_codes(m, x, starts_of(m, tokens), count, &scales, size, to, sums.stride, T, P); \
+    else add_registers_of_pairs(x, steps, to, sums.stride, T, P)
+                if (size > REGISTER_ROWS && panels == 2) MULTIPLY(2, 2);
+                else if (size > REGISTER_ROWS) MULTIPLY(2, 1);
+                else if (panels == 2) MULTIPLY(1, 2);
+                else MULTIPLY(1, 1);
+                if (m->shifts && k + count == m->inputs)
+                    for (int64_t t = 0; t < size; t += REGISTER_ROWS)
+                        add_shifts(p, panel, panels, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS,
+                                   (Sums){to + t * sums.stride, sums.stride});
+            }
+        }
+    }
+    _tile_release();
+}
+#endif
+
 /* Panels begin..end of a product for all its tokens, with what follows while it is in the cache. The sums begin at zero: in
  * front of a residual, which may be large, every addition would be rounded to its size. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
     const Panels *m = p->panels;
-    float held[MOST_OF_BLOCK * PANELS_AT_ONCE * PANEL];
+    _Alignas(64) float held[MOST_OF_BLOCK * PANELS_AT_ONCE * PANEL];
     int64_t block = tokens_of_block(m), start = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - start;
     Sums sums = {held, (end - begin) * PANEL};
     for (int64_t first = 0; first < p->n; first += block) {
         int64_t last = p->n - first < block ? p->n : first + block;
         memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
-        multiply_block(p, first, last, begin, end, sums);
+#ifdef __AMX_TILE__
+        if (BY_REGISTERS(m)) multiply_registers(p, first, last, begin, end, sums);
+        else
+#endif
+            multiply_block(p, first, last, begin, end, sums);
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start, *whole = p->adds ? from : to;
             const float *bias = p->bias ? p->bias + start : NULL;

@@ -1,20 +1,34 @@
 /* A pass over a plan: every step for all tokens, with nothing of Python in it; and which instruction set is used. */
+#define _GNU_SOURCE
 #include <math.h>
 #include <string.h>
 
 #include "saucier.h"
 #ifdef HAS_AVX2
 #include <cpuid.h>
+#ifdef __linux__
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 #if defined HAS_NEON && defined __linux__
 #include <sys/auxv.h>
 #endif
 
-extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16, kernels_neon;
+extern const Kernels kernels_portable, kernels_avx2, kernels_avxvnni, kernels_avx512, kernels_avx512bf16, kernels_amx, kernels_neon;
 
 #ifdef HAS_AVX2
 /* Sets that this processor has, each a bit, where the system keeps the registers. */
-enum { AVX2 = 1, AVX_VNNI = 2, AVX512 = 4, AVX512_BF16 = 8 };
+enum { AVX2 = 1, AVX_VNNI = 2, AVX512 = 4, AVX512_BF16 = 8, AMX = 16 };
+
+/* Whether Linux keeps the registers of AMX for this process, which has to ask for it. */
+static int asks_for_amx(unsigned low) {
+#ifdef __linux__
+    return (low & 3 << 17) == 3 << 17 && !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18);
+#else
+    return (void)low, 0;
+#endif
+}
 
 static int find_sets(void) {
     const unsigned of_512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
@@ -25,6 +39,8 @@ static int find_sets(void) {
     if (a >= 1) __get_cpuid_count(7, 1, &more, &none, &none, &none);
     int sets = AVX2 | (more & 1 << 4 ? AVX_VNNI : 0);
     if ((low & 0xe0) == 0xe0 && (b & of_512) == of_512 && c & 1 << 11) sets |= AVX512 | (more & 1 << 5 ? AVX512_BF16 : 0);
+    const unsigned of_amx = 1 << 22 | 1 << 24 | 1 << 25; /* bfloat16, registers, int8 */
+    if (sets & AVX512_BF16 && (d & of_amx) == of_amx && asks_for_amx(low)) sets |= AMX;
     return sets;
 }
 
@@ -69,6 +85,9 @@ const Kernels *saucier_kernels(const char *path) {
 #ifdef HAS_AVX512BF16
     if (!strcmp(path, "avx512bf16") && has_set(AVX512_BF16)) return &kernels_avx512bf16;
 #endif
+#ifdef HAS_AMX
+    if (!strcmp(path, "amx") && has_set(AMX)) return &kernels_amx;
+#endif
 #ifdef HAS_NEON
     if (!strcmp(path, "neon") && has_dot_products()) return &kernels_neon;
 #endif
@@ -76,13 +95,13 @@ const Kernels *saucier_kernels(const char *path) {
 }
 
 static const char *find_best_path(void) {
-    static const char *const paths[] = {"avx512bf16", "avx512", "avxvnni", "avx2", "neon"};
-    size_t first = 0;
+    static const char *const paths[] = {"amx", "avx512bf16", "avx512", "avxvnni", "avx2", "neon"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
 #ifdef HAS_AVX2
-    if (multiplies_bfloat16_slowly()) first++;
+        if (!strcmp(paths[i], "avx512bf16") && multiplies_bfloat16_slowly()) continue;
 #endif
-    for (size_t i = first; i < sizeof paths / sizeof *paths; i++)
         if (saucier_kernels(paths[i])) return paths[i];
+    }
     return "portable";
 }
 

@@ -24,12 +24,14 @@ typedef struct {
 #define PANEL_ROWS 16
 #define TILE_TOKENS 12 /* of a tile, at most */
 #define SUMMED_INPUTS 32
+#define ROOM_TOKENS 48 /* whole tiles, whatever the set */
+#define SPARE_INPUTS 32
 #define PANELS_AT_ONCE 8 /* of a chunk, at most */
 #define MOST_TOKENS 144 /* of a pass of a decoder: whole tiles */
 #define QUERIES_AT_ONCE 144 /* of a row that meet distances: whole tiles */
 
-/* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32 and BFLOAT16: [panels, inputs, 16].
- * INT8: c + 128 in a byte, [panels, quads of inputs, 16, 4]. INT4: c + 8 in half a byte, in units of SUMMED_INPUTS:
+/* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32: [panels, inputs, 16]. BFLOAT16: [panels,
+ * pairs of inputs, 16, 2]. INT8: c + 128 in a byte, [panels, quads of inputs, 16, 4]. INT4: c + 8 in half a byte, in units of SUMMED_INPUTS:
  * [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16 inputs, the high ones its others. And scales
  * [panels, ceil(inputs / group), 16] as they are stored. What fills up rows and inputs is not counted. */
 typedef struct {
@@ -48,7 +50,7 @@ typedef struct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
-    void *tiles;         /* room for inputs + 9 floats of each token */
+    void *tiles;         /* room for inputs + SPARE_INPUTS floats of each token, of whole ROOM_TOKENS */
     float *token_scales; /* [blocks, n] */
     const float *bias;   /* [rows], or NULL */
     float *to;           /* [n, stride] */

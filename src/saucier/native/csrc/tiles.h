@@ -7,13 +7,8 @@
 
 #define PANEL PANEL_ROWS
 #define UNIT SUMMED_INPUTS
-#define STEP (4 * PANEL) /* bytes of a panel that inner loops read in a step; those of bfloat16 in pairs, or one by one */
-#ifdef __AVX512BF16__
-#define STEP_OF_BFLOAT16 STEP
-#else
-#define STEP_OF_BFLOAT16 (2 * PANEL)
-#endif
-#if defined __AVX512F__ && !defined __AVX512BF16__ /* Intel's, see README.md */
+#define STEP (4 * PANEL) /* bytes of a panel that inner loops read in a step */
+#if defined __AVX512F__ && (!defined __AVX512BF16__ || defined __AMX_TILE__) /* Intel's, see README.md */
 #define ON_INTEL
 #define AHEAD 65536 /* bytes: what will be multiplied is asked for so early */
 #define AHEAD_OF_FLOATS 49152 /* the same where panels lie side by side, of which each is a stream of its own */
@@ -89,32 +84,42 @@ typedef struct {
 /* The same for a smaller tile. */
 INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE; }
 
+#ifdef WIDTH
+/* Add what an input gives; of BFLOAT16 that of a pair which is `odd`, or the other one. */
+INLINE void add_input(Vector (*sum)[2 * PARTS], const float *a, const int64_t to_next_token, const char *b, int64_t apart,
+                      const int format, const int odd, const int R, const int P) {
+    Vector read[2 * PARTS];
+    for (int h = 0; h < P * PARTS; h++) {
+        const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * 4;
+        read[h] = format == FLOAT32 ? load((const float *)from) : odd ? load_odd(from) : load_even(from);
+    }
+    for (int r = 0; r < R; r++) {
+        Vector one = load_one(a + r * to_next_token);
+        for (int h = 0; h < P * PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
+    }
+}
+#endif
+
 /* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels side by side, which lie `apart` from
- * each other in numbers. The caches are asked for what lies `ahead`; 0: for nothing, as where all is in the
- * first cache. */
+ * each other in numbers. BFLOAT16: pairs of inputs. The caches are asked for what lies `ahead`; 0: for nothing, as where all
+ * is in the first cache. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
                         const Ahead ahead, const int adds, const int R, const int P) {
+    const int together = format == FLOAT32 ? 1 : 2; /* inputs that lie side by side, in a line of a panel */
 #ifdef WIDTH
-    const char *next = (const char *)b + ahead.bytes;
-    const int64_t size = format == FLOAT32 ? 4 : 2;
+    const char *line = b, *next = line + ahead.bytes;
+    int64_t k = 0;
     Vector sum[TILE][2 * PARTS];
+    apart *= format == FLOAT32 ? 4 : 2;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
-    for (int64_t k = 0; k < count; k++, a += to_next_input, b = (const char *)b + step * size) {
-        Vector read[2 * PARTS];
-        for (int h = 0; h < P * PARTS; h++) {
-            int64_t place = h / PARTS * apart + h % PARTS * WIDTH;
-            read[h] = load_numbers(b, place, format);
-            if (h % PARTS == 0 && !IS_NOTHING(ahead))
-                fetch((const char *)b + place * size, next + place * size);
-        }
-        next += ahead.step;
-        for (int r = 0; r < R; r++) {
-            Vector one = load_one(a + r * to_next_token);
-            for (int h = 0; h < P * PARTS; h++) sum[r][h] = add_product(one, read[h], sum[r][h]);
-        }
+    for (; k + together <= count; k += together, line += 4 * step, a += together * to_next_input, next += ahead.step) {
+        for (int h = 0; h < P && !IS_NOTHING(ahead); h++) fetch(line + h * apart, next + h * apart);
+        for (int odd = 0; odd < together; odd++)
+            add_input(sum, a + odd * to_next_input, to_next_token, line, apart, format, odd, R, P);
     }
+    if (k < count) add_input(sum, a, to_next_token, line, apart, format, 0, R, P); /* the half of a last pair */
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) {
             float *to = c + r * stride + h * WIDTH;
@@ -129,8 +134,9 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
                 float part[PANEL] = {0};
                 for (int64_t k = begin; k < count && k < begin + UNIT; k++) {
                     float one = a[k * to_next_input + r * to_next_token];
+                    const int64_t from = h * apart + k / together * together * step + k % together;
 #pragma omp simd
-                    for (int i = 0; i < PANEL; i++) part[i] += one * read_number(b, h * apart + k * step + i, format);
+                    for (int i = 0; i < PANEL; i++) part[i] += one * read_number(b, from + together * i, format);
                 }
                 for (int i = 0; i < PANEL; i++) sum[i] += part[i];
             }
@@ -146,15 +152,6 @@ INLINE void multiply_floats(const float *a, const int64_t to_next_input, const i
     add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, NOTHING_AHEAD, 0, R, P);
 }
 
-#ifdef __AVX512F__
-/* Sixteen numbers of 16 bits of the first input and of the second, [2, 16], to pairs of a row side by side, [16, 2]. */
-INLINE __m512i join_pairs(__m512i x) {
-    static const int16_t order[32] = {0,  16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8,  24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), x);
-}
-#endif
-
 #ifdef __AVX512BF16__
 /* Round numbers to bfloat16, and fill up the last pair with zero. */
 INLINE void round_pairs(const float *from, int64_t count, char *to) {
@@ -167,7 +164,7 @@ INLINE void round_pairs(const float *from, int64_t count, char *to) {
     }
 }
 
-/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. */
+/* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. Pairs are whole. */
 INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
                       int64_t stride, const Ahead ahead, const int R, const int P) {
     const char *next = (const char *)b + ahead.bytes;
@@ -179,10 +176,10 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
         third[i] = a + 3 * i * to_next_token;
         __asm__("" : "+r"(third[i]));
     }
-    for (int64_t k = 0; k + 1 < count; k += 2, b += 2 * PANEL) {
+    for (int64_t k = 0; k < count; k += 2, b += 2 * PANEL) {
         __m512i pairs[SIDE_BY_SIDE];
         for (int h = 0; h < P; h++) {
-            pairs[h] = join_pairs(_mm512_loadu_si512(b + h * apart));
+            pairs[h] = _mm512_loadu_si512(b + h * apart);
             if (!IS_NOTHING(ahead)) fetch(b + h * apart, next + 2 * h * apart);
         }
         for (int r = 0; r < R; r++) {
@@ -191,11 +188,6 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
         }
         for (int i = 0; 3 * i < R; i++) third[i] += 4;
         next += ahead.step;
-    }
-    for (int h = 0; count % 2 && h < P; h++) { /* half a pair; a mask for all of them would make each twice as slow */
-        __m512bh half = (__m512bh)join_pairs(_mm512_maskz_loadu_epi16(0xffff, b + h * apart));
-        for (int r = 0; r < R; r++)
-            sum[r][h] = _mm512_dpbf16_ps(sum[r][h], half, (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token)));
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {

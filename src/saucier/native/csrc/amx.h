@@ -1,0 +1,177 @@
+/* Products by AMX, whose registers hold 16 rows of 64 bytes: one of 16 tokens meets one of a panel, just as it lies in memory,
+ * and gives 256 sums in 16 cycles. Whole numbers are summed exactly within a block, and then in floats, as vnni.h does; those
+ * of bfloat16 in pairs, from the first part to the last. However few tokens there are, a product takes the same time, so
+ * there is no other way for them. Included by rows.c, for the set that has it.
+ * Registers: 0..3 sums of tile t and panel p (t + 2p), 4 and 5 tokens, 6 and 7 panels. */
+#define REGISTER_ROWS 16
+#define REGISTER_BYTES 64
+#define TOKENS_TOGETHER (2 * REGISTER_ROWS)
+
+/* What a register has of a token: inputs, and their bytes. Blocks of 32 codes fill half of it. */
+INLINE int64_t inputs_at_once(const Panels *m) {
+    return m->format == BFLOAT16 || rounded_inputs(m) == UNIT ? REGISTER_BYTES / 2 : REGISTER_BYTES;
+}
+INLINE int64_t bytes_at_once(const Panels *m) { return m->format == BFLOAT16 ? REGISTER_BYTES : inputs_at_once(m); }
+INLINE int64_t registers_of(const Panels *m, int64_t inputs) { return (inputs + inputs_at_once(m) - 1) / inputs_at_once(m); }
+
+/* Bytes of a token, in registers of 16 tokens; where blocks of codes have sums to begin at, these lie behind: [blocks, 16]. */
+INLINE int64_t register_bytes(const Panels *m) {
+    int64_t blocks = m->format == BFLOAT16 ? 0 : (m->inputs + rounded_inputs(m) - 1) / rounded_inputs(m);
+    return registers_of(m, m->inputs) * bytes_at_once(m) + blocks * 4;
+}
+INLINE int32_t *starts_of(const Panels *m, char *tile) {
+    return (int32_t *)(tile + registers_of(m, m->inputs) * bytes_at_once(m) * REGISTER_ROWS);
+}
+
+/* Lay out a block of codes, from input k on, as token r of a tile. They are filled up with zeros, to 64. */
+INLINE void fill_registers(const Panels *m, const int8_t *codes, int64_t k, int64_t count, char *tile, int64_t r) {
+    int64_t width = inputs_at_once(m);
+    starts_of(m, tile)[k / rounded_inputs(m) * REGISTER_ROWS + r] = (m->format == INT4 ? -8 : -128) * add_up_codes(codes, count);
+    for (int64_t i = 0; i < count; i += width)
+        memcpy(tile + (k + i) * REGISTER_ROWS + r * width, codes + i, (size_t)width);
+}
+
+/* The same of numbers, rounded to bfloat16. */
+INLINE void fill_pairs(const float *x, int64_t k, int64_t count, char *tile, int64_t r) {
+    for (int64_t i = 0; i < count; i += 2 * WIDTH) {
+        __m512bh pairs = _mm512_cvtne2ps_pbh(load_first(x + i + WIDTH, count - i - WIDTH), load_first(x + i, count - i));
+        _mm512_storeu_si512(tile + (k + i) * 2 * REGISTER_ROWS + r * REGISTER_BYTES, (__m512i)pairs);
+    }
+}
+
+/* Inputs k..k + count of a panel as registers take them: where they lie, or in `room`, taken apart or filled up with zeros. */
+INLINE const char *weights_of(const Panels *m, int64_t panel, int64_t k, int64_t count, char *room) {
+    const char *from = panel_of(m, panel, k);
+    int64_t all = registers_of(m, count) * bytes_at_once(m) * PANEL;
+    if (m->format == INT4) {
+        char *to = room;
+        for (int64_t i = 0; i < count; i += UNIT, from += UNIT / 2 * PANEL, to += UNIT * PANEL)
+            for (int quad = 0; quad < UNIT / 8; quad++) {
+                __m512i both = load_codes(from + quad * REGISTER_BYTES);
+                __builtin_prefetch(from + quad * REGISTER_BYTES + AHEAD, 0, 2);
+                _mm512_store_si512(to + quad * REGISTER_BYTES, low_halves(both));
+                _mm512_store_si512(to + (quad + UNIT / 8) * REGISTER_BYTES, high_halves(both));
+            }
+        memset(to, 0, (size_t)(room + all - to));
+    } else if (count % inputs_at_once(m)) {
+        int64_t bytes = m->format == BFLOAT16 ? (count + 1) / 2 * 4 * PANEL : (count + 3) / 4 * 4 * PANEL;
+        memcpy(room, from, (size_t)bytes);
+        memset(room + bytes, 0, (size_t)(all - bytes));
+    } else return from;
+    __asm__ volatile("" : : : "memory"); /* GCC does not know that registers are loaded from there */
+    return room;
+}
+
+/* What is read and asked for while tokens meet panels. */
+typedef struct {
+    const char *tokens, *panels[2], *next[2]; /* `next`: of each panel */
+    int64_t apart, lines;                     /* bytes to the next tile; lines of `next` that each step asks for */
+} Reading;
+
+/* One step: T tiles of tokens meet P panels. */
+INLINE void meet(Reading *x, int64_t width, const int whole, const int T, const int P) {
+    _tile_loadd(4, x->tokens, width);
+    _tile_loadd(6, x->panels[0], REGISTER_BYTES);
+    for (int64_t i = 0; i < x->lines; i++) __builtin_prefetch(x->next[0] + i * 64, 0, 2);
+    if (whole) _tile_dpbsud(0, 4, 6);
+    else _tile_dpbf16ps(0, 4, 6);
+    if (T == 2) {
+        _tile_loadd(5, x->tokens + x->apart, width);
+        if (whole) _tile_dpbsud(1, 5, 6);
+        else _tile_dpbf16ps(1, 5, 6);
+    }
+    if (P == 2) {
+        _tile_loadd(7, x->panels[1], REGISTER_BYTES);
+        for (int64_t i = 0; i < x->lines; i++) __builtin_prefetch(x->next[1] + i * 64, 0, 2);
+        if (whole) _tile_dpbsud(2, 4, 7);
+        else _tile_dpbf16ps(2, 4, 7);
+        if (T == 2) {
+            if (whole) _tile_dpbsud(3, 5, 7);
+            else _tile_dpbf16ps(3, 5, 7);
+        }
+        x->panels[1] += width * PANEL, x->next[1] += x->lines * 64;
+    }
+    x->tokens += width * REGISTER_ROWS, x->panels[0] += width * PANEL, x->next[0] += x->lines * 64;
+}
+
+/* Where whole numbers of R tokens become floats: what a block found is added to what those before it of the group found, and
+ * at the `last` one of a group to the sums, in steps of the scales of the rows. */
+INLINE void end_block(const int32_t *found, const int32_t *starts, const float *token_scales, int64_t R, const float *row_scales,
+                      float *held, float *to, int64_t stride, const int first, const int last, const int P) {
+    Vector scales[2];
+    for (int p = 0; p < P && last; p++) scales[p] = load(row_scales + p * PANEL);
+    for (int64_t r = 0; r < R; r++, held += 2 * PANEL, to += stride) {
+        Vector token = load_one(token_scales + r);
+        __m512i start = _mm512_set1_epi32(starts[r]);
+        for (int p = 0; p < P; p++) {
+            Vector x = as_floats(_mm512_add_epi32(load_codes(found + (2 * p * REGISTER_ROWS + r) * PANEL), start));
+            x = first ? times(x, token) : add_product(x, token, load(held + p * PANEL));
+            if (last) store(to + p * PANEL, add_product(x, scales[p], load(to + p * PANEL)));
+            else store(held + p * PANEL, x);
+        }
+    }
+}
+
+/* to[r, 0..] += what inputs begin..begin + count give, of R tokens and P panels. `starts` and tokens of the second tile are
+ * `apart`, in bytes. */
+INLINE void add_registers_of_codes(const Panels *m, Reading x, const int32_t *starts, int64_t count, const Scales *s, int64_t R,
+                                   float *to, int64_t stride, const int T, const int P) {
+    _Alignas(64) int32_t found[4][REGISTER_ROWS * PANEL];
+    _Alignas(64) float held[TOKENS_TOGETHER * 2 * PANEL], row_scales[2 * PANEL];
+    const float *token_scales = s->tokens + s->begin / s->block * s->stride;
+    int64_t width = inputs_at_once(m), end = s->begin + count;
+    int first = 1;
+    for (int64_t k = s->begin; k < end; k += s->block, token_scales += s->stride) {
+        int64_t next = k + s->block < end ? k + s->block : end;
+        int last = next == end || next % s->group == 0;
+        _tile_zero(0);
+        if (T == 2) _tile_zero(1);
+        if (P == 2) _tile_zero(2);
+        if (T == 2 && P == 2) _tile_zero(3);
+        for (int64_t i = k; i < next; i += width) meet(&x, width, 1, T, P);
+        _tile_stored(0, found[0], REGISTER_BYTES);
+        if (T == 2) _tile_stored(1, found[1], REGISTER_BYTES);
+        if (P == 2) _tile_stored(2, found[2], REGISTER_BYTES);
+        if (T == 2 && P == 2) _tile_stored(3, found[3], REGISTER_BYTES);
+        if (last) read_scales(s, k / s->group, row_scales, P);
+        for (int t = 0; t < T; t++) {
+            const int32_t *start = (const int32_t *)((const char *)starts + t * x.apart) + k / s->block * REGISTER_ROWS;
+            int64_t some = R - t * REGISTER_ROWS < REGISTER_ROWS ? R - t * REGISTER_ROWS : REGISTER_ROWS;
+            float *wait = held + t * REGISTER_ROWS * 2 * PANEL, *sums = to + t * REGISTER_ROWS * stride;
+            const float *steps = token_scales + t * REGISTER_ROWS;
+            if (first && last) end_block(found[t], start, steps, some, row_scales, wait, sums, stride, 1, 1, P);
+            else if (first) end_block(found[t], start, steps, some, row_scales, wait, sums, stride, 1, 0, P);
+            else if (last) end_block(found[t], start, steps, some, row_scales, wait, sums, stride, 0, 1, P);
+            else end_block(found[t], start, steps, some, row_scales, wait, sums, stride, 0, 0, P);
+        }
+        first = last;
+    }
+}
+
+/* The same of bfloat16. The sums go on from part to part; what a tile lacks of 16 tokens is there, but is not read. */
+INLINE void add_registers_of_pairs(Reading x, int64_t steps, float *to, int64_t stride, const int T, const int P) {
+    float *second = to + REGISTER_ROWS * stride;
+    _tile_loadd(0, to, stride * 4);
+    if (T == 2) _tile_loadd(1, second, stride * 4);
+    if (P == 2) _tile_loadd(2, to + PANEL, stride * 4);
+    if (T == 2 && P == 2) _tile_loadd(3, second + PANEL, stride * 4);
+    for (int64_t i = 0; i < steps; i++) meet(&x, REGISTER_BYTES, 0, T, P);
+    _tile_stored(0, to, stride * 4);
+    if (T == 2) _tile_stored(1, second, stride * 4);
+    if (P == 2) _tile_stored(2, to + PANEL, stride * 4);
+    if (T == 2 && P == 2) _tile_stored(3, second + PANEL, stride * 4);
+}
+
+/* All registers take 16 rows, those of tokens so many bytes of each, and those of panels a quarter of that in rows. */
+INLINE void shape_registers(int64_t width) {
+    struct {
+        uint8_t palette, start, none[14];
+        uint16_t bytes[16];
+        uint8_t rows[16];
+    } shapes = {.palette = 1};
+    for (int i = 0; i < 8; i++) {
+        shapes.bytes[i] = (uint16_t)(i == 4 || i == 5 ? width : REGISTER_BYTES);
+        shapes.rows[i] = (uint8_t)(i >= 6 ? width / 4 : REGISTER_ROWS);
+    }
+    _tile_loadconfig(&shapes);
+}

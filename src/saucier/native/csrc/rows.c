@@ -85,27 +85,28 @@ INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
     }
 }
 
+/* Whether a product is one of whole registers of tokens and panels (amx.h). */
 #ifdef __AMX_TILE__
 #include "amx.h"
-#define BY_REGISTERS(m) ((m)->format != FLOAT32)
+#define FEWEST_OF_CODES 8
+INLINE int by_registers(const WideProduct *p) {
+    return p->panels->format == BFLOAT16 || (p->panels->format == INT8 && p->n >= FEWEST_OF_CODES);
+}
 #else
-#define BY_REGISTERS(m) 0
+INLINE int by_registers(const WideProduct *p) { return (void)p, 0; }
 #endif
 
 /* Tokens of a tile. Few tiles are alike, since a small one leaves registers idle. */
 INLINE int64_t tile_tokens(const WideProduct *p) {
     int64_t tiles = (p->n + TILE - 1) / TILE;
 #ifdef __AMX_TILE__
-    if (BY_REGISTERS(p->panels)) return REGISTER_ROWS;
+    if (by_registers(p)) return REGISTER_ROWS;
 #endif
     return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
 
 /* Bytes that the first inputs of a token take in a tile; of whole numbers see tiles.h. */
 INLINE int64_t token_bytes(const Panels *m, int64_t inputs) {
-#ifdef __AMX_TILE__
-    if (BY_REGISTERS(m)) return register_bytes(m); /* of all inputs: no part is by itself */
-#endif
     switch (m->format) {
         case INT8: return CODES_OF(inputs, rounded_inputs(m));
         case INT4: return (inputs + UNIT - 1) / UNIT * UNIT_BYTES;
@@ -121,16 +122,24 @@ INLINE int64_t part_bytes(const Panels *m, int64_t k, int64_t count) { return to
 
 INLINE int64_t groups_of(const Panels *m) { return (m->inputs + m->group - 1) / m->group; }
 
+/* Those of all its inputs. */
+INLINE int64_t all_bytes(const WideProduct *p) {
+#ifdef __AMX_TILE__
+    if (by_registers(p)) return register_bytes(p->panels);
+#endif
+    return token_bytes(p->panels, p->panels->inputs);
+}
+
 /* Where a tile's tokens begin. */
 INLINE char *tile_of(const WideProduct *p, int64_t token) {
     const Panels *m = p->panels;
-    return (char *)p->tiles + token * (token_bytes(m, m->inputs) + (m->shifts ? groups_of(m) * (int64_t)sizeof(float) : 0));
+    return (char *)p->tiles + token * (all_bytes(p) + (m->shifts ? groups_of(m) * (int64_t)sizeof(float) : 0));
 }
 
 /* Behind the codes of a tile of R tokens, where groups have shifts: the sums of their inputs, as they were rounded. [R, groups] */
 INLINE float *sums_of_groups(const WideProduct *p, int64_t first, int64_t R) {
-    if (BY_REGISTERS(p->panels)) R = tile_tokens(p);
-    return (float *)(tile_of(p, first) + R * token_bytes(p->panels, p->panels->inputs));
+    if (by_registers(p)) R = tile_tokens(p);
+    return (float *)(tile_of(p, first) + R * all_bytes(p));
 }
 
 /* Lay out inputs k..k + count of a token. Numbers of 4 bits lie in units of all R tokens of a tile, of which it is r. */
@@ -166,13 +175,15 @@ static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t
         *scale = inputs == LONGEST_BLOCK ? round_inputs(m, from, LONGEST_BLOCK, codes) : round_inputs(m, from, inputs, codes);
         if (sums) sums[k / m->group] = (k % m->group ? sums[k / m->group] : 0) + *scale * (float)add_up_codes(codes, inputs);
 #ifdef __AMX_TILE__
-        fill_registers(m, codes, k, inputs, tile_of(p, token - r), r);
-#else
+        if (by_registers(p)) {
+            fill_registers(m, codes, k, inputs, tile_of(p, token - r), r);
+            continue;
+        }
+#endif
         if (m->format == INT4)
             for (int64_t i = 0; i < inputs; i += UNIT, to += R * UNIT_BYTES) lay_out_unit(codes + i, (int8_t *)to, r, R);
         else if (inputs == LONGEST_BLOCK) to = lay_out_codes(codes, LONGEST_BLOCK, to);
         else to = lay_out_codes(codes, inputs, to);
-#endif
     }
 }
 
@@ -348,6 +359,7 @@ INLINE const char *next_of(const Panels *m, int64_t panel, int64_t panels, int64
 static void multiply_registers(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
     _Alignas(64) char room[2 * DEEP * PANEL];
+    _Alignas(64) float held[TOKENS_TOGETHER * 2 * PANEL];
     int64_t together = last - first <= TOKENS_TOGETHER ? 1 : 2, whole = m->format != BFLOAT16, part = whole ? DEEP : DEEP / 2;
     int64_t tile = tile_of(p, REGISTER_ROWS) - tile_of(p, 0), pairs = (last - first + TOKENS_TOGETHER - 1) / TOKENS_TOGETHER;
     int64_t groups = m->scales ? groups_of(m) : 0, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
@@ -356,12 +368,11 @@ static void multiply_registers(const WideProduct *p, int64_t first, int64_t last
         panels = end - panel < together ? end - panel : together;
         for (int64_t k = 0; k < m->inputs; k += part) {
             int64_t count = m->inputs - k < part ? m->inputs - k : part, steps = registers_of(m, count);
-            int64_t bytes = bytes_at_once(m) * PANEL / (m->format == INT4 ? 2 : 1), share = bytes / REGISTER_BYTES;
+            int64_t share = bytes_at_once(m) * PANEL / REGISTER_BYTES;
             const char *next = next_of(m, panel, panels, k, count), *weights[2];
             for (int64_t one = 0; one < panels; one++)
                 weights[one] = weights_of(m, panel + one, k, count, room + one * DEEP * PANEL);
             if (panels > 1) share = (share + pairs - 1) / pairs;
-            else if (m->format == INT4) share = 0; /* asked for where they are taken apart */
             else next = weights[0] + AHEAD;
             for (int64_t pair = 0; pair < pairs; pair++) {
                 int64_t token = first + pair * TOKENS_TOGETHER, size = last - token < TOKENS_TOGETHER ? last - token : TOKENS_TOGETHER;
@@ -374,9 +385,10 @@ static void multiply_registers(const WideProduct *p, int64_t first, int64_t last
                 Scales scales = {.rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
                                  .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
                                  .block = whole ? rounded_inputs(m) : DEEP, .begin = k, .format = m->scale_format};
+                Block block = {m, &scales, starts_of(m, tokens), tile, size, to, held, sums.stride};
 #define MULTIPLY(T, P) \
-    if (whole) add_registers_of_codes(m, x, starts_of(m, tokens), count, &scales, size, to, sums.stride, T, P); \
-    else add_registers_of_pairs(x, steps, to, sums.stride, T, P)
+    if (whole) add_registers_of_codes(&block, x, count, T, P); \
+    else add_registers_of_pairs(x, steps, k == 0, to, sums.stride, T, P)
                 if (size > REGISTER_ROWS && panels == 2) MULTIPLY(2, 2);
                 else if (size > REGISTER_ROWS) MULTIPLY(2, 1);
                 else if (panels == 2) MULTIPLY(1, 2);
@@ -401,12 +413,14 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
     Sums sums = {held, (end - begin) * PANEL};
     for (int64_t first = 0; first < p->n; first += block) {
         int64_t last = p->n - first < block ? p->n : first + block;
-        memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
 #ifdef __AMX_TILE__
-        if (BY_REGISTERS(m)) multiply_registers(p, first, last, begin, end, sums);
+        if (by_registers(p)) multiply_registers(p, first, last, begin, end, sums);
         else
 #endif
+        {
+            memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
             multiply_block(p, first, last, begin, end, sums);
+        }
         for (int64_t i = first; i < last; i++) {
             float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start, *whole = p->adds ? from : to;
             const float *bias = p->bias ? p->bias + start : NULL;

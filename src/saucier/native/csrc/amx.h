@@ -115,7 +115,8 @@ INLINE void end_tile(const int32_t *found, const int32_t *starts, const float *t
     }
 }
 
-/* A product of R tokens and P panels of codes, part by part. `starts` and tokens of the second tile are `apart`, in bytes. */
+/* A product of R tokens and some panels of codes; `starts` and tokens of the second tile are `apart` from those of the first,
+ * in bytes. `held`: what the blocks of a group found so far, [R, 2, 16]. */
 typedef struct {
     const Panels *panels;
     const Scales *scales;

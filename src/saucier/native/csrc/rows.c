@@ -88,7 +88,7 @@ INLINE const char *panel_of(const Panels *m, int64_t panel, int64_t k) {
 /* Whether a product is one of whole registers of tokens and panels (amx.h). */
 #ifdef __AMX_TILE__
 #include "amx.h"
-#define FEWEST_OF_CODES 8
+#define FEWEST_OF_CODES 10
 INLINE int by_registers(const WideProduct *p) {
     return p->panels->format == BFLOAT16 || (p->panels->format == INT8 && p->n >= FEWEST_OF_CODES);
 }
@@ -349,54 +349,54 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
 }
 
 #ifdef __AMX_TILE__
-/* What follows panels from input k on: the next part of them, or the next ones. */
-INLINE const char *next_of(const Panels *m, int64_t panel, int64_t panels, int64_t k, int64_t count) {
-    return k + count < m->inputs ? panel_of(m, panel, k + count) : panel_of(m, panel + panels, 0);
+/* Inputs k..k + count of one or two panels meet one tile or two, of `size` tokens from `token` on. */
+static void meet_tiles(const WideProduct *p, int64_t panel, int64_t panels, int64_t k, int64_t count, int64_t token, int64_t size,
+                       Reading x, Sums sums) {
+    const Panels *m = p->panels;
+    _Alignas(64) float held[TOKENS_TOGETHER * 2 * PANEL];
+    int64_t whole = m->format == INT8, groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
+    char *tokens = tile_of(p, token);
+    x.tokens = tokens + k / inputs_at_once(m) * bytes_at_once(m) * REGISTER_ROWS;
+    x.apart = tile_of(p, token + REGISTER_ROWS) - tokens;
+    Scales scales = {
+        .rows = (const char *)m->scales + (whole ? panel * groups * PANEL * size_of_scale : 0), .tokens = p->token_scales + token,
+        .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k, .format = m->scale_format};
+    Block block = {m, &scales, starts_of(m, tokens), x.apart, size, sums.at, held, sums.stride};
+#define MEET_TILES(T, P) { \
+        if (whole) add_registers_of_codes(&block, x, count, T, P); \
+        else add_registers_of_pairs(x, registers_of(m, count), k == 0, sums.at, sums.stride, T, P); \
+    }
+    if (size > REGISTER_ROWS && panels == 2) MEET_TILES(2, 2)
+    else if (size > REGISTER_ROWS) MEET_TILES(2, 1)
+    else if (panels == 2) MEET_TILES(1, 2)
+    else MEET_TILES(1, 1)
+    if (m->shifts && k + count == m->inputs)
+        for (int64_t t = 0; t < size; t += REGISTER_ROWS, sums.at += REGISTER_ROWS * sums.stride)
+            add_shifts(p, panel, panels, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS, sums);
 }
 
-/* The same as `multiply_block`, by registers. Panels meet two tiles at once. Few tokens meet one panel, in the order of memory,
- * which is asked for what is far ahead; else each two tiles ask for a share of what comes next. */
+/* The same as `multiply_block`, by registers: two panels meet two tiles. What comes next is asked for by each two tiles, a
+ * share by each; where there are no more of them, memory is asked for what is far ahead. Parts of both fill the first cache. */
 static void multiply_registers(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
     _Alignas(64) char room[2 * DEEP * PANEL];
-    _Alignas(64) float held[TOKENS_TOGETHER * 2 * PANEL];
-    int64_t together = last - first <= TOKENS_TOGETHER ? 1 : 2, whole = m->format != BFLOAT16, part = whole ? DEEP : DEEP / 2;
-    int64_t tile = tile_of(p, REGISTER_ROWS) - tile_of(p, 0), pairs = (last - first + TOKENS_TOGETHER - 1) / TOKENS_TOGETHER;
-    int64_t groups = m->scales ? groups_of(m) : 0, size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
+    int64_t part = m->format == INT8 ? DEEP : DEEP / 2, pairs = (last - first + TOKENS_TOGETHER - 1) / TOKENS_TOGETHER;
+    int64_t apart = panel_of(m, 1, 0) - panel_of(m, 0, 0), step = bytes_at_once(m) * PANEL;
     shape_registers(bytes_at_once(m));
     for (int64_t panel = begin, panels; panel < end; panel += panels) {
-        panels = end - panel < together ? end - panel : together;
+        panels = end - panel < 2 ? 1 : 2;
         for (int64_t k = 0; k < m->inputs; k += part) {
-            int64_t count = m->inputs - k < part ? m->inputs - k : part, steps = registers_of(m, count);
-            int64_t share = bytes_at_once(m) * PANEL / REGISTER_BYTES;
-            const char *next = next_of(m, panel, panels, k, count), *weights[2];
+            int64_t count = m->inputs - k < part ? m->inputs - k : part;
+            const char *next = pairs == 1 ? panel_of(m, panel, k) + AHEAD_OF_FLOATS
+                             : k + count < m->inputs ? panel_of(m, panel, k + count) : panel_of(m, panel + panels, 0);
+            Reading x = {.lines = (step / REGISTER_BYTES + pairs - 1) / pairs};
             for (int64_t one = 0; one < panels; one++)
-                weights[one] = weights_of(m, panel + one, k, count, room + one * DEEP * PANEL);
-            if (panels > 1) share = (share + pairs - 1) / pairs;
-            else next = weights[0] + AHEAD;
+                x.panels[one] = weights_of(m, panel + one, k, count, room + one * DEEP * PANEL);
             for (int64_t pair = 0; pair < pairs; pair++) {
-                int64_t token = first + pair * TOKENS_TOGETHER, size = last - token < TOKENS_TOGETHER ? last - token : TOKENS_TOGETHER;
-                char *tokens = tile_of(p, token);
-                float *to = sums.at + (token - first) * sums.stride + (panel - begin) * PANEL;
-                Reading x = {.tokens = tokens + k / inputs_at_once(m) * bytes_at_once(m) * REGISTER_ROWS, .panels = {weights[0], weights[panels - 1]},
-                             .apart = tile, .lines = share};
-                for (int64_t one = 0; one < panels; one++)
-                    x.next[one] = next + one * (panel_of(m, 1, 0) - panel_of(m, 0, 0)) + (panels > 1 ? pair * steps * share * 64 : 0);
-                Scales scales = {.rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
-                                 .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
-                                 .block = whole ? rounded_inputs(m) : DEEP, .begin = k, .format = m->scale_format};
-                Block block = {m, &scales, starts_of(m, tokens), tile, size, to, held, sums.stride};
-#define MULTIPLY(T, P) \
-    if (whole) add_registers_of_codes(&block, x, count, T, P); \
-    else add_registers_of_pairs(x, steps, k == 0, to, sums.stride, T, P)
-                if (size > REGISTER_ROWS && panels == 2) MULTIPLY(2, 2);
-                else if (size > REGISTER_ROWS) MULTIPLY(2, 1);
-                else if (panels == 2) MULTIPLY(1, 2);
-                else MULTIPLY(1, 1);
-                if (m->shifts && k + count == m->inputs)
-                    for (int64_t t = 0; t < size; t += REGISTER_ROWS)
-                        add_shifts(p, panel, panels, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS,
-                                   (Sums){to + t * sums.stride, sums.stride});
+                int64_t token = first + pair * TOKENS_TOGETHER, left = last - token;
+                x.next[0] = next + pair * registers_of(m, count) * x.lines * REGISTER_BYTES, x.next[1] = x.next[0] + apart;
+                meet_tiles(p, panel, panels, k, count, token, left < TOKENS_TOGETHER ? left : TOKENS_TOGETHER, x,
+                           (Sums){sums.at + (token - first) * sums.stride + (panel - begin) * PANEL, sums.stride});
             }
         }
     }

@@ -214,7 +214,8 @@ def take_buffers(plan: Plan, tokens: int) -> PassBuffers:
         with suppress(IndexError):  # threads that read at once have rooms of their own
             return plan.spare.pop()
     size = max(tokens, MOST_TOKENS)
-    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], *make_tiles(size, count_inputs(plan.steps)))
+    tiles, scales = make_tiles(size, count_inputs(plan.steps))
+    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], tiles, scales)
 
 
 def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:

@@ -38,7 +38,8 @@ AVX512_FLAGS = (*AVX2_FLAGS, "-mavx512f", "-mavx512dq", "-mavx512bw", "-mavx512v
 PATHS: dict[str, tuple[str, ...]] = {
     "portable": (), "avx2": AVX2_FLAGS, "avxvnni": (*AVX2_FLAGS, "-mavxvnni"), "avx512": AVX512_FLAGS,
     "avx512bf16": (*AVX512_FLAGS, "-mavx512bf16"),
-    "amx": (*AVX512_FLAGS, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"), "neon": ("-mcpu=generic+dotprod",)}
+    "amx": (*AVX512_FLAGS, "-mavx512bf16", "-mamx-tile", "-mamx-int8", "-mamx-bf16"),
+    "neon": ("-mcpu=generic+dotprod",)}
 """Instruction set -> the flags that it is compiled with; a compiler for another family of processors refuses them."""
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""

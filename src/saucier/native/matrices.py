@@ -97,7 +97,8 @@ class Panels:
 
     format: Format
     codes: Array
-    """[P, I, 16] of float32, [P, ⌈I/2⌉, 16, 2] of bfloat16; codes of int8 [P, ⌈I/4⌉, 16, 4]; of int4, two a byte, [P, 4 ⌈I/32⌉, 16, 4]."""
+    """[P, I, 16] of float32, [P, ⌈I/2⌉, 16, 2] of bfloat16; codes of int8 [P, ⌈I/4⌉, 16, 4]; of int4, two a byte,
+    [P, 4 ⌈I/32⌉, 16, 4]."""
     rows: int
     inputs: int
     scales: Array | None = None
@@ -137,11 +138,10 @@ class Panels:
 def lay_out_panels(matrix: Matrix) -> Panels:
     """Return a matrix in panels of 16 rows. Shapes: [O, I] -> [P, I, 16], P = ⌈O/16⌉."""
     rows, inputs, scales = len(matrix.codes), matrix.inputs, matrix.scales
+    if matrix.format == "float32":
+        return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
     if scales is None:
-        if matrix.format == "float32":
-            return Panels(matrix.format, panel_rows(matrix.codes), rows, inputs)
-        pairs = np.ascontiguousarray(np.pad(matrix.codes, ((0, 0), (0, inputs % 2)))).view(np.uint32)
-        laid = panel_rows(pairs)
+        laid = panel_rows(np.pad(matrix.codes, ((0, 0), (0, inputs % 2))).view(np.uint32))
         return Panels(matrix.format, laid.view(np.uint16).reshape(*laid.shape, 2), rows, inputs)
     if matrix.format == "int4":
         codes = np.pad(unpack_codes(matrix.codes, inputs, 4), ((0, 0), (0, -inputs % SUMMED_INPUTS)))

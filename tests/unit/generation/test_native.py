@@ -146,13 +146,13 @@ def test_the_cache_is_as_large_as_predicted() -> None:
 
 
 def test_bfloat16_weights_stay_as_they_are() -> None:
-    """To the bit, in panels of 16 rows."""
+    """To the bit, in panels of 16 rows, two inputs side by side."""
     model = golden("mistral").bfloat16()
     weight = model.decoder.blocks[0].attention.inner.out.weight
     plan = lower_model(model, Native(format="bfloat16"), 16)
     held = next(step.matrix for step in plan.steps if step.what == "decoder.blocks.0.attention.inner.out")
     assert isinstance(held, Panels) and held.format == "bfloat16"
-    rows = torch.from_numpy(held.codes.view(np.int16)).transpose(1, 2).flatten(0, 1)[:len(weight)]
+    rows = torch.from_numpy(held.codes.view(np.int16)).transpose(1, 2).flatten(2).flatten(0, 1)[:len(weight)]
     assert torch.equal(rows, weight.detach().view(torch.int16))
 
 

@@ -97,7 +97,8 @@ static Panels draw_panels(Case *c) {
 /* What a product reads of activations: codes of -127..127 of blocks where the matrix is of whole numbers. */
 static void round_values(Case *c) {
     int64_t block = c->group >= c->inputs || c->group % 128 == 0 ? 128 : c->group % 64 == 0 ? 64 : 32;
-    int whole = c->format == INT8 || c->format == INT4, pairs = c->format == BFLOAT16 && (!strcmp(path, "avx512bf16") || !strcmp(path, "amx"));
+    int whole = c->format == INT8 || c->format == INT4;
+    int pairs = c->format == BFLOAT16 && (!strcmp(path, "avx512bf16") || !strcmp(path, "amx"));
     for (int64_t t = 0; t < c->n; t++)
         for (int64_t start = 0; start < c->inputs; start += block) {
             const float *x = c->values + t * c->inputs;

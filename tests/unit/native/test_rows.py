@@ -117,18 +117,6 @@ def test_a_token_is_the_same_in_any_company_in_groups(path: str, form: Format, g
         assert (multiply(path, matrix, x[token:token + 1]) == together[token]).all()
 
 
-@pytest.mark.parametrize("group", [32, 64, 128, 1100])
-def test_registers_of_amx_find_what_the_others_do(path: str, group: int) -> None:
-    """Codes of 8 bits give the same to the last bit: tokens that are few go the other way."""
-    if path != "amx":
-        pytest.skip("this is about AMX")
-    random = np.random.default_rng(8)
-    inputs = 1100 if group == 1100 else 896
-    codes, scales = round_groups(random.normal(size=(70, inputs)).astype(np.float32), group, 127, np.dtype(np.float32))
-    matrix, x = Matrix("int8", codes, inputs, scales, group), random.normal(size=(75, inputs)).astype(np.float32)
-    assert (multiply(path, matrix, x) == multiply("avx512", matrix, x)).all()
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_some_rows_of_panels(path: str, form: Format) -> None:
     """What the rows of a vocabulary map give is what they give among all."""

@@ -32,8 +32,8 @@ typedef struct {
 
 /* A matrix in panels of 16 rows, whose numbers for an input lie side by side. FLOAT32: [panels, inputs, 16]. BFLOAT16: [panels,
  * pairs of inputs, 16, 2]. INT8: c + 128 in a byte, [panels, quads of inputs, 16, 4]. INT4: c + 8 in half a byte, in units of
- * SUMMED_INPUTS: [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16 inputs, the high ones its others. And scales
- * [panels, ceil(inputs / group), 16] as they are stored. What fills up rows and inputs is not counted. */
+ * SUMMED_INPUTS: [panels, units, 4, 16, 4], the low halves of a unit's bytes are its first 16 inputs, the high ones its others.
+ * And scales [panels, ceil(inputs / group), 16] as they are stored. What fills up rows and inputs is not counted. */
 typedef struct {
     const void *codes, *scales;
     int64_t rows, inputs, group;

@@ -69,50 +69,83 @@ INLINE void ask(const char *next, int64_t lines) {
         for (int i = 8; i < 16; i++) __builtin_prefetch(next + i * 64, 0, 2);
 }
 
-/* One step: T tiles of tokens meet P panels. */
-INLINE void meet(Reading *x, int64_t width, const int whole, const int T, const int P) {
-    _tile_loadd(4, x->tokens, width);
-    _tile_loadd(6, x->panels[0], REGISTER_BYTES);
-    ask(x->next[0], x->lines);
-    if (whole) _tile_dpbsud(0, 4, 6);
-    else _tile_dpbf16ps(0, 4, 6);
-    if (T == 2) {
-        _tile_loadd(5, x->tokens + x->apart, width);
-        if (whole) _tile_dpbsud(1, 5, 6);
-        else _tile_dpbf16ps(1, 5, 6);
-    }
-    if (P == 2) {
-        _tile_loadd(7, x->panels[1], REGISTER_BYTES);
-        ask(x->next[1], x->lines);
-        if (whole) _tile_dpbsud(2, 4, 7);
-        else _tile_dpbf16ps(2, 4, 7);
-        if (T == 2) {
-            if (whole) _tile_dpbsud(3, 5, 7);
-            else _tile_dpbf16ps(3, 5, 7);
-        }
-        x->panels[1] += width * PANEL, x->next[1] += x->lines * 64;
-    }
-    x->tokens += width * REGISTER_ROWS, x->panels[0] += width * PANEL, x->next[0] += x->lines * 64;
-}
-
-/* Where whole numbers of R tokens become floats: what a block found is added to what those before it of the group found, and
- * at the `last` one of a group to the sums, in steps of the scales of the rows. The first of all makes the sums. */
+/* A block of codes whose sums wait to become floats: what it found is added to what those before it of the group found, and
+ * at the `LAST` one of a group to the sums, in steps of the scales of the rows. The first of all makes the sums (`NEW`). */
 enum { FIRST = 1, LAST = 2, NEW = 4 };
-INLINE void end_tile(const int32_t *found, const int32_t *starts, const float *token_scales, int64_t R, const float *row_scales,
-                     float *held, float *to, int64_t stride, const int where, const int P) {
-    Vector scales[2];
-    for (int p = 0; p < P && where & LAST; p++) scales[p] = load(row_scales + p * PANEL);
-    for (int64_t r = 0; r < R; r++, held += 2 * PANEL, to += stride) {
-        Vector token = load_one(token_scales + r);
+typedef struct {
+    const int32_t *found;      /* [4, 16, 16]: the registers of sums */
+    const int32_t *starts;     /* [16]; those of the second tile are `apart` from them, in bytes */
+    const float *token_scales; /* [32] */
+    float *held, *to;          /* [32, 2, 16]: of the group so far; [32, stride] */
+    int64_t apart, stride;
+    float row_scales[2 * PANEL];
+    int where;
+} Ending;
+
+/* Some rows of tile t. */
+INLINE void end_rows(const Ending *e, int64_t t, int64_t begin, int64_t end, const int where, const int P) {
+    const int32_t *found = e->found + t * REGISTER_ROWS * PANEL;
+    const int32_t *starts = (const int32_t *)((const char *)e->starts + t * e->apart);
+    for (int64_t r = begin; r < end; r++) {
+        int64_t row = t * REGISTER_ROWS + r;
+        float *held = e->held + row * 2 * PANEL, *to = e->to + row * e->stride;
+        Vector token = load_one(e->token_scales + row);
         __m512i start = _mm512_set1_epi32(starts[r]);
         for (int p = 0; p < P; p++) {
             Vector x = as_floats(_mm512_add_epi32(load_codes(found + (2 * p * REGISTER_ROWS + r) * PANEL), start));
             x = where & FIRST ? times(x, token) : add_product(x, token, load(held + p * PANEL));
             if (!(where & LAST)) store(held + p * PANEL, x);
-            else if (where & NEW) store(to + p * PANEL, times(x, scales[p]));
-            else store(to + p * PANEL, add_product(x, scales[p], load(to + p * PANEL)));
+            else if (where & NEW) store(to + p * PANEL, times(x, load(e->row_scales + p * PANEL)));
+            else store(to + p * PANEL, add_product(x, load(e->row_scales + p * PANEL), load(to + p * PANEL)));
         }
     }
+}
+#define EACH_ENDING(where, DO) \
+    switch (where) { \
+        case 0: DO(0); break; \
+        case FIRST: DO(FIRST); break; \
+        case LAST: DO(LAST); break; \
+        case FIRST | LAST: DO(FIRST | LAST); break; \
+        case LAST | NEW: DO(LAST | NEW); break; \
+        case FIRST | LAST | NEW: DO(FIRST | LAST | NEW); break; \
+    }
+
+INLINE void end_block(const Ending *e, int64_t R, const int T, const int P) {
+    for (int t = 0; t < T; t++) {
+        int64_t rows = R - t * REGISTER_ROWS < REGISTER_ROWS ? R - t * REGISTER_ROWS : REGISTER_ROWS;
+#define END_ROWS(where) end_rows(e, t, 0, rows, where, P)
+        EACH_ENDING(e->where, END_ROWS)
+    }
+}
+
+/* One step: T tiles of tokens meet P panels. Between products, which take 16 cycles each, a quarter of a tile of a block
+ * `before` becomes floats: tile t of it, or nothing. */
+#define ROWS_BETWEEN (REGISTER_ROWS / 4)
+INLINE void meet(Reading *x, int64_t width, const int whole, const Ending *before, int t, const int where, const int T,
+                 const int P) {
+#define BETWEEN(quarter) \
+    if (before) end_rows(before, t, quarter * ROWS_BETWEEN, (quarter + 1) * ROWS_BETWEEN, where, P)
+    _tile_loadd(4, x->tokens, width);
+    _tile_loadd(6, x->panels[0], REGISTER_BYTES);
+    if (T == 2) _tile_loadd(5, x->tokens + x->apart, width);
+    if (P == 2) _tile_loadd(7, x->panels[1], REGISTER_BYTES);
+    if (whole) _tile_dpbsud(0, 4, 6);
+    else _tile_dpbf16ps(0, 4, 6);
+    ask(x->next[0], x->lines);
+    BETWEEN(0);
+    if (T == 2 && whole) _tile_dpbsud(1, 5, 6);
+    else if (T == 2) _tile_dpbf16ps(1, 5, 6);
+    if (P == 2) ask(x->next[1], x->lines);
+    BETWEEN(1);
+    if (P == 2 && whole) _tile_dpbsud(2, 4, 7);
+    else if (P == 2) _tile_dpbf16ps(2, 4, 7);
+    BETWEEN(2);
+    if (T == 2 && P == 2 && whole) _tile_dpbsud(3, 5, 7);
+    else if (T == 2 && P == 2) _tile_dpbf16ps(3, 5, 7);
+    BETWEEN(3);
+    if (P == 2) x->panels[1] += width * PANEL, x->next[1] += x->lines * 64;
+    x->tokens += width * REGISTER_ROWS, x->panels[0] += width * PANEL, x->next[0] += x->lines * 64;
+#undef BETWEEN
 }
 
 /* A product of R tokens and some panels of codes; `starts` and tokens of the second tile are `apart` from those of the first,
@@ -126,24 +159,16 @@ typedef struct {
     int64_t stride;
 } Block;
 
-/* The block from input k to `next`, which ends the part or not. */
-INLINE void end_block(const Block *b, const int32_t (*found)[REGISTER_ROWS * PANEL], int64_t k, int64_t next, int64_t end,
-                      int first, int new, const int T, const int P) {
+/* What ends the block from input k to `next`, which ends the part or not. */
+INLINE Ending ending_of(const Block *b, const int32_t *found, int64_t k, int64_t next, int64_t end, const int P) {
     const Scales *s = b->scales;
-    float row_scales[2 * PANEL];
-    int where = (first ? FIRST : 0) | (next == end || next % s->group == 0 ? LAST : 0) | (new ? NEW : 0);
-    if (where & LAST) read_scales(s, k / s->group, row_scales, P);
-    for (int t = 0; t < T; t++) {
-        const int32_t *starts = (const int32_t *)((const char *)b->starts + t * b->apart) + k / s->block * REGISTER_ROWS;
-        const float *token_scales = s->tokens + k / s->block * s->stride + t * REGISTER_ROWS;
-        int64_t some = b->R - t * REGISTER_ROWS < REGISTER_ROWS ? b->R - t * REGISTER_ROWS : REGISTER_ROWS;
-        float *held = b->held + t * REGISTER_ROWS * 2 * PANEL, *to = b->to + t * REGISTER_ROWS * b->stride;
-#define END(case_) \
-    case case_: end_tile(found[t], starts, token_scales, some, row_scales, held, to, b->stride, case_, P); break;
-        switch (where & LAST ? where : where & FIRST) {
-            END(0) END(FIRST) END(LAST) END(FIRST | LAST) END(LAST | NEW) END(FIRST | LAST | NEW)
-        }
-    }
+    Ending e = {.found = found, .starts = b->starts + k / s->block * REGISTER_ROWS,
+                .token_scales = s->tokens + k / s->block * s->stride, .held = b->held, .to = b->to, .apart = b->apart,
+                .stride = b->stride};
+    int last = next == end || next % s->group == 0;
+    e.where = (k == s->begin || k % s->group == 0 ? FIRST : 0) | (last ? LAST : 0) | (last && s->begin == 0 && k < s->group ? NEW : 0);
+    if (last) read_scales(s, k / s->group, e.row_scales, P);
+    return e;
 }
 
 /* Inputs begin..begin + count of a block. What registers stored is read a block later: it is slow to come out of the buffer of
@@ -151,26 +176,30 @@ INLINE void end_block(const Block *b, const int32_t (*found)[REGISTER_ROWS * PAN
 INLINE void add_registers_of_codes(const Block *b, Reading x, int64_t count, const int T, const int P) {
     _Alignas(64) int32_t found[2][4][REGISTER_ROWS * PANEL];
     const Scales *s = b->scales;
-    int64_t width = inputs_at_once(b->panels), end = s->begin + count, before = -1;
-    int turn = 0, first = 1, new = s->begin == 0;
+    int64_t width = inputs_at_once(b->panels), end = s->begin + count;
+    Ending before = {.found = NULL};
+    int turn = 0;
     for (int64_t k = s->begin, next; k < end; k = next, turn = !turn) {
         next = k + s->block < end ? k + s->block : end;
         _tile_zero(0);
         if (T == 2) _tile_zero(1);
         if (P == 2) _tile_zero(2);
         if (T == 2 && P == 2) _tile_zero(3);
-        for (int64_t i = k; i < next; i += width) meet(&x, width, 1, T, P);
-        if (before >= 0) {
-            end_block(b, found[!turn], before, k, end, first, new, T, P);
-            first = k % s->group == 0, new = new && !first;
+        if (T == 2 && P == 2 && before.found && next - k == 2 * REGISTER_BYTES && width == REGISTER_BYTES) {
+#define MEET_AND_END(where) \
+    for (int t = 0; t < 2; t++) meet(&x, REGISTER_BYTES, 1, &before, t, where, 2, 2)
+            EACH_ENDING(before.where, MEET_AND_END)
+        } else {
+            for (int64_t i = k; i < next; i += width) meet(&x, width, 1, NULL, 0, 0, T, P);
+            if (before.found) end_block(&before, b->R, T, P);
         }
         _tile_stored(0, found[turn][0], REGISTER_BYTES);
         if (T == 2) _tile_stored(1, found[turn][1], REGISTER_BYTES);
         if (P == 2) _tile_stored(2, found[turn][2], REGISTER_BYTES);
         if (T == 2 && P == 2) _tile_stored(3, found[turn][3], REGISTER_BYTES);
-        before = k;
+        before = ending_of(b, found[turn][0], k, next, end, P);
     }
-    end_block(b, found[!turn], before, end, end, first, new, T, P);
+    end_block(&before, b->R, T, P);
 }
 
 /* The same of bfloat16. The sums go on from part to part; what a tile lacks of 16 tokens is there, but is not read. */
@@ -187,7 +216,7 @@ INLINE void add_registers_of_pairs(Reading x, int64_t steps, int new, float *to,
         if (P == 2) _tile_loadd(2, to + PANEL, stride * 4);
         if (T == 2 && P == 2) _tile_loadd(3, second + PANEL, stride * 4);
     }
-    for (int64_t i = 0; i < steps; i++) meet(&x, REGISTER_BYTES, 0, T, P);
+    for (int64_t i = 0; i < steps; i++) meet(&x, REGISTER_BYTES, 0, NULL, 0, 0, T, P);
     _tile_stored(0, to, stride * 4);
     if (T == 2) _tile_stored(1, second, stride * 4);
     if (P == 2) _tile_stored(2, to + PANEL, stride * 4);

@@ -25,7 +25,7 @@ from saucier.native.library import (
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
-from saucier.native.matrices import Weights, lay_out_panels, make_tiles, read_matrix, store_matrix
+from saucier.native.matrices import Weights, aligned_zeros, lay_out_panels, make_tiles, read_matrix, store_matrix
 from saucier.native.plan import (
     HEADS,
     HIDDEN,
@@ -130,7 +130,7 @@ class RowLowering(Lowering):
                 refuse(f"attention with positions of kind {attention.positions.kind}")
         before, after = find_reach(attention.visibility, self.places)
         self.add("attend_rows", name, source=HEADS, to=MIXED, width=query, heads=heads, groups=groups, head=head,
-                 before=before, after=after, scale=scale, reach=self.places,
+                 before=before, after=after, scale=scale, reach=self.places, rounded=self.weights.form != "float32",
                  arrays={"table": bias, "distances": distances})
         self.product(f"{name}.out", (query, self.config.dim), MIXED, to, adds=adds)
 
@@ -233,7 +233,7 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
     """Run a plan once; the buffers hold what it found."""
     library, tokens, (buffers, tiles, scales) = load_library(), len(vectors), held
     buffers[STREAM][:tokens] = vectors
-    room = np.empty((threads, count_attention_room(plan, int(np.diff(starts).max(initial=0)))), np.float32)
+    room = aligned_zeros((threads, count_attention_room(plan, int(np.diff(starts).max(initial=0)))), np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
     batch = CBatch(tokens=tokens, rows=len(starts) - 1, starts=starts.ctypes.data, places=positions.ctypes.data,
                    tiles=tiles.ctypes.data, token_scales=scales.ctypes.data, room=room.ctypes.data,
@@ -249,12 +249,13 @@ def count_attention_room(plan: Plan, longest: int) -> int:
     distances what they add to the scores of some queries, and what these meet.
     """
     steps = [step for step in plan.steps if step.kind == "attend_rows"]
-    keys, head = round_up(longest), max((int(step.numbers["head"]) for step in steps), default=0)
-    room = keys * (head + TILE_TOKENS) + longest * round_up(head)
+    keys, head = (round_up(count, 2 * PANEL_ROWS) for count in (
+        longest, max((int(step.numbers["head"]) for step in steps), default=0)))
+    room = keys * (2 * head + PANEL_ROWS) + PANEL_ROWS * head
     met = [one.vectors for step in steps for one in step.arrays.values() if isinstance(one, Distances)]
     return room + (QUERIES_AT_ONCE * (keys + PANEL_ROWS) + TILE_TOKENS * round_up(max(met)) if met else 0)
 
 
-def round_up(count: int) -> int:
-    """Return the rows of as many panels as so many rows take."""
-    return -(-count // PANEL_ROWS) * PANEL_ROWS
+def round_up(count: int, whole: int = PANEL_ROWS) -> int:
+    """Return the rows of as many panels, or other wholes, as so many rows take."""
+    return -(-count // whole) * whole

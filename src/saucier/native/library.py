@@ -116,7 +116,7 @@ class COp(Structure):
         ("gain", c_void_p), ("bias", c_void_p), ("table", c_void_p), ("reach", c_int64), ("padding", c_int32),
         *((name, c_int32) for name in ("experts", "top", "renormalized", "hidden", "gated")), ("second", c_void_p),
         ("relative", POINTER(CRelative)), ("seen", c_void_p), ("panels", POINTER(CPanels)), ("before", c_int64),
-        ("after", c_int64), ("capacity", c_int32), ("distances", POINTER(CDistances))]
+        ("after", c_int64), ("capacity", c_int32), ("rounded", c_int32), ("distances", POINTER(CDistances))]
 
 
 class CPlan(Structure):

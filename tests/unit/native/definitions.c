@@ -228,7 +228,8 @@ static void test_log_softmax(const Kernels *kernels) {
 
 /* softmax(0.3 q k + bias) v over keys first..last; `key` and `value`: those of key 0, each `stride` from the next. */
 static void check_attention(const char *what, const float *to, const float *query, const float *key, const float *value,
-                            int64_t stride, int64_t head, int64_t first, int64_t last, const float *bias_at_key_0) {
+                            int64_t stride, int64_t head, int64_t first, int64_t last, const float *bias_at_key_0,
+                            double size) {
     double weights[256], sum = 0;
     for (int64_t t = first; t <= last; t++) {
         double score = bias_at_key_0 ? bias_at_key_0[t] : 0;
@@ -238,7 +239,7 @@ static void check_attention(const char *what, const float *to, const float *quer
     for (int64_t e = 0; e < head; e++) {
         double mixed = 0;
         for (int64_t t = first; t <= last; t++) mixed += weights[t] / sum * value[t * stride + e];
-        check(what, to[e], mixed, 5);
+        check(what, to[e], mixed, size);
     }
 }
 
@@ -247,7 +248,7 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
                            int biased) {
     int64_t stride = (heads + 2 * groups) * head, capacity = up(count, KEYS_AT_ONCE), reach = capacity;
     float *x = draw_numbers(count * stride, 1), *bias = draw_numbers(heads * (2 * reach - 1), 1);
-    float *room = malloc((size_t)((2 * up(head, 16) + TILE_TOKENS) * up(count, 16)) * 4);
+    float *room = malloc((size_t)((2 * up(head, 32) + 16) * up(count, 32) + 16 * up(head, 32)) * 4);
     float *to = malloc((size_t)(count * heads * head) * 4);
     float *keys = calloc((size_t)(groups * capacity * head), 4);
     float *values = calloc((size_t)(groups * capacity * head), 4);
@@ -255,15 +256,17 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
     int32_t starts[] = {0, count}, rows[] = {0}, places[] = {count - 1};
     RowAttention a = {x, to, stride, heads * head, starts, heads, groups, head, before, after, 0.3f,
                       biased ? bias : NULL, reach};
-    for (int64_t g = 0; g < groups; g++) kernels->rows->attend(&a, 0, g, room);
-    for (int64_t t = 0; t < count; t++)
-        for (int64_t h = 0; h < heads; h++) {
-            const float *key = x + (heads + h * groups / heads) * head;
-            check_attention("attention of rows", to + (t * heads + h) * head, x + t * stride + h * head, key,
-                            key + groups * head, stride, head, t < before ? 0 : t - before,
-                            t + after < count ? t + after : count - 1,
-                            biased ? bias + h * (2 * reach - 1) + reach - 1 - t : NULL);
-        }
+    for (a.rounded = 0; a.rounded < 2; a.rounded++) {
+        for (int64_t g = 0; g < groups; g++) kernels->rows->attend(&a, 0, g, room);
+        for (int64_t t = 0; t < count; t++)
+            for (int64_t h = 0; h < heads; h++) {
+                const float *key = x + (heads + h * groups / heads) * head;
+                check_attention(a.rounded ? "attention of rows, rounded" : "attention of rows", to + (t * heads + h) * head,
+                                x + t * stride + h * head, key, key + groups * head, stride, head,
+                                t < before ? 0 : t - before, t + after < count ? t + after : count - 1,
+                                biased ? bias + h * (2 * reach - 1) + reach - 1 - t : NULL, a.rounded ? 50 : 5);
+            }
+    }
     for (int64_t g = 0; g < groups; g++)
         for (int64_t t = 0; t < count; t++)
             for (int64_t e = 0; e < head; e++) {
@@ -283,7 +286,7 @@ static void test_attention(const Kernels *kernels, int heads, int groups, int he
         const float *key = x + (heads + h * groups / heads) * head;
         check_attention("attention to the cache", to + h * head, b.query + h * head, key, key + groups * head, stride,
                         head, count - 1 < before ? 0 : count - 1 - before, count - 1,
-                        biased ? bias + h * (2 * reach - 1) + reach - count : NULL);
+                        biased ? bias + h * (2 * reach - 1) + reach - count : NULL, 5);
     }
     free(x), free(bias), free(to), free(room), free(keys), free(values), free(scores), free(by_distance);
 }
@@ -321,7 +324,7 @@ static void test_distances(const Kernels *kernels, int heads, int groups, int he
                 bias[k] = (float)sum;
             }
             check_attention("attention by distance", to + (t * heads + h) * head, query, keys, keys + groups * head, stride,
-                            head, t < before ? 0 : t - before, count - 1, bias);
+                            head, t < before ? 0 : t - before, count - 1, bias, 5);
         }
     free(x), free(to), free(room), free(rows), free(bias), free(made[0]), free(made[1]);
 }

@@ -136,11 +136,12 @@ def test_half_a_byte_each(path: str) -> None:
 
 
 def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int, after: int,
-           scale: float, threads: int = 1, **arrays: Any) -> np.ndarray:
+           scale: float, rounded: bool = False, threads: int = 1, **arrays: Any) -> np.ndarray:
     """A plan of one step, for rows of up to `REACH` tokens. Shapes: heads [T, (H + 2G)E] -> [T, H E]."""
     width = sizes["heads"] * sizes["head"]
     step = Step("attend_rows", "attention", {"source": STREAM, "to": MIXED, "width": width, "before": before,
-                                             "after": after, "scale": scale, "reach": REACH, **sizes}, arrays=arrays)
+                                             "after": after, "scale": scale, "reach": REACH, "rounded": rounded,
+                                             **sizes}, arrays=arrays)
     widths = [heads.shape[1] if buffer == STREAM else width for buffer in range(8)]
     plan = Plan((step,), tuple(widths), (), REACH, 0)
     starts = np.cumsum([0, *lengths]).astype(np.int32)
@@ -150,7 +151,8 @@ def attend(path: str, heads: np.ndarray, lengths: list[int], sizes: dict[str, in
 
 
 def check_attention(found: np.ndarray, x: np.ndarray, lengths: list[int], sizes: dict[str, int], *, before: int,
-                    after: int, scale: float, added: Callable[[int, np.ndarray, np.ndarray], np.ndarray]) -> None:
+                    after: int, scale: float, added: Callable[[int, np.ndarray, np.ndarray], np.ndarray],
+                    atol: float = 1e-5) -> None:
     """Hold attention to its definition; `added`: head, queries and keys [L, E] -> what is added to scores [L, L]."""
     heads, groups, head = sizes["heads"], sizes["groups"], sizes["head"]
     for start, length in zip(np.cumsum([0, *lengths]), lengths, strict=False):
@@ -163,7 +165,7 @@ def check_attention(found: np.ndarray, x: np.ndarray, lengths: list[int], sizes:
             weights = np.exp(scores - scores.max(1, keepdims=True, initial=-1e9))
             weights /= weights.sum(1, keepdims=True)
             assert_allclose(found[start:start + length, one * head:(one + 1) * head], weights @ rows[:, group + groups],
-                            rtol=1e-5, atol=1e-5)
+                            rtol=1e-5, atol=atol)
 
 
 def find_distances(length: int) -> np.ndarray:
@@ -171,20 +173,22 @@ def find_distances(length: int) -> np.ndarray:
     return np.arange(length)[None] - np.arange(length)[:, None]
 
 
+@pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize(("heads", "groups", "head", "before", "after", "biased"), [
     (4, 4, 13, 99, 99, False), (4, 2, 32, 99, 0, True), (6, 1, 8, 3, 3, False), (3, 3, 17, 99, 99, True),
-    (2, 2, 16, 0, 0, False), (1, 1, 64, 5, 40, True)])
+    (2, 2, 16, 0, 0, False), (1, 1, 64, 5, 40, True), (2, 1, 80, 70, 0, False)])
 def test_attention_of_whole_rows(path: str, heads: int, groups: int, head: int, before: int, after: int,
-                                 biased: bool) -> None:
+                                 biased: bool, rounded: bool) -> None:
+    """Where matrices are rounded, 16 bits of its numbers are enough."""
     random = np.random.default_rng(5)
-    lengths = [1, 35, 0, 6, 17, 64]
+    lengths = [1, 35, 0, 6, 17, 64, *([63, 101, 144] if rounded else [])]
     x = random.normal(size=(sum(lengths), (heads + 2 * groups) * head)).astype(np.float32)
     bias = random.normal(size=(heads, 2 * REACH - 1)).astype(np.float32) if biased else None
     sizes = {"heads": heads, "groups": groups, "head": head}
     seen: dict[str, Any] = {"before": before, "after": after, "scale": 0.3}
-    found = attend(path, x, lengths, sizes, **seen, table=bias)
-    assert (attend(path, x, lengths, sizes, **seen, table=bias, threads=3) == found).all()
-    check_attention(found, x, lengths, sizes, **seen, added=lambda one, queries, keys: (
+    found = attend(path, x, lengths, sizes, **seen, rounded=rounded, table=bias)
+    assert (attend(path, x, lengths, sizes, **seen, rounded=rounded, table=bias, threads=3) == found).all()
+    check_attention(found, x, lengths, sizes, **seen, atol=1e-4 if rounded else 1e-5, added=lambda one, queries, keys: (
         0 if bias is None else bias[one, REACH - 1 + find_distances(len(keys))]))
 
 
@@ -227,4 +231,4 @@ def test_room_and_passes(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "MOST_TOKENS", 10)
     starts = np.cumsum([0, 4, 5, 3, 25, 0, 10, 1]).astype(np.int32)
     assert list(cut_passes(starts)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 7)]
-    assert count_attention_room(Plan((), (0,) * 8, (), 1, 0), 40) == 48 * 12
+    assert count_attention_room(Plan((), (0,) * 8, (), 1, 0), 40) == 64 * 16

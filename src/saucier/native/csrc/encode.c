@@ -70,7 +70,7 @@ static void run_attention(Encoding *e, const Op *op) {
         .query = b->buffers[op->from], .to = b->buffers[op->to], .stride = b->strides[op->from],
         .to_stride = b->strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
         .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach,
-        .distances = op->distances};
+        .distances = op->distances, .rounded = op->rounded};
     e->attention = &attention;
     saucier_parallel(e->threads, b->rows * op->groups, attend_chunk, e);
 }

@@ -588,9 +588,19 @@ static void score_distances(const RowAttention *a, int64_t h, const float *row, 
                        biases + (i - first) * whole + begin, whole);
 }
 
+#ifdef __AMX_TILE__
+#include "split.h"
+#endif
+
 /* Attention among the tokens of a row, of all heads that share a key head.
  * `room`: keys and values in whole panels, and TILE rows of scores; for distances what `score_distances` needs. */
 static void attend_row(const RowAttention *a, int64_t row, int64_t group, float *room) {
+#ifdef __AMX_TILE__
+    if (a->rounded && !a->distances && a->starts[row + 1] - a->starts[row] >= FEWEST_OF_SPLIT) {
+        attend_split_row(a, row, group, room);
+        return;
+    }
+#endif
     int64_t head = a->head, sharing = a->heads / a->groups, first = a->starts[row], count = a->starts[row + 1] - first;
     int64_t whole = (count + PANEL - 1) / PANEL * PANEL;
     const float *from = a->query + first * a->stride, *key = from + (a->heads + group) * head;

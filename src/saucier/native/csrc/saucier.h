@@ -78,6 +78,7 @@ typedef struct {
     const float *bias; /* [heads, 2 * reach - 1] by distance of the key, -reach + 1 first; or NULL */
     int64_t reach;
     const Distances *distances; /* what queries meet by distance of the key, and keys by that of the query; or NULL */
+    int rounded; /* whether the matrices around it are: then 16 bits of its numbers are enough */
 } RowAttention;
 
 /* Vectors by distance to the key, the last one for all that are further: queries meet `keys` as a second key, and
@@ -165,6 +166,7 @@ typedef struct {
     const Panels *panels;  /* PRODUCT; EXPERTS: two of each */
     int64_t before, after; /* ATTEND_ROWS, NEIGHBOURS: how many tokens a token sees to each side */
     int32_t capacity;      /* EXPERTS: tokens of a whole row that each takes, the first ones; 0: all */
+    int32_t rounded;       /* ATTEND_ROWS, see there */
     const Distances *distances; /* ATTEND_ROWS: two, or NULL */
 } Op;
 

@@ -214,8 +214,8 @@ def take_buffers(plan: Plan, tokens: int) -> PassBuffers:
         with suppress(IndexError):  # threads that read at once have rooms of their own
             return plan.spare.pop()
     size = max(tokens, MOST_TOKENS)
-    tiles, scales = make_tiles(size, count_inputs(plan.steps))
-    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths], tiles, scales)
+    return PassBuffers([np.empty((size, width), np.float32) for width in plan.widths],
+                       [make_tiles(size, count_inputs(plan.steps)) for _ in range(2)])
 
 
 def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
@@ -231,13 +231,14 @@ def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
 def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int, path: str | None,
              held: PassBuffers) -> None:
     """Run a plan once; the buffers hold what it found."""
-    library, tokens, (buffers, tiles, scales) = load_library(), len(vectors), held
+    library, tokens, (buffers, rooms) = load_library(), len(vectors), held
     buffers[STREAM][:tokens] = vectors
     room = aligned_zeros((threads, count_attention_room(plan, int(np.diff(starts).max(initial=0)))), np.float32)
     starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
     batch = CBatch(tokens=tokens, rows=len(starts) - 1, starts=starts.ctypes.data, places=positions.ctypes.data,
-                   tiles=tiles.ctypes.data, token_scales=scales.ctypes.data, room=room.ctypes.data,
-                   room_stride=room.shape[1])
+                   room=room.ctypes.data, room_stride=room.shape[1])
+    for number, (tiles, scales) in enumerate(rooms):
+        batch.tiles[number], batch.token_scales[number] = tiles.ctypes.data, scales.ctypes.data
     for number in range(BUFFERS):
         batch.buffers[number], batch.strides[number] = buffers[number].ctypes.data, plan.widths[number]
     library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),

@@ -91,7 +91,8 @@ class CWideProduct(Structure):
 
     _fields_ = [("panels", POINTER(CPanels)), ("values", c_void_p), ("from_stride", c_int64), ("n", c_int64),
                 ("tiles", c_void_p), ("token_scales", c_void_p), ("bias", c_void_p), ("to", c_void_p),
-                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32), ("activate", c_void_p)]
+                ("stride", c_int64), ("activation", c_int32), ("adds", c_int32), ("activate", c_void_p),
+                ("next", c_void_p), ("laid_out", c_int32)]
 
 
 class CKernels(Structure):
@@ -140,7 +141,7 @@ class CBatch(Structure):
     """`Batch`."""
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("tokens", c_int64), ("rows", c_int64),
-                ("starts", c_void_p), ("places", c_void_p), ("tiles", c_void_p), ("token_scales", c_void_p),
+                ("starts", c_void_p), ("places", c_void_p), ("tiles", c_void_p * 2), ("token_scales", c_void_p * 2),
                 ("room", c_void_p), ("room_stride", c_int64)]
 
 

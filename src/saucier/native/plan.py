@@ -138,8 +138,8 @@ class PassBuffers(NamedTuple):
     """What a pass over whole rows writes to, and the next one again: the system clears memory that it gives anew."""
 
     buffers: list[Array]
-    tiles: Array
-    scales: Array
+    rooms: list[tuple[Array, Array]]
+    """Tiles and their scales, for a product and the next one."""
 
 
 @dataclass(frozen=True)

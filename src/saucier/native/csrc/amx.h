@@ -127,16 +127,16 @@ INLINE void meet(Reading *x, int64_t width, const int whole, const Ending *befor
     if (before) end_rows(before, t, quarter * ROWS_BETWEEN, (quarter + 1) * ROWS_BETWEEN, where, P)
     _tile_loadd(4, x->tokens, width);
     _tile_loadd(6, x->panels[0], REGISTER_BYTES);
-    if (T == 2) _tile_loadd(5, x->tokens + x->apart, width);
-    if (P == 2) _tile_loadd(7, x->panels[1], REGISTER_BYTES);
+    ask(x->next[0], x->lines);
     if (whole) _tile_dpbsud(0, 4, 6);
     else _tile_dpbf16ps(0, 4, 6);
-    ask(x->next[0], x->lines);
     BETWEEN(0);
+    if (T == 2) _tile_loadd(5, x->tokens + x->apart, width);
     if (T == 2 && whole) _tile_dpbsud(1, 5, 6);
     else if (T == 2) _tile_dpbf16ps(1, 5, 6);
-    if (P == 2) ask(x->next[1], x->lines);
     BETWEEN(1);
+    if (P == 2) _tile_loadd(7, x->panels[1], REGISTER_BYTES);
+    if (P == 2) ask(x->next[1], x->lines);
     if (P == 2 && whole) _tile_dpbsud(2, 4, 7);
     else if (P == 2) _tile_dpbf16ps(2, 4, 7);
     BETWEEN(2);

@@ -12,6 +12,7 @@ typedef struct {
     const Op *op;
     const RowAttention *attention;
     int threads;
+    int room, laid_out; /* which of two a product reads tiles from, and whether they are there already */
 } Encoding;
 
 typedef struct {
@@ -33,12 +34,13 @@ static void multiply_chunk(void *argument, int64_t chunk, int thread) {
     m->rows->multiply(m->product, begin, end);
 }
 
-/* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. */
+/* Chunks are a few panels: few enough that all threads get some, and enough to read the tiles seldom. Those that are laid out
+ * for the next product are whole blocks of its inputs. */
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, int threads) {
     int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
     Multiplying m = {.rows = kernels->rows, .product = p,
-                     .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE ? PANELS_AT_ONCE : chunk};
-    saucier_parallel(threads, (p->n + m.rows->tile - 1) / m.rows->tile, lay_out_tile, &m);
+                     .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE || p->next ? PANELS_AT_ONCE : chunk};
+    if (!p->laid_out) saucier_parallel(threads, (p->n + m.rows->tile - 1) / m.rows->tile, lay_out_tile, &m);
     saucier_parallel(threads, (panels + m.panels - 1) / m.panels, multiply_chunk, &m);
 }
 
@@ -49,19 +51,44 @@ static void attend_chunk(void *argument, int64_t chunk, int thread) {
 }
 
 /* A product of the first n vectors of a buffer. */
-static void multiply_buffers(const Encoding *e, const Panels *panels, int from, int to, int64_t n, const float *bias,
-                             int activation, int adds) {
+static WideProduct product_of(const Encoding *e, const Panels *panels, int from, int to, int64_t n, const float *bias) {
     const Batch *b = e->batch;
-    WideProduct product = {
-        .panels = panels, .values = b->buffers[from], .from_stride = b->strides[from], .n = n, .tiles = b->tiles,
-        .token_scales = b->token_scales, .bias = bias, .to = b->buffers[to], .stride = b->strides[to],
-        .activation = activation, .adds = adds, .activate = e->kernels->activate};
-    saucier_multiply_wide(e->kernels, &product, e->threads);
+    return (WideProduct){
+        .panels = panels, .values = b->buffers[from], .from_stride = b->strides[from], .n = n, .tiles = b->tiles[e->room],
+        .token_scales = b->token_scales[e->room], .bias = bias, .to = b->buffers[to], .stride = b->strides[to],
+        .activate = e->kernels->activate};
+}
+
+static WideProduct product_of_all(const Encoding *e, const Op *op) {
+    WideProduct product = product_of(e, op->panels, op->from, op->to, e->batch->tokens, op->bias);
+    product.activation = op->activation, product.adds = op->adds;
+    return product;
 }
 
 static void multiply_expert(const void *argument, int32_t matrix, const ExpertMap *map) {
     const Encoding *e = argument;
-    multiply_buffers(e, e->op->panels + matrix, map->from, map->to, map->n, map->bias, map->activation, 0);
+    WideProduct product = product_of(e, e->op->panels + matrix, map->from, map->to, map->n, map->bias);
+    product.activation = map->activation;
+    saucier_multiply_wide(e->kernels, &product, e->threads);
+}
+
+/* Whether what a product gives is laid out for the next step at once: that is a product, the only step that reads hidden
+ * vectors, and rounds each block of inputs by itself; and whole chunks are enough for all threads. */
+static int hands_on(const Op *op, const Op *end, int threads) {
+    if (op + 1 == end || op[1].kind != PRODUCT || op->to != HIDDEN || op[1].from != HIDDEN || op->adds) return 0;
+    const Panels *next = op[1].panels;
+    return !next->order && !next->shifts && next->step < 0 && next->inputs >= 2 * threads * PANELS_AT_ONCE * PANEL_ROWS;
+}
+
+static void run_product(Encoding *e, const Op *op, const Op *end) {
+    WideProduct product = product_of_all(e, op), next;
+    product.laid_out = e->laid_out;
+    e->laid_out = hands_on(op, end, e->threads);
+    if (e->laid_out) {
+        e->room = !e->room;
+        next = product_of_all(e, op + 1), product.next = &next;
+    }
+    saucier_multiply_wide(e->kernels, &product, e->threads);
 }
 
 static void run_attention(Encoding *e, const Op *op) {
@@ -119,8 +146,7 @@ void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int 
     Encoding encoding = {.kernels = kernels, .batch = batch, .threads = saucier_enter(threads)};
     for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
         const Op *op = encoding.op = plan->ops + i;
-        if (op->kind == PRODUCT)
-            multiply_buffers(&encoding, op->panels, op->from, op->to, batch->tokens, op->bias, op->activation, op->adds);
+        if (op->kind == PRODUCT) run_product(&encoding, op, plan->ops + plan->count);
         else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op);
         else if (op->kind == NEIGHBOURS) saucier_parallel(encoding.threads, batch->rows, gather_neighbours, &encoding);
         else if (op->kind == EXPERTS)

@@ -142,10 +142,11 @@ INLINE float *sums_of_groups(const WideProduct *p, int64_t first, int64_t R) {
     return (float *)(tile_of(p, first) + R * all_bytes(p));
 }
 
-/* Lay out inputs k..k + count of a token. Numbers of 4 bits lie in units of all R tokens of a tile, of which it is r. */
-static void lay_out_part(const WideProduct *p, int64_t token, int64_t k, int64_t count, char *to, int64_t r, int64_t R) {
+/* Lay out inputs k..k + count of a token, those `from` on. Numbers of 4 bits lie in units of all R tokens of a tile, of which
+ * it is r. */
+static void lay_out_part(const WideProduct *p, const float *from, int64_t token, int64_t k, int64_t count, char *to, int64_t r,
+                         int64_t R) {
     const Panels *m = p->panels;
-    const float *from = p->values + token * p->from_stride + k;
     int64_t block = rounded_inputs(m);
     float *scale = p->token_scales + k / block * p->n + token;
     _Alignas(64) int8_t codes[DEEP];
@@ -196,8 +197,19 @@ static void lay_out(const WideProduct *p, int64_t tile) {
         int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
         char *to = tile_of(p, first) + R * token_bytes(m, k);
         for (int64_t r = 0; r < R; r++)
-            lay_out_part(p, first + r, k, count, m->format == INT4 ? to : to + r * part_bytes(m, k, count), r, R);
+            lay_out_part(p, p->values + (first + r) * p->from_stride + k, first + r, k, count,
+                         m->format == INT4 ? to : to + r * part_bytes(m, k, count), r, R);
     }
+}
+
+/* Lay out some inputs of a token, whole blocks that lie in one part. */
+static void lay_out_inputs(const WideProduct *p, const float *from, int64_t token, int64_t begin, int64_t count) {
+    const Panels *m = p->panels;
+    int64_t tile = tile_tokens(p), r = token % tile, first = token - r, R = p->n - first < tile ? p->n - first : tile;
+    int64_t k = begin / DEEP * DEEP, part = m->inputs - k < DEEP ? m->inputs - k : DEEP;
+    char *to = tile_of(p, first) + R * token_bytes(m, k);
+    to += m->format == INT4 ? R * part_bytes(m, k, begin - k) : r * part_bytes(m, k, part) + part_bytes(m, k, begin - k);
+    lay_out_part(p, from, token, begin, count, to, r, R);
 }
 
 /* Whether a panel of bfloat16 is widened before it is multiplied: where many tiles meet it. */
@@ -349,27 +361,24 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
 }
 
 #ifdef __AMX_TILE__
-/* Inputs k..k + count of one or two panels meet one tile or two, of `size` tokens from `token` on. */
-static void meet_tiles(const WideProduct *p, int64_t panel, int64_t panels, int64_t k, int64_t count, int64_t token, int64_t size,
+#define EACH_MEETING(size, panels, DO) \
+    if (size > REGISTER_ROWS && panels == 2) DO(2, 2); \
+    else if (size > REGISTER_ROWS) DO(2, 1); \
+    else if (panels == 2) DO(1, 2); \
+    else DO(1, 1);
+
+/* Inputs k..k + count of one or two panels of codes meet one tile or two, of `size` tokens from `token` on. */
+static void meet_codes(const WideProduct *p, int64_t panel, int64_t panels, int64_t k, int64_t count, int64_t token, int64_t size,
                        Reading x, Sums sums) {
     const Panels *m = p->panels;
     _Alignas(64) float held[TOKENS_TOGETHER * 2 * PANEL];
-    int64_t whole = m->format == INT8, groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
-    char *tokens = tile_of(p, token);
-    x.tokens = tokens + k / inputs_at_once(m) * bytes_at_once(m) * REGISTER_ROWS;
-    x.apart = tile_of(p, token + REGISTER_ROWS) - tokens;
+    int64_t groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     Scales scales = {
-        .rows = (const char *)m->scales + (whole ? panel * groups * PANEL * size_of_scale : 0), .tokens = p->token_scales + token,
+        .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale, .tokens = p->token_scales + token,
         .stride = p->n, .group = m->group, .groups = groups, .block = rounded_inputs(m), .begin = k, .format = m->scale_format};
-    Block block = {m, &scales, starts_of(m, tokens), x.apart, size, sums.at, held, sums.stride};
-#define MEET_TILES(T, P) { \
-        if (whole) add_registers_of_codes(&block, x, count, T, P); \
-        else add_registers_of_pairs(x, registers_of(m, count), k == 0, sums.at, sums.stride, T, P); \
-    }
-    if (size > REGISTER_ROWS && panels == 2) MEET_TILES(2, 2)
-    else if (size > REGISTER_ROWS) MEET_TILES(2, 1)
-    else if (panels == 2) MEET_TILES(1, 2)
-    else MEET_TILES(1, 1)
+    Block block = {m, &scales, starts_of(m, tile_of(p, token)), x.apart, size, sums.at, held, sums.stride};
+#define MEET_CODES(T, P) add_registers_of_codes(&block, x, count, T, P)
+    EACH_MEETING(size, panels, MEET_CODES)
     if (m->shifts && k + count == m->inputs)
         for (int64_t t = 0; t < size; t += REGISTER_ROWS, sums.at += REGISTER_ROWS * sums.stride)
             add_shifts(p, panel, panels, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS, sums);
@@ -395,8 +404,14 @@ static void multiply_registers(const WideProduct *p, int64_t first, int64_t last
             for (int64_t pair = 0; pair < pairs; pair++) {
                 int64_t token = first + pair * TOKENS_TOGETHER, left = last - token;
                 x.next[0] = next + pair * registers_of(m, count) * x.lines * REGISTER_BYTES, x.next[1] = x.next[0] + apart;
-                meet_tiles(p, panel, panels, k, count, token, left < TOKENS_TOGETHER ? left : TOKENS_TOGETHER, x,
-                           (Sums){sums.at + (token - first) * sums.stride + (panel - begin) * PANEL, sums.stride});
+                Sums to = {sums.at + (token - first) * sums.stride + (panel - begin) * PANEL, sums.stride};
+                int64_t size = left < TOKENS_TOGETHER ? left : TOKENS_TOGETHER;
+                char *tokens = tile_of(p, token);
+                x.tokens = tokens + k / inputs_at_once(m) * bytes_at_once(m) * REGISTER_ROWS;
+                x.apart = tile_of(p, token + REGISTER_ROWS) - tokens;
+#define MEET_PAIRS(T, P) add_registers_of_pairs(x, registers_of(m, count), k == 0, to.at, to.stride, T, P)
+                if (m->format == INT8) meet_codes(p, panel, panels, k, count, token, size, x, to);
+                else EACH_MEETING(size, panels, MEET_PAIRS)
             }
         }
     }
@@ -422,16 +437,18 @@ static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
             multiply_block(p, first, last, begin, end, sums);
         }
         for (int64_t i = first; i < last; i++) {
-            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start, *whole = p->adds ? from : to;
+            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
+            float *whole = p->adds || p->next ? from : to;
             const float *bias = p->bias ? p->bias + start : NULL;
             if (bias)
 #pragma omp simd
                 for (int64_t r = 0; r < width; r++) whole[r] = from[r] + bias[r];
-            else if (whole == to) memcpy(to, from, (size_t)width * sizeof(float));
+            else if (whole != from) memcpy(to, from, (size_t)width * sizeof(float));
             if (p->activation != IDENTITY) p->activate(p->activation, whole, width);
             if (p->adds)
 #pragma omp simd
                 for (int64_t r = 0; r < width; r++) to[r] += from[r];
+            if (p->next) lay_out_inputs(p->next, whole, i, start, width);
         }
     }
 }

@@ -46,7 +46,7 @@ typedef struct {
 /* A product with panels. Where they hold whole numbers, tokens are rounded in blocks to codes of -127..127: the largest of
  * 128, 64 and 32 inputs that their groups are whole multiples of; where a row has one scale, 128. Where the panels say a
  * step of their own, it is that of all blocks, which then have 768 inputs where a row of INT8 has one scale. */
-typedef struct {
+typedef struct WideProduct {
     const Panels *panels;
     const float *values; /* [n, from_stride] */
     int64_t from_stride, n;
@@ -57,6 +57,9 @@ typedef struct {
     int64_t stride;
     int32_t activation, adds; /* one of them at most */
     void (*activate)(int activation, float *values, int64_t count);
+    const struct WideProduct *next; /* the only one that reads what this one gives, which is laid out for it while it is in
+                                     * the caches, and not written to `to`; or NULL. See `hands_on` in encode.c. */
+    int32_t laid_out;               /* whether the one before did so */
 } WideProduct;
 
 /* Vectors of distances, which tokens meet as they meet each other. */
@@ -202,8 +205,8 @@ typedef struct {
     int64_t tokens, rows;
     const int32_t *starts; /* [rows + 1] */
     const int32_t *places; /* [tokens] */
-    void *tiles;           /* for WideProduct */
-    float *token_scales;
+    void *tiles[2];        /* for a WideProduct, and the next one */
+    float *token_scales[2];
     float *room; /* [threads, room_stride]: of attention, see rows.c */
     int64_t room_stride;
 } Batch;

@@ -91,6 +91,8 @@ class Place:
     quick: bool
     kinds: tuple[str, ...] = TRAINED_KINDS
     """What is trained: all, or the retriever alone."""
+    reranker_format: str | None = None
+    """The number format that the reranker reads in; None: the model's own parts, in float32."""
 
     def collection(self, name: str) -> Path:
         """Return the folder of a collection; for a quick run one with the first of its questions and passages."""
@@ -104,6 +106,11 @@ class Place:
     def made(self, seed: int, name: str) -> Path:
         """Return the place of what one seed makes."""
         return self.runs / f"seed-{seed}" / name
+
+    def ranked(self, seed: int, collection: str, system: str) -> Path:
+        """Return the place of a ranking by what one seed made."""
+        form = f"-{self.reranker_format}" if system == "reranker" and self.reranker_format else ""
+        return self.made(seed, f"{collection}-{system}{form}.npz")
 
 
 def shorten_collection(source: Path, target: Path) -> None:
@@ -224,8 +231,8 @@ def rank_trained(place: Place, name: str, seed: int, weights: Sequence[float] | 
     if "reranker" not in place.kinds:
         return found, (share, other)
     first = found[READ_AGAIN[name]].cut(REREAD)
-    kept = keep_ranking(place.made(seed, f"{name}-reranker.npz"),
-                        lambda: open_reranker(place.made(seed, "reranker")).rank(first, collection))
+    kept = keep_ranking(place.ranked(seed, name, "reranker"), lambda: open_reranker(
+        place.made(seed, "reranker"), place.reranker_format).rank(first, collection))
     reread = Choice(kept.scores, kept.places)
     reranked, last = fuse(first, reread, 2)
     found |= {"reranked": reranked, "reranked_tuned": tune(first, reread, collection, MEASURED_BY[name]).ranking}
@@ -246,7 +253,7 @@ def work(place: Place, seeds: Sequence[int]) -> dict[str, dict[str, list[Ranking
         found[name] = {system: [ranking] * len(seeds) for system, ranking in rank_plain(place, name).items()}
     for seed in seeds:
         begin = time.perf_counter()
-        kept = [place.made(seed, f"{name}-{kind}.npz") for name in (TESTED, FOREIGN)
+        kept = [place.ranked(seed, name, kind) for name in (TESTED, FOREIGN)
                 for kind in (*place.kinds, "dense-sentences")]
         if not all(path.is_file() for path in kept):
             train(place, seed)
@@ -326,10 +333,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RUNS, help="where all is kept")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--kinds", nargs="+", choices=TRAINED_KINDS, default=TRAINED_KINDS, help="what is trained")
+    parser.add_argument("--reranker-format", help="the number format that the reranker reads in, by the kernels")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     given = parser.parse_args()
     place = open_place(given.out, given.quick, given.start, given.data)
-    found = work(replace(place, kinds=tuple(given.kinds)), given.seeds)
+    found = work(replace(place, kinds=tuple(given.kinds), reranker_format=given.reranker_format), given.seeds)
     for name in found:
         for row in compare(place, name, found[name]):
             print(f"{row.what}: {row.ours} | {row.theirs} | {row.target} {'' if row.reached is None else row.reached}")

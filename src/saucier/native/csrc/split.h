@@ -36,10 +36,10 @@ INLINE void multiply_split(const float *x, int64_t to_next, const float *panels,
     for (int64_t k = 0; k < inputs; k += SPLIT, x += SPLIT, panels += SPLIT * PANEL) {
         _tile_loadd(4, x, to_next * 4);
         _tile_loadd(5, x + WIDTH, to_next * 4);
-#define LOAD_PANEL(p, register, rests) \
-    if (p < P) _tile_loadd(register, panels + p * apart + rests * REGISTER_ROWS * WIDTH, REGISTER_BYTES);
-#define MEET_PANEL(p, half, register) \
-    if (p < P) _tile_dpbf16ps(p, half, register);
+#define LOAD_PANEL(p, into, rests) \
+    if (p < P) _tile_loadd(into, panels + p * apart + rests * REGISTER_ROWS * WIDTH, REGISTER_BYTES);
+#define MEET_PANEL(p, half, weights) \
+    if (p < P) _tile_dpbf16ps(p, half, weights);
 #define MEET_TWO(p, q) /* a register waits long for its own sums: two take turns */ \
         LOAD_PANEL(p, 6, 0) LOAD_PANEL(q, 7, 0) \
         MEET_PANEL(p, 4, 6) MEET_PANEL(q, 4, 7) MEET_PANEL(p, 5, 6) MEET_PANEL(q, 5, 7)

@@ -334,6 +334,12 @@ INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
     return m->format == INT4 || n <= few ? 1 : SIDE_BY_SIDE;
 }
 
+/* Ask the caches for where a tile will be written: stores that miss them are slow, and wait for each other. */
+INLINE void ask_for_room(const WideProduct *p, int64_t token, int64_t size, int64_t panel, int64_t panels) {
+    for (int64_t i = token; i < token + size; i++)
+        for (int64_t one = panel; one < panel + panels; one++) __builtin_prefetch(p->to + i * p->stride + one * PANEL, 1);
+}
+
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
  * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
  * panels are read as they lie in memory. */
@@ -354,6 +360,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
             Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(m, panels, few, t, tiles, count, next - panel_of(m, panel, k));
             Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
+            if (k + count == m->inputs && !p->next) ask_for_room(p, token, size, panel, panels);
             if (ahead.bytes) multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
             else multiply_tile(p, panel, panels, weights, format, k, count, token, size, NOTHING_AHEAD, from);
         }

@@ -15,6 +15,24 @@ INLINE void add_quads_of_two(Codes *sum, const Codes *weights, const char *x) { 
             : [first] "+v"(sum[0]), [second] "+v"(sum[1]), [one] "=&v"(one)
             : [left] "v"(weights[0]), [right] "v"(weights[1]), [x] "m"(*(const int32_t *)x));
 }
+#define MEET_BOTH(x, first, second) \
+    "vpbroadcastd " x ", %%zmm29\n\tvpdpbusd %%zmm29, %%zmm30, %[" first "]\n\tvpdpbusd %%zmm29, %%zmm31, %[" second "]\n\t"
+#define MEET_FEW(x, w) \
+    "vmovdqu64 " w "(%%r10), %%zmm30\n\tvmovdqu64 " w "(%%r10,%[apart]), %%zmm31\n\t" \
+    MEET_BOTH(x "(%%r8)", "s0", "t0") MEET_BOTH(x "(%%r8,%[next])", "s1", "t1") MEET_BOTH(x "(%%r8,%[next],2)", "s2", "t2") \
+    MEET_BOTH(x "(%%r9)", "s3", "t3") MEET_BOTH(x "(%%r9,%[next])", "s4", "t4") MEET_BOTH(x "(%%r9,%[next],2)", "s5", "t5")
+/* Of FEW tokens and two panels what 16 inputs give, `count` times. GCC moves the sums of a loop to other registers and back, and
+ * puts half of what was found so far into memory for want of registers; here it cannot. */
+INLINE void add_quads_of_few(Codes (*sum)[2], const char *a, int64_t next, const uint8_t *b, int64_t apart, int64_t count) {
+    __asm__("mov %[a], %%r8\n\tlea (%[next],%[next],2), %%r9\n\tadd %[a], %%r9\n\tmov %[b], %%r10\n\tmov %[count], %%rcx\n"
+            "1:\n\t" MEET_FEW("0", "0") MEET_FEW("4", "64") MEET_FEW("8", "128") MEET_FEW("12", "192")
+            "add $16, %%r8\n\tadd $16, %%r9\n\tadd $256, %%r10\n\tdec %%rcx\n\tjnz 1b"
+            : [s0] "+v"(sum[0][0]), [t0] "+v"(sum[0][1]), [s1] "+v"(sum[1][0]), [t1] "+v"(sum[1][1]), [s2] "+v"(sum[2][0]),
+              [t2] "+v"(sum[2][1]), [s3] "+v"(sum[3][0]), [t3] "+v"(sum[3][1]), [s4] "+v"(sum[4][0]), [t4] "+v"(sum[4][1]),
+              [s5] "+v"(sum[5][0]), [t5] "+v"(sum[5][1])
+            : [a] "r"(a), [next] "r"(next), [b] "r"(b), [apart] "r"(apart), [count] "r"(count)
+            : "r8", "r9", "r10", "rcx", "xmm29", "xmm30", "xmm31", "cc", "memory");
+}
 INLINE Codes load_quad(const char *x) {
     int32_t quad;
     memcpy(&quad, x, 4);
@@ -97,8 +115,15 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
         Codes sum[TILE][2 * PARTS];
         for (int r = 0; r < R; r++)
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = load_quad(begin + r * to_next_token);
+        int64_t k = 0;
+#ifdef __AVX512VNNI__
+        if (R == FEW && P == 2 && IS_NOTHING(ahead) && quads >= 4) {
+            add_quads_of_few(sum, a, to_next_token, b, apart, quads / 4);
+            k = quads / 4 * 4, a += 4 * k, b += 4 * PANEL * k;
+        }
+#endif
 #pragma GCC unroll 4
-        for (int64_t k = 0; k < quads; k++, a += 4, b += 4 * PANEL) {
+        for (; k < quads; k++, a += 4, b += 4 * PANEL) {
             if (!IS_NOTHING(ahead))
                 for (int p = 0; p < P; p++) fetch(b + p * apart, next + p * apart);
             next += ahead.step;

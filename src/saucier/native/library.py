@@ -66,10 +66,10 @@ class CAttention(Structure):
     """`Attention`."""
 
     _fields_ = [("query", c_void_p), ("to", c_void_p), ("stride", c_int64), ("to_stride", c_int64), ("keys", c_void_p),
-                ("values", c_void_p), ("capacity", c_int64), ("rows", c_void_p), ("places", c_void_p),
-                ("heads", c_int32), ("groups", c_int32), ("head", c_int32), ("window", c_int32), ("scale", c_float),
-                ("bias", c_void_p), ("reach", c_int64), ("sources", c_void_p), ("lengths", c_void_p),
-                ("starts", c_void_p), ("relative", POINTER(CRelative)), ("seen", c_void_p)]
+                ("values", c_void_p), ("stored", c_int32), ("capacity", c_int64), ("rows", c_void_p),
+                ("places", c_void_p), ("heads", c_int32), ("groups", c_int32), ("head", c_int32), ("window", c_int32),
+                ("scale", c_float), ("bias", c_void_p), ("reach", c_int64), ("sources", c_void_p),
+                ("lengths", c_void_p), ("starts", c_void_p), ("relative", POINTER(CRelative)), ("seen", c_void_p)]
 
 
 class CPanels(Structure):
@@ -105,7 +105,8 @@ class CKernels(Structure):
                 ("gate", ctypes.CFUNCTYPE(None, c_int32, c_void_p, c_int64)),
                 ("attend", ctypes.CFUNCTYPE(None, POINTER(CAttention), c_int64, c_int64, c_int64, c_void_p)),
                 ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p)),
-                ("log_softmax", ctypes.CFUNCTYPE(None, c_void_p, c_int64)), ("rows", c_void_p)]
+                ("log_softmax", ctypes.CFUNCTYPE(None, c_void_p, c_int64)),
+                ("narrow", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_void_p)), ("rows", c_void_p)]
 
 
 class COp(Structure):
@@ -130,8 +131,8 @@ class CSession(Structure):
     """`Session`."""
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("keys", c_void_p),
-                ("values", c_void_p), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64), ("scores", c_void_p),
-                ("score_stride", c_int64), ("tiles", c_void_p), ("token_scales", c_void_p),
+                ("values", c_void_p), ("stored", c_int32), ("most", c_int64), ("rows", c_int64), ("capacity", c_int64),
+                ("scores", c_void_p), ("score_stride", c_int64), ("tiles", c_void_p), ("token_scales", c_void_p),
                 ("source_keys", c_void_p), ("source_values", c_void_p), ("sources", c_void_p),
                 ("source_lengths", c_void_p), ("source_starts", c_void_p), ("source_places", c_int64),
                 ("longest_source", c_int64)]

@@ -317,6 +317,11 @@ class Weights:
         found: Panels = self.made[key]
         return found
 
+    @property
+    def rounds_activations(self) -> bool:
+        """Whether activations are rounded to 8 bits beside these matrices."""
+        return self.form in ("int8", "int4") or is_in_few_bits(self.arrays)
+
     def stored_format(self, name: str) -> Format:
         """Return the format of a matrix as it is stored; float32 of one in few bits."""
         stored = self.arrays.get(f"{name}.weight")

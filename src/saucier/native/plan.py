@@ -7,7 +7,7 @@ from ctypes import Structure
 from ctypes import pointer as point_to
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,7 @@ class Distances:
         return max(one.rows for one in (self.keys, self.queries) if one is not None)
 
 
+CacheFormat = Literal["float32", "float16"]
 Pointed = Array | Relative | Distances | tuple[Matrix | Panels, ...] | None
 """What a field of `Op` may point to; tuples are the two matrices of each expert."""
 FIELDS = {Matrix: "matrix", Panels: "panels"}
@@ -160,6 +161,8 @@ class Plan:
     """Numbers of such a vector."""
     source_key_widths: tuple[tuple[int, int], ...] = ()
     """As `key_widths`, of the attentions to a source."""
+    stored: CacheFormat = "float32"
+    """What keys and values are stored in."""
     struct: CPlan = field(init=False, repr=False, compare=False)
     source_struct: CPlan = field(init=False, repr=False, compare=False)
     spare: list[PassBuffers] = field(init=False, repr=False, compare=False, default_factory=list)

@@ -20,7 +20,7 @@ from saucier.native.library import (
     count_threads,
     load_library,
 )
-from saucier.native.matrices import Array, aligned_zeros, make_tiles
+from saucier.native.matrices import CODES, Array, aligned_zeros, make_tiles
 from saucier.native.plan import SCORES, STREAM, Plan, count_inputs, count_values
 
 Places = NDArray[np.int32]
@@ -28,12 +28,12 @@ Places = NDArray[np.int32]
 
 def cache_bytes(plan: Plan, rows: int) -> int:
     """Return the bytes of the cache for some rows."""
-    return 2 * 4 * rows * find_capacity(plan) * count_values(plan.key_widths)
+    return 2 * np.dtype(plan.stored).itemsize * rows * find_capacity(plan) * count_values(plan.key_widths)
 
 
 def source_bytes(plan: Plan, lengths: Array) -> int:
     """Return the bytes of the keys and values of sources of these lengths [S]."""
-    return 2 * 4 * int(fill_blocks(lengths).sum()) * count_values(plan.source_key_widths)
+    return 2 * np.dtype(plan.stored).itemsize * int(fill_blocks(lengths).sum()) * count_values(plan.source_key_widths)
 
 
 def fill_blocks(lengths: Array) -> NDArray[np.int64]:
@@ -70,13 +70,13 @@ class Session:
         self.threads = threads or count_threads()
         self.path = path.encode() if path else load_library().saucier_best_path()
         self.capacity = find_capacity(plan)
-        self.keys, self.values = (aligned_zeros((rows * self.capacity * count_values(plan.key_widths),), np.float32)
-                                  for _ in range(2))
+        self.keys, self.values = (aligned_zeros((rows * self.capacity * count_values(plan.key_widths),),
+                                                np.dtype(plan.stored)) for _ in range(2))
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
         steps = (*plan.steps, *plan.source_steps)
         self.tiles, self.token_scales = make_tiles(MOST_TOKENS, count_inputs(steps))
-        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity)
+        self.struct = CSession(most=MOST_TOKENS, rows=rows, capacity=self.capacity, stored=CODES[plan.stored])
         self.make_scores(self.capacity)
         for name in ("keys", "values", "tiles", "token_scales"):
             setattr(self.struct, name, getattr(self, name).ctypes.data)
@@ -105,7 +105,7 @@ class Session:
         self.sources[self.slots] = sources
         self.source_starts = room.cumsum() - room
         values = int(room.sum()) * count_values(self.plan.source_key_widths)
-        self.source_keys, self.source_values = (aligned_zeros((values,), np.float32) for _ in range(2))
+        self.source_keys, self.source_values = (aligned_zeros((values,), np.dtype(self.plan.stored)) for _ in range(2))
         longest = int(room.max(initial=0))
         self.make_scores(max(self.capacity, longest))
         for name in ("sources", "source_lengths", "source_starts", "source_keys", "source_values"):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.tolerances import PART, assert_close
-from tests.unit.native.products import check_apart, round_activations, use_stored_numbers
+from tests.unit.native.products import check_apart, round_activations, use_stored_keys, use_stored_numbers
 from tests.unit.quantization.packed_folders import awq, compressed, gptq, shuffle_inputs
 
 import saucier
@@ -89,6 +89,7 @@ def test_a_format_is_the_model_with_its_numbers(form: Format) -> None:
     found = read_scores(golden("gpt2"), ids, form, at_once=12)
     path = load_library().saucier_best_path().decode()
     use_stored_numbers(model, [model], form, path)
+    use_stored_keys(model.decoder, form)
     with torch.no_grad():
         head = store_matrix(golden("gpt2").embed.tokens.weight.numpy(), form)
         hidden = model(ids[None], compute_logits=False).last_hidden_state[0]
@@ -140,9 +141,10 @@ def test_rows_go_on_from_each_other() -> None:
 def test_the_cache_is_as_large_as_predicted() -> None:
     for name in ("gpt2", "llama"):
         model = golden(name)
-        session = Session(lower_model(model, Native(), 32), 3)  # whole blocks of 16 keys
-        assert session.bytes == cache_bytes(session.plan, 3) == c.cache_bytes(model.config, batch=3, length=32,
-                                                                              bytes_per_value=4)
+        for form, size in (("float32", 4), ("bfloat16", 4), ("int8", 2), ("int4", 2)):
+            session = Session(lower_model(model, Native(format=form), 32), 3)  # whole blocks of 16 keys
+            assert session.bytes == cache_bytes(session.plan, 3) == c.cache_bytes(model.config, batch=3, length=32,
+                                                                                  bytes_per_value=size)
 
 
 def test_bfloat16_weights_stay_as_they_are() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from tests.tolerances import PART, assert_close
 from tests.unit.generation.test_native import FORMATS, GOLDEN, draw, golden, read_scores
-from tests.unit.native.products import check_apart, round_activations, use_stored_numbers
+from tests.unit.native.products import check_apart, round_activations, use_stored_keys, use_stored_numbers
 
 import saucier
 from saucier import config as c
@@ -114,6 +114,7 @@ def test_a_format_is_the_model_with_its_numbers(name: str, form: Format) -> None
     matrix, bias, scale = (model.head.weight.detach().float().numpy(), model.head.bias, model.head.scale)
     path = load_library().saucier_best_path().decode()
     use_stored_numbers(model, [model.decoder, model.encoder], form, path)
+    use_stored_keys(model.decoder, form)
     real = mask.bool()
     with torch.no_grad():
         encoded = model(ids, mask, decoder_input_ids=targets, compute_logits=False).encoder_last_hidden_state

@@ -9,12 +9,14 @@ from tests.unit.native.products import address, multiply, round_activations
 
 from saucier.native import library
 from saucier.native.library import CAttention
-from saucier.native.matrices import Format, Matrix, narrow, round_groups, store_matrix, widen
+from saucier.native.matrices import CODES, Format, Matrix, narrow, round_groups, store_matrix, widen
 from saucier.native.plan import ACTIVATIONS
 from saucier.native.session import log_softmax
 
 PATHS = library.list_paths()
 FORMATS: tuple[Format, ...] = ("float32", "bfloat16", "int8", "int4")
+STORED = [np.dtype(one) for one in ("float32", "float16")]
+"""What keys and values are stored in."""
 pytestmark = pytest.mark.parametrize("path", PATHS)
 
 
@@ -155,19 +157,34 @@ def test_rotation_is_that_of_complex_numbers(path: str, neighbours: int) -> None
     assert (turned[:, width:] == x[:, width:]).all()
 
 
+def test_numbers_are_narrowed_to_float16_as_by_numpy(path: str) -> None:
+    """To the nearest, the even one of two; but to the largest, not to infinity."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)].astype(np.float32)
+    between = np.nextafter((every[1:] + every[:-1]) / 2, np.float32([[-np.inf], [0], [np.inf]])[[0, 2]])
+    x = np.concatenate([every, (every[1:] + every[:-1]) / 2, between.ravel(), np.float32([1e-30, 65519, 65520, 1e30])])
+    x = np.concatenate([x, -x, np.float32([np.inf, -np.inf, np.nan])]).astype(np.float32)
+    found = np.zeros(len(x), np.float16)
+    kernels(path).narrow(address(x), len(x), address(found))
+    with np.errstate(over="ignore"):
+        expected = np.clip(x.astype(np.float16), np.float16(-65504), np.float16(65504))
+    assert np.array_equal(found.view(np.uint16)[:-1], expected.view(np.uint16)[:-1]) and np.isnan(found[-1])
+
+
+@pytest.mark.parametrize("stored", STORED, ids=str)
 @pytest.mark.parametrize(("heads", "groups", "window", "reach"), [
     (4, 4, 0, 0), (4, 2, 0, 5), (6, 1, 3, 0), (3, 3, 7, 20), (1, 1, 1, 0)])
-def test_attention(path: str, heads: int, groups: int, window: int, reach: int) -> None:
+def test_attention(path: str, heads: int, groups: int, window: int, reach: int, stored: np.dtype) -> None:
     random = np.random.default_rng(5)
     rows, capacity, head, tokens = 3, 16, 13, 4
-    keys, values = (random.normal(size=(rows, groups, capacity, head)).astype(np.float32) for _ in range(2))
+    keys, values = (random.normal(size=(rows, groups, capacity, head)).astype(stored) for _ in range(2))
     query = random.normal(size=(tokens, heads * head)).astype(np.float32)
     bias = random.normal(size=(heads, max(reach, 1))).astype(np.float32)
     at, places = np.array([2, 0, 2, 1], np.int32), np.array([0, 15, 9, 4], np.int32)
     found, scores = np.zeros_like(query), np.empty(library.TILE_TOKENS * capacity, np.float32)
     blocks = np.ascontiguousarray(keys.reshape(rows, groups, capacity // 16, 16, head).swapaxes(-1, -2))
     call = CAttention(address(query), address(found), query.shape[1], found.shape[1], address(blocks), address(values),
-                      capacity, address(at), address(places), heads, groups, head, window, 0.3,
+                      CODES[stored.name], capacity, address(at), address(places), heads, groups, head, window, 0.3,
                       address(bias) if reach else None, reach)
     for token in range(tokens):
         for group in range(groups):
@@ -185,19 +202,21 @@ def test_attention(path: str, heads: int, groups: int, window: int, reach: int) 
                             atol=1e-5)
 
 
+@pytest.mark.parametrize("stored", STORED, ids=str)
 @pytest.mark.parametrize(("heads", "groups", "window", "head"), [(4, 2, 0, 64), (2, 2, 5, 24), (3, 1, 0, 40)])
 def test_tokens_that_attend_together_give_what_each_gives_alone(path: str, heads: int, groups: int, window: int,
-                                                                head: int) -> None:
+                                                                head: int, stored: np.dtype) -> None:
     random = np.random.default_rng(7)
     capacity, tokens, first = 96, 6, 70
-    keys, values = (random.normal(size=groups * capacity * head).astype(np.float32) for _ in range(2))
+    keys, values = (random.normal(size=groups * capacity * head).astype(stored) for _ in range(2))
     query = random.normal(size=(tokens, heads * head)).astype(np.float32)
     at, places = np.zeros(tokens, np.int32), np.arange(first, first + tokens, dtype=np.int32)
     scores = np.empty(library.TILE_TOKENS * capacity, np.float32)
     alone, together = np.zeros((2, *query.shape), np.float32)
     for found, size in ((alone, 1), (together, tokens)):
         call = CAttention(address(query), address(found), query.shape[1], query.shape[1], address(keys),
-                          address(values), capacity, address(at), address(places), heads, groups, head, window, 0.3)
+                          address(values), CODES[stored.name], capacity, address(at), address(places), heads, groups,
+                          head, window, 0.3)
         for token in range(0, tokens, size):
             for group in range(groups):
                 kernels(path).attend(call, token, size, group, address(scores))

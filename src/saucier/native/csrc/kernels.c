@@ -122,15 +122,15 @@ INLINE const float *by_distance(const float *table, int64_t distance, int64_t re
 }
 
 /* Add what relative vectors give to the scores of a query head. `keys`: those of the row, from its first block on. */
-static void add_relative(const Relative *r, const float *query, const float *keys, int64_t head_number, int64_t head,
+static void add_relative(const Relative *r, const float *query, const void *keys, int stored, int64_t head_number, int64_t head,
                          int64_t first, int64_t count, float *row) {
     const float *table = r->keys + (r->tables > 1 ? head_number * r->reach * head : 0);
     for (int64_t t = 0; t < count; t++) {
         const float *vector = by_distance(table, count - 1 - t, r->reach, head);
         float sum = dot(query, vector, head);
         if (r->meets_key) {
-            const float *key = keys + (first + t) / KEYS_AT_ONCE * KEYS_AT_ONCE * head + (first + t) % KEYS_AT_ONCE;
-            for (int64_t e = 0; e < head; e++) sum += key[e * KEYS_AT_ONCE] * vector[e];
+            int64_t key = (first + t) / KEYS_AT_ONCE * KEYS_AT_ONCE * head + (first + t) % KEYS_AT_ONCE;
+            for (int64_t e = 0; e < head; e++) sum += read_number(keys, key + e * KEYS_AT_ONCE, stored) * vector[e];
         }
         row[t] += r->scale * sum;
     }
@@ -138,7 +138,7 @@ static void add_relative(const Relative *r, const float *query, const float *key
 
 /* Turn the products of a query with the keys first..first + count into what they weigh, but for a factor, which it returns;
  * what sees nothing gets zeros. `keys`: those of the row, from its first block on. */
-static float weigh_keys(const Attention *a, const float *query, const float *keys, int64_t head_number, int64_t first,
+static float weigh_keys(const Attention *a, const float *query, const void *keys, int64_t head_number, int64_t first,
                         int64_t count, float *row) {
     float sum = 0;
 #pragma omp simd
@@ -150,7 +150,7 @@ static float weigh_keys(const Attention *a, const float *query, const float *key
             row[t] += bias[distance < a->reach ? distance : a->reach - 1];
         }
     }
-    if (a->relative) add_relative(a->relative, query, keys, head_number, a->head, first, count, row);
+    if (a->relative) add_relative(a->relative, query, keys, a->stored, head_number, a->head, first, count, row);
     if (a->seen)
         for (int64_t t = 0; t < count; t++)
             if (!a->seen[(first + count - 1) * a->reach + first + t]) row[t] = -INFINITY;
@@ -190,18 +190,21 @@ typedef struct {
 
 /* Attention of R queries. `scores`: room for R rows of `capacity` numbers. Each query's sums are the same in any company:
  * keys that it does not see weigh nothing. */
-static void attend_queries(const Attention *a, Queries q, int64_t R, const float *keys, const float *values, float *scores) {
+static void attend_queries(const Attention *a, Queries q, int64_t R, const void *keys, const void *values, float *scores) {
     int64_t head = a->head, last = q.place + (R - 1) * q.next_place, stride = a->capacity;
     int64_t earliest = a->window && q.place >= a->window ? q.place - a->window + 1 : 0;
     int64_t start = earliest / KEYS_AT_ONCE * KEYS_AT_ONCE, all = last + 1 - start, side = side_by_side(R);
     float factors[TILE];
     for (int64_t t = 0, panels; t < all; t += panels * KEYS_AT_ONCE) {
-        const float *block = keys + (start + t) * head;
+        const void *block = number_at(keys, (start + t) * head, a->stored);
         panels = all - t > (side - 1) * KEYS_AT_ONCE ? side : 1;
-#define SCORE(R) \
-    if (panels == 2) multiply_floats(q.query, 1, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, R, 2); \
-    else multiply_floats(q.query, 1, q.next_query, block, PANEL, 0, head, scores + t, stride, R, 1)
-        EACH_SIZE(R, SCORE)
+#define SCORE_OF(R, format) \
+    if (panels == 2) multiply_numbers(q.query, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, format, R, 2); \
+    else multiply_numbers(q.query, q.next_query, block, PANEL, 0, head, scores + t, stride, format, R, 1)
+#define SCORE(R) SCORE_OF(R, FLOAT32)
+#define SCORE_HALVES(R) SCORE_OF(R, FLOAT16)
+        if (a->stored == FLOAT16) EACH_SIZE(R, SCORE_HALVES)
+        else EACH_SIZE(R, SCORE)
     }
     for (int64_t r = 0; r < R; r++) {
         int64_t place = q.place + r * q.next_place, first = a->window && place >= a->window ? place - a->window + 1 : 0;
@@ -211,22 +214,26 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const float
         memset(row + start, 0, (size_t)(first - start) * sizeof(float));
         memset(row + place + 1, 0, (size_t)(last - place) * sizeof(float));
     }
-    values += start * head;
+    values = number_at(values, start * head, a->stored);
     int64_t e = 0;
     for (int64_t panels; e + PANEL <= head; e += panels * PANEL) {
         float mixed[TILE * 2 * PANEL];
         panels = e + 2 * PANEL <= head ? side : 1;
-#define MIX(R) \
-    if (panels == 2) multiply_floats(scores, 1, stride, values + e, head, PANEL, all, mixed, 2 * PANEL, R, 2); \
-    else multiply_floats(scores, 1, stride, values + e, head, 0, all, mixed, 2 * PANEL, R, 1)
-        EACH_SIZE(R, MIX)
+        const void *from = number_at(values, e, a->stored);
+#define MIX_OF(R, format) \
+    if (panels == 2) multiply_numbers(scores, stride, from, head, PANEL, all, mixed, 2 * PANEL, format, R, 2); \
+    else multiply_numbers(scores, stride, from, head, 0, all, mixed, 2 * PANEL, format, R, 1)
+#define MIX(R) MIX_OF(R, FLOAT32)
+#define MIX_HALVES(R) MIX_OF(R, FLOAT16)
+        if (a->stored == FLOAT16) EACH_SIZE(R, MIX_HALVES)
+        else EACH_SIZE(R, MIX)
         for (int64_t r = 0; r < R; r++)
             for (int64_t i = 0; i < panels * PANEL; i++) q.to[r * q.next_to + e + i] = mixed[r * 2 * PANEL + i] * factors[r];
     }
     for (; e < head; e++)
         for (int64_t r = 0; r < R; r++) {
             float sum = 0;
-            for (int64_t t = 0; t < all; t++) sum += scores[r * stride + t] * values[t * head + e];
+            for (int64_t t = 0; t < all; t++) sum += scores[r * stride + t] * read_number(values, t * head + e, a->stored);
             q.to[r * q.next_to + e] = sum * factors[r];
         }
     if (!a->relative || !a->relative->values) return;
@@ -256,17 +263,23 @@ static void attend(const Attention *a, int64_t token, int64_t tokens, int64_t gr
     Queries q = {
         .query = a->query + token * a->stride + group * sharing * head,
         .to = a->to + token * a->to_stride + group * sharing * head, .head = group * sharing, .place = place};
+    const void *keys = number_at(a->keys, cache, a->stored), *values = number_at(a->values, cache, a->stored);
     if (tokens == 1) {
         q.next_query = q.next_to = head, q.next_head = 1;
         for (int64_t left = sharing; left > 0; left -= TILE) {
-            attend_queries(a, q, left < TILE ? left : TILE, a->keys + cache, a->values + cache, scores);
+            attend_queries(a, q, left < TILE ? left : TILE, keys, values, scores);
             q.query += TILE * head, q.to += TILE * head, q.head += TILE;
         }
         return;
     }
     q.next_query = a->stride, q.next_to = a->to_stride, q.next_place = a->sources ? 0 : 1;
     for (int64_t h = 0; h < sharing; h++, q.query += head, q.to += head, q.head++)
-        attend_queries(a, q, tokens, a->keys + cache, a->values + cache, scores);
+        attend_queries(a, q, tokens, keys, values, scores);
+}
+
+static void narrow(const float *from, int64_t count, uint16_t *to) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) to[i] = narrow_float16(from[i]);
 }
 
 /* ---- weights ---- */
@@ -299,4 +312,4 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #define ROWS_(path) rows_##path
 #define ROWS(path) ROWS_(path)
 extern const RowKernels ROWS(PATH);
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, log_softmax, &ROWS(PATH)};
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, log_softmax, narrow, &ROWS(PATH)};

@@ -526,8 +526,8 @@ INLINE void multiply_vectors(const float *x, int64_t stride, int64_t size, const
         panels = end - t > PANEL ? side : 1;
 #define MEET(R) \
     if (panels == 2) \
-        multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, inputs * PANEL, head, to + t - begin, to_stride, R, 2); \
-    else multiply_floats(x, 1, stride, vectors + t * inputs, PANEL, 0, head, to + t - begin, to_stride, R, 1)
+        multiply_floats(x, stride, vectors + t * inputs, PANEL, inputs * PANEL, head, to + t - begin, to_stride, R, 2); \
+    else multiply_floats(x, stride, vectors + t * inputs, PANEL, 0, head, to + t - begin, to_stride, R, 1)
         EACH_SIZE(size, MEET)
     }
 }
@@ -554,8 +554,8 @@ static void attend_tile(const RowAttention *a, const float *query, float *to, in
         panels = head - e > PANEL ? side : 1;
 #define MIX(R) \
     if (panels == 2) \
-        multiply_floats(scores + begin, 1, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
-    else multiply_floats(scores + begin, 1, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
+        multiply_floats(scores + begin, room, from, PANEL, count * PANEL, end - begin, part, 2 * PANEL, R, 2); \
+    else multiply_floats(scores + begin, room, from, PANEL, 0, end - begin, part, 2 * PANEL, R, 1)
         EACH_SIZE(size, MIX)
         int64_t width = head - e < panels * PANEL ? head - e : panels * PANEL;
         for (int64_t r = 0; r < size; r++)

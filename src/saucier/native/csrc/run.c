@@ -157,15 +157,26 @@ static void multiply_buffers(const Pass *pass, const Panels *panels, int from, i
 }
 
 /* Write the keys and values of a token at a place of its room, which begins at `start` and has `capacity` places. */
-static void keep_token(const Op *op, const float *key, float *keys, float *values, int64_t start, int64_t capacity,
-                       int64_t place) {
+static void keep_token(const Pass *pass, const Op *op, const float *key, void *keys, void *values, int64_t start,
+                       int64_t capacity, int64_t place) {
     int64_t head = op->head, width = op->groups * head;
-    for (int64_t g = 0; g < op->groups; g++) {
-        int64_t room = start + g * capacity * head;
-        float *block = keys + room + place / KEYS_AT_ONCE * KEYS_AT_ONCE * head;
-        for (int64_t e = 0; e < head; e++) block[e * KEYS_AT_ONCE + place % KEYS_AT_ONCE] = key[g * head + e];
-        memcpy(values + room + place * head, key + width + g * head, (size_t)head * sizeof(float));
+    for (int64_t g = 0; g < op->groups; g++, key += head, start += capacity * head) {
+        int64_t block = start + place / KEYS_AT_ONCE * KEYS_AT_ONCE * head + place % KEYS_AT_ONCE, own = start + place * head;
+        if (pass->session->stored == FLOAT32) {
+            for (int64_t e = 0; e < head; e++) ((float *)keys)[block + e * KEYS_AT_ONCE] = key[e];
+            memcpy((float *)values + own, key + width, (size_t)head * sizeof(float));
+            continue;
+        }
+        uint16_t *stored = (uint16_t *)values + own;
+        pass->kernels->narrow(key, head, stored); /* where its value comes next */
+        for (int64_t e = 0; e < head; e++) ((uint16_t *)keys)[block + e * KEYS_AT_ONCE] = stored[e];
+        pass->kernels->narrow(key + width, head, stored);
     }
+}
+
+/* Keys or values from one attention on. */
+static void *from_layer(const Session *s, const void *numbers, int64_t layer) {
+    return (char *)numbers + layer * (s->stored == FLOAT32 ? 4 : 2);
 }
 
 /* Whether a token reads the keys of the one before: of its row, or of the source of both. */
@@ -194,22 +205,24 @@ static void run_attention(const Pass *pass, const Op *op, Attention attention) {
 /* Write the new keys and values of all tokens, then let all attend: tokens of one row see each other by their places. */
 static void attend_rows(const Pass *pass, const Op *op) {
     const Session *s = pass->session;
-    int64_t layer = op->slot * s->rows * s->capacity;
+    void *keys = from_layer(s, s->keys, op->slot * s->rows * s->capacity);
+    void *values = from_layer(s, s->values, op->slot * s->rows * s->capacity);
     for (int64_t i = 0; i < pass->n; i++)
-        keep_token(op, row_of(pass, op->from, i) + op->heads * op->head, s->keys + layer, s->values + layer,
+        keep_token(pass, op, row_of(pass, op->from, i) + op->heads * op->head, keys, values,
                    pass->rows[i] * op->groups * s->capacity * op->head, s->capacity, pass->places[i]);
     run_attention(pass, op, (Attention){
-        .keys = s->keys + layer, .values = s->values + layer, .capacity = s->capacity, .window = op->window,
+        .keys = keys, .values = values, .stored = s->stored, .capacity = s->capacity, .window = op->window,
         .bias = op->table, .reach = op->reach, .relative = op->relative, .seen = op->seen});
 }
 
 /* The tokens of this pass are vectors of sources: `rows` numbers the sources. */
 static void keep_sources(const Pass *pass, const Op *op) {
     const Session *s = pass->session;
-    int64_t layer = op->slot * s->source_places;
+    void *keys = from_layer(s, s->source_keys, op->slot * s->source_places);
+    void *values = from_layer(s, s->source_values, op->slot * s->source_places);
     for (int64_t i = 0; i < pass->n; i++) {
         int64_t source = pass->rows[i], length = s->source_lengths[source];
-        keep_token(op, row_of(pass, op->from, i), s->source_keys + layer, s->source_values + layer,
+        keep_token(pass, op, row_of(pass, op->from, i), keys, values,
                    s->source_starts[source] * op->groups * op->head,
                    (length + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE * KEYS_AT_ONCE, pass->places[i]);
     }
@@ -217,9 +230,10 @@ static void keep_sources(const Pass *pass, const Op *op) {
 
 static void attend_sources(const Pass *pass, const Op *op) {
     const Session *s = pass->session;
-    int64_t layer = op->slot * s->source_places;
+    void *keys = from_layer(s, s->source_keys, op->slot * s->source_places);
+    void *values = from_layer(s, s->source_values, op->slot * s->source_places);
     run_attention(pass, op, (Attention){
-        .keys = s->source_keys + layer, .values = s->source_values + layer, .capacity = s->longest_source,
+        .keys = keys, .values = values, .stored = s->stored, .capacity = s->longest_source,
         .sources = s->sources, .lengths = s->source_lengths, .starts = s->source_starts});
 }
 

@@ -100,8 +100,9 @@ typedef struct {
     const float *query; /* [n, stride], heads side by side */
     float *to;          /* [n, to_stride] */
     int64_t stride, to_stride;
-    const float *keys;   /* [rows, groups, capacity / 16, E, 16] of one layer: 16 keys lie value by value */
-    const float *values; /* [rows, groups, capacity, E] */
+    const void *keys;   /* [rows, groups, capacity / 16, E, 16] of one layer: 16 keys lie value by value */
+    const void *values; /* [rows, groups, capacity, E] */
+    int32_t stored;     /* the format of both: FLOAT32 or FLOAT16 */
     int64_t capacity;
     const int32_t *rows, *places; /* [n] */
     int32_t heads, groups, head, window; /* window 0: all */
@@ -134,6 +135,7 @@ typedef struct {
     void (*attend)(const Attention *, int64_t token, int64_t tokens, int64_t group, float *scores);
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
     void (*log_softmax)(float *scores, int64_t count);
+    void (*narrow)(const float *from, int64_t count, uint16_t *to); /* to float16 */
     const RowKernels *rows;
 } Kernels;
 
@@ -185,14 +187,15 @@ typedef struct {
 typedef struct {
     float *buffers[BUFFERS];
     int64_t strides[BUFFERS];
-    float *keys, *values; /* for each attention, see there; the capacity is a multiple of 16 */
+    void *keys, *values; /* for each attention, see there; the capacity is a multiple of 16 */
+    int32_t stored;      /* the format of these, and of those of sources */
     int64_t most, rows, capacity;
     float *scores; /* [MOST_THREADS, TILE_TOKENS * capacity] */
     int64_t score_stride;
     void *tiles; /* for WideProduct */
     float *token_scales;
     /* What an encoder gave, as keys and values of each attention to it; of sources of any lengths, without padding. */
-    float *source_keys, *source_values;
+    void *source_keys, *source_values;
     const int32_t *sources, *source_lengths; /* [rows]: the source of each; [sources] */
     const int64_t *source_starts;            /* [sources]: places before it, all lengths rounded up to sixteens */
     int64_t source_places, longest_source;   /* of all together; of the longest, rounded up */

@@ -90,8 +90,8 @@ INLINE void add_input(Vector (*sum)[2 * PARTS], const float *a, const int64_t to
                       const int format, const int odd, const int R, const int P) {
     Vector read[2 * PARTS];
     for (int h = 0; h < P * PARTS; h++) {
-        const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * 4;
-        read[h] = format == FLOAT32 ? load((const float *)from) : odd ? load_odd(from) : load_even(from);
+        const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * (format == FLOAT16 ? 2 : 4);
+        read[h] = format != BFLOAT16 ? load_numbers(from, 0, format) : odd ? load_odd(from) : load_even(from);
     }
     for (int r = 0; r < R; r++) {
         Vector one = load_one(a + r * to_next_token);
@@ -106,15 +106,16 @@ INLINE void add_input(Vector (*sum)[2 * PARTS], const float *a, const int64_t to
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
                         const Ahead ahead, const int adds, const int R, const int P) {
-    const int together = format == FLOAT32 ? 1 : 2; /* inputs that lie side by side, in a line of a panel */
+    const int together = format == BFLOAT16 ? 2 : 1; /* inputs that lie side by side, in a line of a panel */
 #ifdef WIDTH
     const char *line = b, *next = line + ahead.bytes;
+    const int64_t bytes = step * (format == FLOAT16 ? 2 : 4);
     int64_t k = 0;
     Vector sum[TILE][2 * PARTS];
     apart *= format == FLOAT32 ? 4 : 2;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
-    for (; k + together <= count; k += together, line += 4 * step, a += together * to_next_input, next += ahead.step) {
+    for (; k + together <= count; k += together, line += bytes, a += together * to_next_input, next += ahead.step) {
         for (int h = 0; h < P && !IS_NOTHING(ahead); h++) fetch(line + h * apart, next + h * apart);
         for (int odd = 0; odd < together; odd++)
             add_input(sum, a + odd * to_next_input, to_next_token, line, apart, format, odd, R, P);
@@ -146,10 +147,15 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
 #endif
 }
 
-/* c[r, 0..15] = the same sum, of floats in the first cache: attention. */
-INLINE void multiply_floats(const float *a, const int64_t to_next_input, const int64_t to_next_token, const float *b,
-                       const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int R, const int P) {
-    add_numbers(a, to_next_input, to_next_token, b, step, apart, count, c, stride, FLOAT32, NOTHING_AHEAD, 0, R, P);
+/* c[r, 0..15] = the same sum, where nothing is asked for ahead: attention. */
+INLINE void multiply_numbers(const float *a, const int64_t to_next_token, const void *b, const int64_t step, int64_t apart,
+                             int64_t count, float *c, int64_t stride, const int format, const int R, const int P) {
+    add_numbers(a, 1, to_next_token, b, step, apart, count, c, stride, format, NOTHING_AHEAD, 0, R, P);
+}
+
+INLINE void multiply_floats(const float *a, const int64_t to_next_token, const float *b, const int64_t step, int64_t apart,
+                            int64_t count, float *c, int64_t stride, const int R, const int P) {
+    multiply_numbers(a, to_next_token, b, step, apart, count, c, stride, FLOAT32, R, P);
 }
 
 #ifdef __AVX512BF16__

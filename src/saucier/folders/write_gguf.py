@@ -29,7 +29,7 @@ from saucier.text.tokenizer.tokenizer import Tokenizer
 
 ELSE = "export it as onnx, or keep its own folder"
 NO_TOKENIZER: dict[str, Any] = {"tokenizer.ggml.model": "none"}
-"""What llama.cpp reads of a file without tokens."""
+"""What llama.cpp reads of a file without tokens, beside the size of the vocabulary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,12 @@ def write_gguf_model(model: Transformer, path: Path, *, form: str = "stored",
     found = express_tensors(published, document, form)
     pooling = find_pooling(model.config)
     rows = model.config.input_embed.vocab
-    said, more = (NO_TOKENIZER, ("there is no tokenizer in the source, so none is in the file",)) if tokenizer is None \
-        else express_tokenizer(tokenizer.backend, tokenizer.names, rows, tokenizer.handling.chat, find_frame(tokenizer))
-    metadata = {"general.architecture": FAMILIES[document["model_type"]].architecture, "general.type": "model",
+    architecture = FAMILIES[document["model_type"]].architecture
+    said, more = (
+        {**NO_TOKENIZER, f"{architecture}.vocab_size": Typed(rows, U32)},
+        ("there is no tokenizer in the source, so none is in the file",)) if tokenizer is None else express_tokenizer(
+        tokenizer.backend, tokenizer.names, rows, tokenizer.handling.chat, find_frame(tokenizer))
+    metadata = {"general.architecture": architecture, "general.type": "model",
                 "general.name": path.stem, **found.metadata, **pooling, **said}
 
     def write(temporary: Path) -> None:

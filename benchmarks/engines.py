@@ -36,8 +36,8 @@ QUICK_PAIRS = {family: shape | {"dim": 64, "layers": 1, "heads": 2, "hidden": 96
                for family, shape in PAIRS.items()}
 FORMATS = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
 """Format -> bytes of a weight; int4 with its scales, one of 16 bits for 32 weights."""
-STORED = {"float32": "float32", "bfloat16": "float32", "int8": "bfloat16", "int4": "bfloat16"}
-"""Format -> one as wide as that of keys and values."""
+CACHED = {"float32": 4.0, "bfloat16": 4.0, "int8": 2.0, "int4": 2.0}
+"""Format -> bytes of a key or value."""
 LARGEST_READ = 2**29
 """Bytes of what is read to see how fast memory is, at most."""
 
@@ -277,7 +277,7 @@ def count_bytes(shape: dict[str, Any], form: str) -> float:
     matrices = shape["layers"] * block + shape["vocab"] * dim
     heads = shape["heads"]
     cached = 2 * shape["layers"] * dim * shape.get("kv_heads", heads) // heads * (shape["prompt"] + shape["new"] // 2)
-    return float(matrices * FORMATS[form] + cached * FORMATS[STORED[form]])
+    return float(matrices * FORMATS[form] + cached * CACHED[form])
 
 
 def list_contenders(shape: dict[str, Any], rows: int) -> dict[str, dict[str, Any]]:

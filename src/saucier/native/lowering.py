@@ -103,7 +103,7 @@ class Lowering:
         source = self.source or Lowering(self.config, self.weights, self.tables, 0)
         return Plan(tuple(self.steps), tuple(self.widths), tuple(list_key_widths(stack, self.config.dim)), self.places,
                     self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
-                    tuple(source.key_widths), "float16" if self.weights.rounds_activations else "float32")
+                    tuple(source.key_widths), "float16" if self.weights.has_8_bit_activations else "float32")
 
     def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | Panels | None = None,
             arrays: Mapping[str, Pointed] | None = None, **numbers: float) -> None:

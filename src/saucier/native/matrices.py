@@ -318,7 +318,7 @@ class Weights:
         return found
 
     @property
-    def rounds_activations(self) -> bool:
+    def has_8_bit_activations(self) -> bool:
         """Whether activations are rounded to 8 bits beside these matrices."""
         return self.form in ("int8", "int4") or is_in_few_bits(self.arrays)
 

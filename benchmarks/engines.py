@@ -36,7 +36,7 @@ QUICK_PAIRS = {family: shape | {"dim": 64, "layers": 1, "heads": 2, "hidden": 96
                for family, shape in PAIRS.items()}
 FORMATS = {"float32": 4.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 32}
 """Format -> bytes of a weight; int4 with its scales, one of 16 bits for 32 weights."""
-CACHED = {"float32": 4.0, "bfloat16": 4.0, "int8": 2.0, "int4": 2.0}
+CACHED = {"float32": 4.0, "bfloat16": 2.0, "int8": 2.0, "int4": 2.0}
 """Format -> bytes of a key or value."""
 LARGEST_READ = 2**29
 """Bytes of what is read to see how fast memory is, at most."""

@@ -44,7 +44,7 @@ PATHS: dict[str, tuple[str, ...]] = {
 COMPILERS = ("cc", "gcc", "clang", "ziglang")
 """Where a compiler is looked for; the last is a package of PyPI."""
 MOST_THREADS, BUFFERS, KEYS_AT_ONCE, PANEL_ROWS, TILE_TOKENS, SUMMED_INPUTS, MOST_TOKENS = 64, 8, 16, 16, 12, 32, 144
-QUERIES_AT_ONCE, ROOM_TOKENS, SPARE_INPUTS = 144, 48, 32
+QUERIES_AT_ONCE, ROOM_TOKENS, SPARE_INPUTS, TOGETHER = 144, 48, 32, 16
 """As in `saucier.h`."""
 
 
@@ -106,7 +106,8 @@ class CKernels(Structure):
                 ("attend", ctypes.CFUNCTYPE(None, POINTER(CAttention), c_int64, c_int64, c_int64, c_void_p)),
                 ("rotate", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_int64, c_int64, c_int32, c_void_p)),
                 ("log_softmax", ctypes.CFUNCTYPE(None, c_void_p, c_int64)),
-                ("narrow", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_void_p)), ("rows", c_void_p)]
+                ("narrow", ctypes.CFUNCTYPE(None, c_void_p, c_int64, c_void_p)), ("rows", c_void_p),
+                ("together", c_int32)]
 
 
 class COp(Structure):

@@ -101,9 +101,10 @@ class Lowering:
         stack = self.config.decoder
         assert stack is not None, "lower() refuses others"
         source = self.source or Lowering(self.config, self.weights, self.tables, 0)
-        return Plan(tuple(self.steps), tuple(self.widths), tuple(list_key_widths(stack, self.config.dim)), self.places,
-                    self.config.output_embed.vocab, tuple(source.steps), self.config.reader_dim,
-                    tuple(source.key_widths), "float16" if self.weights.has_8_bit_activations else "float32")
+        widths, others = (tuple(one) for one in (list_key_widths(stack, self.config.dim), source.key_widths))
+        paired = self.weights.is_rounded and all(head % 2 == 0 for _, head in widths + others)
+        return Plan(tuple(self.steps), tuple(self.widths), widths, self.places, self.config.output_embed.vocab,
+                    tuple(source.steps), self.config.reader_dim, others, "bfloat16" if paired else "float32")
 
     def add(self, kind: str, what: str, *, source: int, to: int, width: int, matrix: Matrix | Panels | None = None,
             arrays: Mapping[str, Pointed] | None = None, **numbers: float) -> None:

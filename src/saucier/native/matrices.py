@@ -318,9 +318,9 @@ class Weights:
         return found
 
     @property
-    def has_8_bit_activations(self) -> bool:
-        """Whether activations are rounded to 8 bits beside these matrices."""
-        return self.form in ("int8", "int4") or is_in_few_bits(self.arrays)
+    def is_rounded(self) -> bool:
+        """Whether some of these matrices are of other numbers than float32."""
+        return self.form != "float32" or is_in_few_bits(self.arrays)
 
     def stored_format(self, name: str) -> Format:
         """Return the format of a matrix as it is stored; float32 of one in few bits."""

@@ -74,7 +74,7 @@ class Distances:
         return max(one.rows for one in (self.keys, self.queries) if one is not None)
 
 
-CacheFormat = Literal["float32", "float16"]
+CacheFormat = Literal["float32", "bfloat16"]
 Pointed = Array | Relative | Distances | tuple[Matrix | Panels, ...] | None
 """What a field of `Op` may point to; tuples are the two matrices of each expert."""
 FIELDS = {Matrix: "matrix", Panels: "panels"}
@@ -173,6 +173,11 @@ class Plan:
         for name, steps in (("struct", self.steps), ("source_struct", self.source_steps)):
             ops = (COp * len(steps))(*(step.struct() for step in steps))
             object.__setattr__(self, name, CPlan(ops, len(ops)))
+
+    @property
+    def cache_type(self) -> np.dtype[np.float32 | np.uint16]:
+        """What numpy takes keys and values for, which has no bfloat16."""
+        return np.dtype(np.float32 if self.stored == "float32" else np.uint16)
 
     def limit_scores(self, tokens: Array) -> Plan:
         """Return the plan that gives the scores of some tokens alone: it reads these rows of the output matrix."""

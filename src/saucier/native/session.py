@@ -15,7 +15,7 @@ from saucier.native.library import (
     KEYS_AT_ONCE,
     MOST_THREADS,
     MOST_TOKENS,
-    TILE_TOKENS,
+    TOGETHER,
     CSession,
     count_threads,
     load_library,
@@ -28,12 +28,12 @@ Places = NDArray[np.int32]
 
 def cache_bytes(plan: Plan, rows: int) -> int:
     """Return the bytes of the cache for some rows."""
-    return 2 * np.dtype(plan.stored).itemsize * rows * find_capacity(plan) * count_values(plan.key_widths)
+    return 2 * plan.cache_type.itemsize * rows * find_capacity(plan) * count_values(plan.key_widths)
 
 
 def source_bytes(plan: Plan, lengths: Array) -> int:
     """Return the bytes of the keys and values of sources of these lengths [S]."""
-    return 2 * np.dtype(plan.stored).itemsize * int(fill_blocks(lengths).sum()) * count_values(plan.source_key_widths)
+    return 2 * plan.cache_type.itemsize * int(fill_blocks(lengths).sum()) * count_values(plan.source_key_widths)
 
 
 def fill_blocks(lengths: Array) -> NDArray[np.int64]:
@@ -71,7 +71,7 @@ class Session:
         self.path = path.encode() if path else load_library().saucier_best_path()
         self.capacity = find_capacity(plan)
         self.keys, self.values = (aligned_zeros((rows * self.capacity * count_values(plan.key_widths),),
-                                                np.dtype(plan.stored)) for _ in range(2))
+                                                plan.cache_type) for _ in range(2))
         widths = [0 if buffer == SCORES else width for buffer, width in enumerate(plan.widths)]
         self.buffers = [np.zeros((MOST_TOKENS, width), np.float32) for width in widths]
         steps = (*plan.steps, *plan.source_steps)
@@ -105,7 +105,7 @@ class Session:
         self.sources[self.slots] = sources
         self.source_starts = room.cumsum() - room
         values = int(room.sum()) * count_values(self.plan.source_key_widths)
-        self.source_keys, self.source_values = (aligned_zeros((values,), np.dtype(self.plan.stored)) for _ in range(2))
+        self.source_keys, self.source_values = (aligned_zeros((values,), self.plan.cache_type) for _ in range(2))
         longest = int(room.max(initial=0))
         self.make_scores(max(self.capacity, longest))
         for name in ("sources", "source_lengths", "source_starts", "source_keys", "source_values"):
@@ -123,7 +123,8 @@ class Session:
 
     def make_scores(self, keys: int) -> None:
         """Make room for the scores of this number of keys."""
-        self.scores = np.zeros((MOST_THREADS, TILE_TOKENS * keys), np.float32)
+        pair = 2 * KEYS_AT_ONCE
+        self.scores = np.zeros((MOST_THREADS, TOGETHER * -(-keys // pair) * pair), np.float32)
         self.struct.scores, self.struct.score_stride = self.scores.ctypes.data, self.scores.shape[1]
 
     def read(self, tokens: Places, rows: Places, places: Places, wanted: Places) -> NDArray[np.float32]:

@@ -90,17 +90,17 @@ def use_stored_numbers(model: torch.nn.Module, parts: Iterable[torch.nn.Module],
 
 
 def use_stored_keys(decoder: torch.nn.Module, form: Format) -> None:
-    """Let attention of a decoder in float64 read keys and values as the cache stores them: float16 beside codes.
+    """Let attention of a decoder in float64 read keys and values as the cache stores them: bfloat16 but beside float32.
 
     For models without rotation, and with as many key heads as heads.
     """
     def store(layer: torch.nn.Linear, given: object, found: torch.Tensor) -> torch.Tensor:
         first = 0 if layer in pairs else found.shape[-1] // 3
-        return torch.cat([found[..., :first], found[..., first:].half().double()], -1)
+        return torch.cat([found[..., :first], found[..., first:].bfloat16().double()], -1)
 
     pairs = {one for name, one in decoder.named_modules() if name.endswith(".kv")}
     for name, one in decoder.named_modules():
-        if form in ("int8", "int4") and name.endswith((".qkv", ".kv")):
+        if form != "float32" and name.endswith((".qkv", ".kv")):
             one.register_forward_hook(store)
 
 

@@ -3,8 +3,8 @@
  * floats, to the last bit as vnni.h does it, which is as fast for a few tokens; numbers of bfloat16 in pairs, from the first
  * part to the last. Included by rows.c, for the set that has it.
  * Registers: 0..3 sums of tile t and panel p (t + 2p), 4 and 5 tokens, 6 and 7 panels. */
-#define REGISTER_ROWS 16
-#define REGISTER_BYTES 64
+#include "registers.h"
+
 #define TOKENS_TOGETHER (2 * REGISTER_ROWS)
 
 /* What a register has of a token: inputs, and their bytes. Blocks of 32 codes fill half of it. */
@@ -221,18 +221,4 @@ INLINE void add_registers_of_pairs(Reading x, int64_t steps, int new, float *to,
     if (T == 2) _tile_stored(1, second, stride * 4);
     if (P == 2) _tile_stored(2, to + PANEL, stride * 4);
     if (T == 2 && P == 2) _tile_stored(3, second + PANEL, stride * 4);
-}
-
-/* All registers take 16 rows, those of tokens so many bytes of each, and those of panels a quarter of that in rows. */
-INLINE void shape_registers(int64_t width) {
-    struct {
-        uint8_t palette, start, none[14];
-        uint16_t bytes[16];
-        uint8_t rows[16];
-    } shapes = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        shapes.bytes[i] = (uint16_t)(i == 4 || i == 5 ? width : REGISTER_BYTES);
-        shapes.rows[i] = (uint8_t)(i >= 6 ? width / 4 : REGISTER_ROWS);
-    }
-    _tile_loadconfig(&shapes);
 }

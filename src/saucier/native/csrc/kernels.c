@@ -4,6 +4,12 @@
 #include <math.h>
 #include <string.h>
 #include "tiles.h"
+#ifdef __AMX_TILE__
+#include "registers.h"
+#define QUERIES REGISTER_ROWS
+#else
+#define QUERIES TILE
+#endif
 
 /* ---- activations ---- */
 
@@ -129,8 +135,7 @@ static void add_relative(const Relative *r, const float *query, const void *keys
         const float *vector = by_distance(table, count - 1 - t, r->reach, head);
         float sum = dot(query, vector, head);
         if (r->meets_key) {
-            int64_t key = (first + t) / KEYS_AT_ONCE * KEYS_AT_ONCE * head + (first + t) % KEYS_AT_ONCE;
-            for (int64_t e = 0; e < head; e++) sum += read_number(keys, key + e * KEYS_AT_ONCE, stored) * vector[e];
+            for (int64_t e = 0; e < head; e++) sum += read_number(keys, key_at(first + t, e, head, stored), stored) * vector[e];
         }
         row[t] += r->scale * sum;
     }
@@ -188,6 +193,18 @@ typedef struct {
     int64_t head, next_head, place, next_place;
 } Queries;
 
+/* Turn the products of query r with the keys start..end into what they weigh, but for a factor, which it returns. `row`: where
+ * that of the key at place 0 would be. */
+static float weigh_query(const Attention *a, const Queries *q, int64_t r, const void *keys, int64_t start, int64_t end,
+                         float *row) {
+    int64_t place = q->place + r * q->next_place, first = a->window && place >= a->window ? place - a->window + 1 : 0;
+    float factor = weigh_keys(a, q->query + r * q->next_query, keys, q->head + r * q->next_head, first, place + 1 - first,
+                              row + first);
+    memset(row + start, 0, (size_t)(first - start) * sizeof(float));
+    memset(row + place + 1, 0, (size_t)(end - place - 1) * sizeof(float));
+    return factor;
+}
+
 /* Attention of R queries. `scores`: room for R rows of `capacity` numbers. Each query's sums are the same in any company:
  * keys that it does not see weigh nothing. */
 static void attend_queries(const Attention *a, Queries q, int64_t R, const void *keys, const void *values, float *scores) {
@@ -202,30 +219,24 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const void 
     if (panels == 2) multiply_numbers(q.query, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, format, R, 2); \
     else multiply_numbers(q.query, q.next_query, block, PANEL, 0, head, scores + t, stride, format, R, 1)
 #define SCORE(R) SCORE_OF(R, FLOAT32)
-#define SCORE_HALVES(R) SCORE_OF(R, FLOAT16)
-        if (a->stored == FLOAT16) EACH_SIZE(R, SCORE_HALVES)
+#define SCORE_PAIRS(R) SCORE_OF(R, BFLOAT16)
+        if (a->stored == BFLOAT16) EACH_SIZE(R, SCORE_PAIRS)
         else EACH_SIZE(R, SCORE)
     }
-    for (int64_t r = 0; r < R; r++) {
-        int64_t place = q.place + r * q.next_place, first = a->window && place >= a->window ? place - a->window + 1 : 0;
-        float *row = scores + r * stride - start;
-        factors[r] = weigh_keys(a, q.query + r * q.next_query, keys, q.head + r * q.next_head, first, place + 1 - first,
-                                row + first);
-        memset(row + start, 0, (size_t)(first - start) * sizeof(float));
-        memset(row + place + 1, 0, (size_t)(last - place) * sizeof(float));
-    }
+    for (int64_t r = 0; r < R; r++) factors[r] = weigh_query(a, &q, r, keys, start, last + 1, scores + r * stride - start);
     values = number_at(values, start * head, a->stored);
     int64_t e = 0;
     for (int64_t panels; e + PANEL <= head; e += panels * PANEL) {
         float mixed[TILE * 2 * PANEL];
         panels = e + 2 * PANEL <= head ? side : 1;
-        const void *from = number_at(values, e, a->stored);
+        const void *from = number_at(values, value_at(0, e, head, a->stored), a->stored);
+        const int64_t apart = value_at(0, PANEL, head, a->stored);
 #define MIX_OF(R, format) \
-    if (panels == 2) multiply_numbers(scores, stride, from, head, PANEL, all, mixed, 2 * PANEL, format, R, 2); \
+    if (panels == 2) multiply_numbers(scores, stride, from, head, apart, all, mixed, 2 * PANEL, format, R, 2); \
     else multiply_numbers(scores, stride, from, head, 0, all, mixed, 2 * PANEL, format, R, 1)
 #define MIX(R) MIX_OF(R, FLOAT32)
-#define MIX_HALVES(R) MIX_OF(R, FLOAT16)
-        if (a->stored == FLOAT16) EACH_SIZE(R, MIX_HALVES)
+#define MIX_PAIRS(R) MIX_OF(R, BFLOAT16)
+        if (a->stored == BFLOAT16) EACH_SIZE(R, MIX_PAIRS)
         else EACH_SIZE(R, MIX)
         for (int64_t r = 0; r < R; r++)
             for (int64_t i = 0; i < panels * PANEL; i++) q.to[r * q.next_to + e + i] = mixed[r * 2 * PANEL + i] * factors[r];
@@ -233,7 +244,8 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const void 
     for (; e < head; e++)
         for (int64_t r = 0; r < R; r++) {
             float sum = 0;
-            for (int64_t t = 0; t < all; t++) sum += scores[r * stride + t] * read_number(values, t * head + e, a->stored);
+            for (int64_t t = 0; t < all; t++)
+                sum += scores[r * stride + t] * read_number(values, value_at(t, e, head, a->stored), a->stored);
             q.to[r * q.next_to + e] = sum * factors[r];
         }
     if (!a->relative || !a->relative->values) return;
@@ -249,8 +261,80 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const void 
     }
 }
 
+#ifdef __AMX_TILE__
+#define WIDEST_HEAD 256
+INLINE int by_registers(const Attention *a) {
+    return a->stored == BFLOAT16 && a->head % SPLIT == 0 && a->head <= WIDEST_HEAD && !(a->relative && a->relative->values);
+}
+
+/* The same by AMX, of stored numbers of bfloat16. A query's sums go by steps of 32 keys, wherever it begins. `scores`: room for
+ * R rows of `capacity` numbers, rounded up to 32. */
+static void attend_by_registers(const Attention *a, Queries q, int64_t R, const void *keys, const void *values, float *scores) {
+    _Alignas(64) float queries[REGISTER_ROWS * WIDEST_HEAD], part[REGISTER_ROWS * 4 * PANEL];
+    _Alignas(64) uint16_t rest[SPLIT * WIDEST_HEAD]; /* the values of the last step, where that is not whole */
+    float factors[REGISTER_ROWS];
+    int64_t head = a->head, last = q.place + (R - 1) * q.next_place, stride = split_up(a->capacity);
+    int64_t start = (a->window && q.place >= a->window ? q.place - a->window + 1 : 0) / SPLIT * SPLIT, all = last + 1 - start;
+    int64_t whole = all / SPLIT * SPLIT;
+    shape_registers(REGISTER_BYTES, R);
+    for (int64_t r = 0; r < R; r++)
+        for (int64_t e = 0; e < head; e += SPLIT) split_vector(q.query + r * q.next_query + e, SPLIT, queries + r * head + e);
+    for (int64_t t = 0; t < all; t += 4 * PANEL) {
+        const Pairs panels = {number_at(keys, (start + t) * head, BFLOAT16), REGISTER_BYTES, SPLIT * PANEL * 2, PANEL * head * 2};
+        begin_sums();
+#define MEET_KEYS(P) \
+    add_split(queries, head, panels, head, 0, P); \
+    store_sums(scores + t, stride, P)
+        EACH_PANELS((all - t + PANEL - 1) / PANEL, MEET_KEYS)
+    }
+    for (int64_t r = 0; r < R; r++) {
+        float *row = scores + r * stride;
+        factors[r] = weigh_query(a, &q, r, keys, start, start + split_up(all), row - start);
+        for (int64_t t = 0; t < all; t += SPLIT) split_vector(row + t, SPLIT, row + t);
+    }
+    values = number_at(values, start * head, BFLOAT16);
+    if (whole < all) {
+        memset(rest, 0, (size_t)(SPLIT * head) * sizeof *rest);
+        memcpy(rest, number_at(values, whole * head, BFLOAT16), (size_t)((all - whole + 1) / 2 * 2 * head) * sizeof *rest);
+        for (int64_t e = 0; all % 2 && e < head; e++) rest[value_at(all - whole, e, head, BFLOAT16)] = 0; /* nobody wrote it */
+    }
+    for (int64_t e = 0; e < head; e += 4 * PANEL) {
+        int64_t width = head - e < 4 * PANEL ? head - e : 4 * PANEL;
+        Pairs panels = {number_at(values, 2 * e, BFLOAT16), head * 4, SPLIT * head * 2, PANEL * 4}, few = panels;
+        few.at = (const char *)(rest + 2 * e);
+        begin_sums();
+#define MIX_VALUES(P) \
+    add_split(scores, stride, panels, whole, 0, P); \
+    if (whole < all) add_split(scores + whole, stride, few, SPLIT, 0, P); \
+    store_sums(part, 4 * PANEL, P)
+        EACH_PANELS(width / PANEL, MIX_VALUES)
+        for (int64_t r = 0; r < R; r++)
+#pragma omp simd
+            for (int64_t i = 0; i < width; i++) q.to[r * q.next_to + e + i] = part[r * 4 * PANEL + i] * factors[r];
+    }
+    _tile_release();
+}
+#endif
+
+/* Attention of some queries, as many at once as registers take. */
+static void attend_some(const Attention *a, Queries q, int64_t count, const void *keys, const void *values, float *scores) {
+    int64_t most = TILE;
+#ifdef __AMX_TILE__
+    if (by_registers(a)) most = REGISTER_ROWS;
+#endif
+    for (int64_t some; count > 0; count -= some) {
+        some = count < most ? count : most;
+#ifdef __AMX_TILE__
+        if (by_registers(a)) attend_by_registers(a, q, some, keys, values, scores);
+        else
+#endif
+        attend_queries(a, q, some, keys, values, scores);
+        q.query += some * q.next_query, q.to += some * q.next_to, q.head += some * q.next_head, q.place += some * q.next_place;
+    }
+}
+
 /* Attention of some tokens of one row, one place after the other, or of rows that read one source; by the heads that share
- * one key head. `scores`: room for TILE_TOKENS rows of `capacity` numbers. */
+ * one key head. `scores`: room for TOGETHER rows of `capacity` numbers, rounded up to 32. */
 static void attend(const Attention *a, int64_t token, int64_t tokens, int64_t group, float *scores) {
     int64_t head = a->head, sharing = a->heads / a->groups, row = a->rows[token], place = a->places[token];
     int64_t cache = (row * a->groups + group) * a->capacity * head;
@@ -266,20 +350,17 @@ static void attend(const Attention *a, int64_t token, int64_t tokens, int64_t gr
     const void *keys = number_at(a->keys, cache, a->stored), *values = number_at(a->values, cache, a->stored);
     if (tokens == 1) {
         q.next_query = q.next_to = head, q.next_head = 1;
-        for (int64_t left = sharing; left > 0; left -= TILE) {
-            attend_queries(a, q, left < TILE ? left : TILE, keys, values, scores);
-            q.query += TILE * head, q.to += TILE * head, q.head += TILE;
-        }
+        attend_some(a, q, sharing, keys, values, scores);
         return;
     }
     q.next_query = a->stride, q.next_to = a->to_stride, q.next_place = a->sources ? 0 : 1;
     for (int64_t h = 0; h < sharing; h++, q.query += head, q.to += head, q.head++)
-        attend_queries(a, q, tokens, keys, values, scores);
+        attend_some(a, q, tokens, keys, values, scores);
 }
 
 static void narrow(const float *from, int64_t count, uint16_t *to) {
 #pragma omp simd
-    for (int64_t i = 0; i < count; i++) to[i] = narrow_float16(from[i]);
+    for (int64_t i = 0; i < count; i++) to[i] = narrow_bfloat16(from[i]);
 }
 
 /* ---- weights ---- */
@@ -312,4 +393,4 @@ static float weight(const Matrix *m, int64_t row, int64_t k) {
 #define ROWS_(path) rows_##path
 #define ROWS(path) ROWS_(path)
 extern const RowKernels ROWS(PATH);
-const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, log_softmax, narrow, &ROWS(PATH)};
+const Kernels TABLE(PATH) = {NAME_OF(PATH), weight, norm, activate, gate, attend, rotate, log_softmax, narrow, &ROWS(PATH), QUERIES};

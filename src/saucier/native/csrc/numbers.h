@@ -32,18 +32,12 @@ INLINE float widen_float16(uint16_t bits) {
     return value;
 }
 
-/* The nearest number of float16, the even one of two; the largest there is for what is larger. Without branches. */
-INLINE uint16_t narrow_float16(float value) {
-    uint32_t wide, size, small;
+/* The nearest number of bfloat16, the even one of two; what is none stays none. Without branches. */
+INLINE uint16_t narrow_bfloat16(float value) {
+    uint32_t wide;
     memcpy(&wide, &value, 4);
-    size = wide & 0x7fffffff;
-    float shifted = fabsf(value) + 0.5f; /* whose last place is a subnormal's step */
-    memcpy(&small, &shifted, 4);
-    uint32_t whole = (size + 0xfff + (size >> 13 & 1) - 0x38000000) >> 13;
-    whole = size < 0x38800000 ? small - 0x3f000000 : whole;
-    whole = size > 0x477fe000 ? 0x7bff : whole;
-    whole = size > 0x7f800000 ? 0x7e00 : whole; /* none */
-    return (uint16_t)(whole | (wide >> 16 & 0x8000));
+    uint32_t nearest = (wide + 0x7fff + (wide >> 16 & 1)) >> 16;
+    return (uint16_t)((wide & 0x7fffffff) > 0x7f800000 ? wide >> 16 | 0x40 : nearest);
 }
 
 /* Where a number lies among those of a format, FLOAT32 or one of 16 bits. */

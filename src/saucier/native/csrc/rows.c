@@ -398,7 +398,7 @@ static void multiply_registers(const WideProduct *p, int64_t first, int64_t last
     _Alignas(64) char room[2 * DEEP * PANEL];
     int64_t part = m->format == INT8 ? DEEP : DEEP / 2, pairs = (last - first + TOKENS_TOGETHER - 1) / TOKENS_TOGETHER;
     int64_t apart = panel_of(m, 1, 0) - panel_of(m, 0, 0), step = bytes_at_once(m) * PANEL;
-    shape_registers(bytes_at_once(m));
+    shape_registers(bytes_at_once(m), REGISTER_ROWS);
     for (int64_t panel = begin, panels; panel < end; panel += panels) {
         panels = end - panel < 2 ? 1 : 2;
         for (int64_t k = 0; k < m->inputs; k += part) {

@@ -116,14 +116,15 @@ typedef struct {
     const Kernels *kernels;
     const Attention *attention;
     const int32_t *runs; /* [+ 1]: where tokens begin that attend together */
+    int64_t count;       /* of runs; heads come one after the other, whose keys stay in the second cache */
     float *scores;
     int64_t score_stride;
 } Work;
 
 static void run_heads(void *argument, int64_t chunk, int thread) {
     const Work *work = argument;
-    int64_t groups = work->attention->groups, first = work->runs[chunk / groups], end = work->runs[chunk / groups + 1];
-    work->kernels->attend(work->attention, first, end - first, chunk % groups, work->scores + thread * work->score_stride);
+    int64_t run = chunk % work->count, first = work->runs[run], end = work->runs[run + 1];
+    work->kernels->attend(work->attention, first, end - first, chunk / work->count, work->scores + thread * work->score_stride);
 }
 
 typedef struct {
@@ -161,16 +162,19 @@ static void keep_token(const Pass *pass, const Op *op, const float *key, void *k
                        int64_t capacity, int64_t place) {
     int64_t head = op->head, width = op->groups * head;
     for (int64_t g = 0; g < op->groups; g++, key += head, start += capacity * head) {
-        int64_t block = start + place / KEYS_AT_ONCE * KEYS_AT_ONCE * head + place % KEYS_AT_ONCE, own = start + place * head;
         if (pass->session->stored == FLOAT32) {
-            for (int64_t e = 0; e < head; e++) ((float *)keys)[block + e * KEYS_AT_ONCE] = key[e];
-            memcpy((float *)values + own, key + width, (size_t)head * sizeof(float));
+            for (int64_t e = 0; e < head; e++) ((float *)keys)[start + key_at(place, e, head, FLOAT32)] = key[e];
+            memcpy((float *)values + start + place * head, key + width, (size_t)head * sizeof(float));
             continue;
         }
-        uint16_t *stored = (uint16_t *)values + own;
-        pass->kernels->narrow(key, head, stored); /* where its value comes next */
-        for (int64_t e = 0; e < head; e++) ((uint16_t *)keys)[block + e * KEYS_AT_ONCE] = stored[e];
-        pass->kernels->narrow(key + width, head, stored);
+        uint16_t narrow[PANEL_ROWS];
+        for (int64_t e = 0, some; e < head; e += some) {
+            some = head - e < PANEL_ROWS ? head - e : PANEL_ROWS;
+            pass->kernels->narrow(key + e, some, narrow);
+            for (int64_t i = 0; i < some; i++) ((uint16_t *)keys)[start + key_at(place, e + i, head, BFLOAT16)] = narrow[i];
+            pass->kernels->narrow(key + width + e, some, narrow);
+            for (int64_t i = 0; i < some; i++) ((uint16_t *)values)[start + value_at(place, e + i, head, BFLOAT16)] = narrow[i];
+        }
     }
 }
 
@@ -195,9 +199,9 @@ static void run_attention(const Pass *pass, const Op *op, Attention attention) {
     attention.scale = op->scale;
     int32_t runs[MOST_TOKENS + 1] = {0}, count = 0;
     for (int32_t i = 1; i < pass->n; i++)
-        if (!goes_on(&attention, i) || i - runs[count] == pass->kernels->rows->tile) runs[++count] = i;
+        if (!goes_on(&attention, i) || i - runs[count] == pass->kernels->together) runs[++count] = i;
     runs[++count] = (int32_t)pass->n;
-    Work work = {.kernels = pass->kernels, .attention = &attention, .runs = runs, .scores = s->scores,
+    Work work = {.kernels = pass->kernels, .attention = &attention, .runs = runs, .count = count, .scores = s->scores,
                  .score_stride = s->score_stride};
     saucier_parallel(pass->threads, count * op->groups, run_heads, &work);
 }

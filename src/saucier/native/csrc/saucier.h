@@ -23,6 +23,8 @@ typedef struct {
 
 #define PANEL_ROWS 16
 #define TILE_TOKENS 12 /* of a tile, at most */
+#define TOGETHER 16    /* those that attend to a cache together, at most */
+#define KEYS_AT_ONCE PANEL_ROWS
 #define SUMMED_INPUTS 32
 #define ROOM_TOKENS 48 /* whole tiles, whatever the set */
 #define SPARE_INPUTS 32
@@ -102,7 +104,7 @@ typedef struct {
     int64_t stride, to_stride;
     const void *keys;   /* [rows, groups, capacity / 16, E, 16] of one layer: 16 keys lie value by value */
     const void *values; /* [rows, groups, capacity, E] */
-    int32_t stored;     /* the format of both: FLOAT32 or FLOAT16 */
+    int32_t stored;     /* the format of both: FLOAT32 or BFLOAT16, see `key_at` */
     int64_t capacity;
     const int32_t *rows, *places; /* [n] */
     int32_t heads, groups, head, window; /* window 0: all */
@@ -116,6 +118,16 @@ typedef struct {
     const Relative *relative;     /* or NULL */
     const uint8_t *seen;          /* [reach, reach] by place and key, or NULL: all up to the place */
 } Attention;
+
+/* Where number e of the key at place t lies, from that of place 0 on, and of the value. BFLOAT16: two numbers of a key, and
+ * those of two values, lie side by side, as products of pairs take them; E is even then. */
+static inline int64_t key_at(int64_t t, int64_t e, int64_t head, int stored) {
+    int64_t block = t / KEYS_AT_ONCE * KEYS_AT_ONCE * head, key = t % KEYS_AT_ONCE;
+    return block + (stored == BFLOAT16 ? (e / 2 * KEYS_AT_ONCE + key) * 2 + e % 2 : e * KEYS_AT_ONCE + key);
+}
+static inline int64_t value_at(int64_t t, int64_t e, int64_t head, int stored) {
+    return stored == BFLOAT16 ? (t / 2 * head + e) * 2 + t % 2 : t * head + e;
+}
 
 /* The inner loops of rows.c, compiled once for each instruction set. */
 typedef struct {
@@ -135,8 +147,9 @@ typedef struct {
     void (*attend)(const Attention *, int64_t token, int64_t tokens, int64_t group, float *scores);
     void (*rotate)(float *heads, int64_t count, int64_t head, int64_t width, int neighbours, const float *turns);
     void (*log_softmax)(float *scores, int64_t count);
-    void (*narrow)(const float *from, int64_t count, uint16_t *to); /* to float16 */
+    void (*narrow)(const float *from, int64_t count, uint16_t *to); /* to bfloat16 */
     const RowKernels *rows;
+    int together; /* tokens that attend to a cache in one call, at most */
 } Kernels;
 
 typedef void Task(void *argument, int64_t chunk, int thread);
@@ -144,7 +157,6 @@ void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument);
 int saucier_enter(int threads);
 void saucier_leave(void);
 #define MOST_THREADS 64
-#define KEYS_AT_ONCE PANEL_ROWS
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
@@ -190,7 +202,7 @@ typedef struct {
     void *keys, *values; /* for each attention, see there; the capacity is a multiple of 16 */
     int32_t stored;      /* the format of these, and of those of sources */
     int64_t most, rows, capacity;
-    float *scores; /* [MOST_THREADS, TILE_TOKENS * capacity] */
+    float *scores; /* [MOST_THREADS, TOGETHER * capacity, rounded up to 32] */
     int64_t score_stride;
     void *tiles; /* for WideProduct */
     float *token_scales;

@@ -1,20 +1,8 @@
-/* Attention by AMX, of floats by products of bfloat16. Included by rows.c, for the set that has it.
- * A float is split in two numbers of bfloat16: itself, rounded, and what that leaves of it, rounded. Three
- * products stand for one, all but that of the rests, which is 2^-16 of it at most. Both halves take the place of the floats: of
- * vectors 32 numbers, then their rests; of panels registers of 32 inputs, then those of the rests. */
-#define SPLIT 32           /* numbers of a step */
-#define FEWEST_OF_SPLIT 64 /* tokens of a row: shorter ones are faster in floats */
-INLINE Vector round_half(Vector x) { /* to bfloat16 */
-    return (Vector)_mm512_and_si512(_mm512_add_epi32((__m512i)x, _mm512_set1_epi32(1 << 15)), _mm512_set1_epi32(-65536));
-}
+/* Attention among the tokens of whole rows by AMX, of floats by products of bfloat16. Included by rows.c, for the set that has
+ * it. Panels of a step have registers of 32 inputs, then those of their rests. */
+#include "registers.h"
 
-/* A step of a vector, of so many numbers, filled up with zeros. */
-INLINE void split_vector(const float *from, int64_t count, float *to) {
-    Vector first = load_first(from, count), second = load_first(from + WIDTH, count - WIDTH);
-    Vector half = round_half(first), other = round_half(second);
-    _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(other, half));
-    _mm512_storeu_si512(to + WIDTH, (__m512i)_mm512_cvtne2ps_pbh(_mm512_sub_ps(second, other), _mm512_sub_ps(first, half)));
-}
+#define FEWEST_OF_SPLIT 64 /* tokens of a row: shorter ones are faster in floats */
 
 /* Two inputs of a panel: a row of registers. */
 INLINE __m512i pair_up(Vector first, Vector second) { return _mm512_or_si512(_mm512_srli_epi32((__m512i)first, 16), (__m512i)second); }
@@ -28,28 +16,9 @@ INLINE void split_pair(Vector first, Vector second, float *to) {
 /* to[r, 0..16 P] = the sums of 16 vectors, `to_next` from each other, with P panels, `apart` from each other. */
 INLINE void multiply_split(const float *x, int64_t to_next, const float *panels, int64_t apart, int64_t inputs, float *to,
                            int64_t stride, const int P) {
-    __asm__ volatile("" : : : "memory"); /* see `weights_of` */
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    for (int64_t k = 0; k < inputs; k += SPLIT, x += SPLIT, panels += SPLIT * PANEL) {
-        _tile_loadd(4, x, to_next * 4);
-        _tile_loadd(5, x + WIDTH, to_next * 4);
-#define LOAD_PANEL(p, into, rests) \
-    if (p < P) _tile_loadd(into, panels + p * apart + rests * REGISTER_ROWS * WIDTH, REGISTER_BYTES);
-#define MEET_PANEL(p, half, weights) \
-    if (p < P) _tile_dpbf16ps(p, half, weights);
-#define MEET_TWO(p, q) /* a register waits long for its own sums: two take turns */ \
-        LOAD_PANEL(p, 6, 0) LOAD_PANEL(q, 7, 0) \
-        MEET_PANEL(p, 4, 6) MEET_PANEL(q, 4, 7) MEET_PANEL(p, 5, 6) MEET_PANEL(q, 5, 7)
-#define MEET_RESTS(p, q) LOAD_PANEL(p, 6, 1) LOAD_PANEL(q, 7, 1) MEET_PANEL(p, 4, 6) MEET_PANEL(q, 4, 7)
-        MEET_TWO(0, 1) MEET_TWO(2, 3) MEET_RESTS(0, 1) MEET_RESTS(2, 3)
-    }
-#define STORE_PANEL(p) \
-    if (p < P) _tile_stored(p, to + p * PANEL, stride * 4);
-    STORE_PANEL(0) STORE_PANEL(1) STORE_PANEL(2) STORE_PANEL(3)
-    __asm__ volatile("" : : : "memory");
+    begin_sums();
+    add_split(x, to_next, (Pairs){(const char *)panels, REGISTER_BYTES, SPLIT * PANEL * 4, apart * 4}, inputs, 1, P);
+    store_sums(to, stride, P);
 }
 
 /* Keys [count, E], every one `stride` from the next, as panels of E inputs, whole steps of them. */
@@ -75,15 +44,6 @@ INLINE void split_values(const float *values, int64_t stride, int64_t count, int
                            t + i + 1 < count ? load_first(from + stride, head - e) : no_numbers(), to + i / 2 * PANEL);
             }
 }
-
-#define EACH_PANELS(panels, DO) \
-    switch (panels) { \
-        case 1: DO(1); break; \
-        case 2: DO(2); break; \
-        case 3: DO(3); break; \
-        default: DO(4); \
-    }
-INLINE int64_t split_up(int64_t count) { return (count + SPLIT - 1) / SPLIT * SPLIT; }
 
 /* What a row's keys and values lie in, and what 16 queries of a head need. */
 typedef struct {
@@ -135,7 +95,7 @@ static void attend_split_row(const RowAttention *a, int64_t number, int64_t grou
     row.scores = row.queries + REGISTER_ROWS * row.deep;
     split_keys(key, a->stride, count, head, room);
     split_values(key + a->groups * head, a->stride, count, head, values);
-    shape_registers(REGISTER_BYTES);
+    shape_registers(REGISTER_BYTES, REGISTER_ROWS);
     for (int64_t h = group * sharing; h < (group + 1) * sharing; h++)
         for (int64_t start = 0; start < count; start += REGISTER_ROWS)
             attend_split_tile(a, &row, from + start * a->stride + h * head, a->to + (first + start) * a->to_stride + h * head, start,

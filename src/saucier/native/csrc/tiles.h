@@ -90,8 +90,8 @@ INLINE void add_input(Vector (*sum)[2 * PARTS], const float *a, const int64_t to
                       const int format, const int odd, const int R, const int P) {
     Vector read[2 * PARTS];
     for (int h = 0; h < P * PARTS; h++) {
-        const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * (format == FLOAT16 ? 2 : 4);
-        read[h] = format != BFLOAT16 ? load_numbers(from, 0, format) : odd ? load_odd(from) : load_even(from);
+        const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * 4;
+        read[h] = format != BFLOAT16 ? load((const float *)from) : odd ? load_odd(from) : load_even(from);
     }
     for (int r = 0; r < R; r++) {
         Vector one = load_one(a + r * to_next_token);
@@ -109,7 +109,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     const int together = format == BFLOAT16 ? 2 : 1; /* inputs that lie side by side, in a line of a panel */
 #ifdef WIDTH
     const char *line = b, *next = line + ahead.bytes;
-    const int64_t bytes = step * (format == FLOAT16 ? 2 : 4);
+    const int64_t bytes = step * 4;
     int64_t k = 0;
     Vector sum[TILE][2 * PARTS];
     apart *= format == FLOAT32 ? 4 : 2;

@@ -198,8 +198,9 @@ static void run_attention(const Pass *pass, const Op *op, Attention attention) {
     attention.heads = op->heads, attention.groups = op->groups, attention.head = op->head;
     attention.scale = op->scale;
     int32_t runs[MOST_TOKENS + 1] = {0}, count = 0;
+    int most = s->stored == FLOAT32 ? pass->kernels->rows->tile : pass->kernels->together;
     for (int32_t i = 1; i < pass->n; i++)
-        if (!goes_on(&attention, i) || i - runs[count] == pass->kernels->together) runs[++count] = i;
+        if (!goes_on(&attention, i) || i - runs[count] == most) runs[++count] = i;
     runs[++count] = (int32_t)pass->n;
     Work work = {.kernels = pass->kernels, .attention = &attention, .runs = runs, .count = count, .scores = s->scores,
                  .score_stride = s->score_stride};

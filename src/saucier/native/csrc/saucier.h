@@ -149,7 +149,7 @@ typedef struct {
     void (*log_softmax)(float *scores, int64_t count);
     void (*narrow)(const float *from, int64_t count, uint16_t *to); /* to bfloat16 */
     const RowKernels *rows;
-    int together; /* tokens that attend to a cache in one call, at most */
+    int together; /* tokens that attend to a cache of 16 bits in one call, at most; of floats a tile */
 } Kernels;
 
 typedef void Task(void *argument, int64_t chunk, int thread);

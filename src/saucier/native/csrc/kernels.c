@@ -262,7 +262,7 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const void 
 }
 
 #ifdef __AMX_TILE__
-#define WIDEST_HEAD 256
+#define WIDEST_HEAD 256 /* of which 16 queries and a step of values have room on the stack */
 INLINE int by_registers(const Attention *a) {
     return a->stored == BFLOAT16 && a->head % SPLIT == 0 && a->head <= WIDEST_HEAD && !(a->relative && a->relative->values);
 }

@@ -116,7 +116,7 @@ typedef struct {
     const Kernels *kernels;
     const Attention *attention;
     const int32_t *runs; /* [+ 1]: where tokens begin that attend together */
-    int64_t count;       /* of runs; heads come one after the other, whose keys stay in the second cache */
+    int64_t count;       /* of runs: all of a head come before those of the next, so that its keys stay in the second cache */
     float *scores;
     int64_t score_stride;
 } Work;

@@ -226,26 +226,47 @@ INLINE const float *widen_panels(const Panels *m, int64_t panel, int64_t panels,
     for (int64_t one = 0; one < panels; one++) {
         const uint16_t *from = (const uint16_t *)panel_of(m, panel + one, k);
         float *to = room + one * DEEP * PANEL;
-#pragma omp simd
-        for (int64_t i = 0; i < (count + 1) / 2 * PANEL; i++) {
-            int64_t place = i / PANEL * 2 * PANEL + i % PANEL;
-            to[place] = widen_bfloat16(from[2 * i]), to[place + PANEL] = widen_bfloat16(from[2 * i + 1]);
-        }
+        for (int64_t pair = 0; pair < (count + 1) / 2; pair++, from += 2 * PANEL, to += 2 * PANEL)
+#ifdef WIDTH
+            for (int64_t i = 0; i < PANEL; i += WIDTH) {
+                store(to + i, load_even(from + 2 * i));
+                store(to + PANEL + i, load_odd(from + 2 * i));
+            }
+#else
+            for (int64_t i = 0; i < PANEL; i++) {
+                to[i] = widen_bfloat16(from[2 * i]);
+                to[PANEL + i] = widen_bfloat16(from[2 * i + 1]);
+            }
+#endif
     }
     return room;
 }
 
+/* Tiles that ask the caches for a share each of what comes next: in the time of one less comes than all of them need. */
+INLINE int64_t count_asking(const Panels *m, int few, int64_t tiles) {
+    int whole = m->format == INT8 || m->format == INT4;
+#ifdef ON_INTEL
+    return (void)whole, (void)few, tiles < ASKING ? tiles : ASKING;
+#elif defined STREAMS
+    int64_t most = whole ? ASKING / 2 : ASKING;
+    return !few || tiles == 1 ? 0 : tiles < most ? tiles : most;
+#else
+    return (void)whole, (void)few, (void)tiles, 0;
+#endif
+}
+
 /* What tile t of some asks the caches for while they meet `count` inputs of some panels. For few tokens what comes in memory,
  * by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the first tile and
- * the last one, since the first cache may have lost them between these. On Intel the first tiles ask for a share each of what
- * comes `next`, in bytes from here: in the time of one less comes than all of them need. */
+ * the last one, since the first cache may have lost them between these; or a share each of what comes `next`, in bytes from
+ * here. Streams are asked for by nobody. */
 INLINE Ahead look_ahead(const Panels *m, int64_t panels, int few, int64_t t, int64_t tiles, int64_t count, int64_t next) {
     int whole = m->format == INT8 || m->format == INT4;
+    int64_t asking = count_asking(m, few, tiles);
     const int64_t step = STEP;
-#ifdef ON_INTEL
-    int64_t asking = tiles < ASKING ? tiles : ASKING;
-    if (t >= asking) return NOTHING_AHEAD;
-    if (tiles > 1) return (Ahead){next + (panel_of(m, 0, count) - panel_of(m, 0, 0)) * t / asking, (step + asking - 1) / asking};
+    if (asking && t >= asking) return NOTHING_AHEAD;
+    if (asking > 1) return (Ahead){next + (panel_of(m, 0, count) - panel_of(m, 0, 0)) * t / asking, (step + asking - 1) / asking};
+#ifdef STREAMS
+    if (panels > 1) return NOTHING_AHEAD;
 #endif
     if (few && !(whole && panels > 1)) return (Ahead){t ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS, step};
     return (Ahead){t == 0 || t == tiles - 1 ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0, step};
@@ -290,14 +311,34 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
         .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
+#ifdef STREAMS
+#define ON_SIDES(R, DO) \
+    if ((R) == 1 && panels == STREAMS) DO(R, STREAMS); \
+    else if ((R) == 1 && panels == 3) DO(R, 3); \
+    else if ((R) <= TILE / 2 && panels == 2) DO(R, 2); \
+    else DO(R, 1)
+#else
+#define ON_SIDES(R, DO) \
+    if (panels == SIDE_BY_SIDE) DO(R, SIDE_BY_SIDE); \
+    else DO(R, 1)
+#endif
 #define ADD_CODES_OF(R, P) \
     add_codes(x, to_next, weights, (m->inputs + 3) / 4 * 4 * PANEL, count, &scales, to, stride, ahead, R, P)
 #define ADD_CODES(R) ADD_CODES_OF(R, 1)
 #define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
-#define ADD_SHORT(R) add_short_codes((const int8_t *)x, weights, count, &scales, to, stride, R)
+#define ADD_SHORT_OF(R, P) \
+    add_short_codes((const int8_t *)x, weights, (m->inputs + UNIT - 1) / UNIT * UNIT * PANEL / 2, count, &scales, to, stride, R, P)
+#define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
 #define ADD_NUMBERS(R, P, format) \
     add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, 1, R, P)
-#define ADD_FLOATS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, FLOAT32); else ADD_NUMBERS(R, 1, FLOAT32)
+#define ADD_FLOATS_OF(R, P) ADD_NUMBERS(R, P, FLOAT32)
+#define ADD_FLOATS(R) ON_SIDES(R, ADD_FLOATS_OF)
+#ifdef STREAMS
+#define ADD_CODES_ON_SIDES(R) ON_SIDES(R, ADD_CODES_OF)
+#define ADD_SHORT_ON_SIDES(R) ON_SIDES(R, ADD_SHORT_OF)
+    if (format == INT8) EACH_SIZE(size, ADD_CODES_ON_SIDES)
+    else if (format == INT4) EACH_SIZE(size, ADD_SHORT_ON_SIDES)
+#else
     if (format == INT8 && panels == 1) EACH_SIZE(size, ADD_CODES)
     else if (format == INT8)
         for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
@@ -306,14 +347,14 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
             x += some * to_next, to += some * stride, scales.tokens += some;
         }
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
+#endif
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
-#define ADD_PAIRS(R) \
-    if (panels == SIDE_BY_SIDE) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, SIDE_BY_SIDE); \
-    else add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, 1)
+#define ADD_PAIRS_OF(R, P) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, P)
 #else
-#define ADD_PAIRS(R) if (panels == SIDE_BY_SIDE) ADD_NUMBERS(R, SIDE_BY_SIDE, BFLOAT16); else ADD_NUMBERS(R, 1, BFLOAT16)
+#define ADD_PAIRS_OF(R, P) ADD_NUMBERS(R, P, BFLOAT16)
 #endif
+#define ADD_PAIRS(R) ON_SIDES(R, ADD_PAIRS_OF)
     else EACH_SIZE(size, ADD_PAIRS)
     if (m->shifts && k + count == m->inputs) add_shifts(p, panel, panels, token, size, sums);
 }
@@ -330,8 +371,12 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 
 /* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
 INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
+#ifdef STREAMS
+    return n == 1 ? STREAMS : n <= TILE / 2 && m->format == FLOAT32 ? 2 : 1;
+#else
     int64_t few = m->format == INT8 ? FEW_OF_CODES : FEW_OF_FLOATS;
     return m->format == INT4 || n <= few ? 1 : SIDE_BY_SIDE;
+#endif
 }
 
 /* Ask the caches for where a tile will be written: stores that miss them are slow, and wait for each other. */

@@ -12,10 +12,13 @@
 #define ON_INTEL
 #define AHEAD 65536 /* bytes: what will be multiplied is asked for so early */
 #define AHEAD_OF_FLOATS 49152 /* the same where panels lie side by side, of which each is a stream of its own */
-#define ASKING 4 /* tiles that ask, at most: a request takes the place of a load */
 #else
 #define AHEAD 16384
 #define AHEAD_OF_FLOATS 8192
+#endif
+#define ASKING 4 /* tiles that ask for a share each, at most: a request takes the place of a load */
+#if defined __AVX2__ && !defined __AVX512F__ && !defined __AVXVNNI__
+#define STREAMS 4 /* panels that one token meets at once, see README.md */
 #endif
 #define LONGEST_BLOCK 128 /* inputs that are rounded together, at most; with a step of the panels a part */
 #define DEEP 768          /* inputs at a time, a part: what a panel has of them stays in the first cache */
@@ -61,6 +64,11 @@
 #else
 #define SIDE_BY_SIDE 1
 #endif
+#ifdef STREAMS
+#define MOST_SIDES STREAMS
+#else
+#define MOST_SIDES 2
+#endif
 
 /* Ask the caches for what comes `next`. Intel's first cache waits for 16 lines at a time, which is less than memory gives in
  * that time; its second waits for 48. So that one is asked early, and the first one late. */
@@ -86,9 +94,9 @@ INLINE int64_t side_by_side(int64_t R) { return R <= TILE / 2 ? 2 : SIDE_BY_SIDE
 
 #ifdef WIDTH
 /* Add what an input gives; of BFLOAT16 that of a pair which is `odd`, or the other one. */
-INLINE void add_input(Vector (*sum)[2 * PARTS], const float *a, const int64_t to_next_token, const char *b, int64_t apart,
-                      const int format, const int odd, const int R, const int P) {
-    Vector read[2 * PARTS];
+INLINE void add_input(Vector (*sum)[MOST_SIDES * PARTS], const float *a, const int64_t to_next_token, const char *b,
+                      int64_t apart, const int format, const int odd, const int R, const int P) {
+    Vector read[MOST_SIDES * PARTS];
     for (int h = 0; h < P * PARTS; h++) {
         const char *from = b + h / PARTS * apart + h % PARTS * WIDTH * 4;
         read[h] = format != BFLOAT16 ? load((const float *)from) : odd ? load_odd(from) : load_even(from);
@@ -111,7 +119,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     const char *line = b, *next = line + ahead.bytes;
     const int64_t bytes = step * 4;
     int64_t k = 0;
-    Vector sum[TILE][2 * PARTS];
+    Vector sum[TILE][MOST_SIDES * PARTS];
     apart *= format == FLOAT32 ? 4 : 2;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
@@ -275,42 +283,45 @@ INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
  * bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but saturates. */
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
                       float *c, int64_t stride, const Ahead ahead, const int R, const int P) {
-    (void)apart, (void)P; /* one panel */
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[PANEL];
-    read_scales(s, group, row_scales, 1);
+    float row_scales[MOST_SIDES * PANEL];
+    read_scales(s, group, row_scales, P);
     for (int64_t start = 0; start < count; start += s->block, token_scales += s->stride) {
         int64_t quads = (count - start < s->block ? count - start + 3 : s->block) / 4;
         const char *begin = a + 8 * quads;
-        if (s->begin + start == next) read_scales(s, ++group, row_scales, 1), next += s->group;
+        if (s->begin + start == next) read_scales(s, ++group, row_scales, P), next += s->group;
 #ifdef __AVX2__
-        __m256i sum[TILE][2];
+        __m256i sum[TILE][2 * MOST_SIDES];
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++)
+            for (int h = 0; h < 2 * P; h++)
                 sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(begin + r * to_next_token)));
-        for (int64_t k = 0; k < 2 * quads; k += 2, b += 4 * PANEL)
-            for (int odd = 0; odd < 2; odd++, a += 4) {
-                __m256i low = _mm256_loadu_si256((const __m256i *)b), high = _mm256_loadu_si256((const __m256i *)b + 1);
-                low = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, _mm256_set1_epi16(255));
-                high = odd ? _mm256_srli_epi16(high, 8) : _mm256_and_si256(high, _mm256_set1_epi16(255));
-                if (!odd && !IS_NOTHING(ahead)) fetch(b, (const char *)b + ahead.bytes);
-                for (int r = 0; r < R; r++) {
-                    __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
-                    __asm__("vbroadcastss %[x], %[one]\n\t"
-                            "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
-                            "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
-                            : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "=&x"(one), [part] "=&x"(part)
-                            : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + r * to_next_token)));
+        for (int64_t k = 0; k < quads; k++, a += 8, b += 4 * PANEL) {
+            if (!IS_NOTHING(ahead)) fetch(b, (const char *)b + ahead.bytes);
+            for (int p = 0; p < P; p++)
+                for (int odd = 0; odd < 2; odd++) {
+                    const __m256i *from = (const __m256i *)(b + p * apart), mask = _mm256_set1_epi16(255);
+                    __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
+                    low = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, mask);
+                    high = odd ? _mm256_srli_epi16(high, 8) : _mm256_and_si256(high, mask);
+                    for (int r = 0; r < R; r++) {
+                        __m256i one, part; /* in assembly: compilers spill a sum or copy registers, and there are just enough */
+                        __asm__("vbroadcastss %[x], %[one]\n\t"
+                                "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
+                                "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
+                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "=&x"(one), [part] "=&x"(part)
+                                : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + 4 * odd + r * to_next_token)));
+                    }
                 }
-            }
+        }
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) {
+            for (int h = 0; h < 2 * P; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
                 float *to = c + r * stride + 8 * h;
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][h]), factor, _mm256_loadu_ps(to)));
             }
 #else
+        (void)apart, (void)ahead; /* one panel */
         for (int r = 0; r < R; r++) {
             int32_t sum[PANEL];
             for (int i = 0; i < PANEL; i++) memcpy(sum + i, begin + r * to_next_token, 4);
@@ -324,7 +335,6 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
             for (int i = 0; i < PANEL; i++) c[r * stride + i] += (float)sum[i] * (row_scales[i] * token_scales[r]);
         }
         a += quads * 8, b += quads * 4 * PANEL;
-        (void)ahead;
 #endif
         a += 4; /* where sums began */
     }
@@ -342,53 +352,55 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
 
 /* The same of codes of 4 bits, 8 too large, unit after unit. vpmaddubsw multiplies bytes and sums pairs in 16 bits. A lane
  * begins with what the 8 makes too much; on the way it may wrap, but the sum of its 16 products of -8..7 and -127..127 fits. */
-INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride,
-                            const int R) {
+INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t apart, int64_t count, const Scales *s, float *c,
+                            int64_t stride, const int R, const int P) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[PANEL];
-    read_scales(s, group, row_scales, 1);
+    float row_scales[MOST_SIDES * PANEL];
+    read_scales(s, group, row_scales, P);
     for (int64_t k = s->begin; k < s->begin + count; k += UNIT, a += R * UNIT_BYTES, b += UNIT / 2 * PANEL) {
         const int8_t *starts = a + R * UNIT;
-        if (k == next) read_scales(s, ++group, row_scales, 1), next += s->group;
+        if (k == next) read_scales(s, ++group, row_scales, P), next += s->group;
         if (k == next_block) token_scales += s->stride, next_block += s->block;
 #ifdef __AVX2__
-        __m256i sum[TILE][2];
+        __m256i sum[TILE][2 * MOST_SIDES];
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++)
+            for (int h = 0; h < 2 * P; h++)
                 sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(starts + 4 * r)));
 #ifdef __clang__ /* each compiler keeps 12 sums in registers in one order of the loops alone; sums of whole numbers are alike */
         for (int half = 0; half < 2; half++)
 #pragma clang loop unroll(disable)
-            for (int64_t quad = 0; quad < UNIT / 8; quad++) {
+            for (int64_t quad = 0; quad < UNIT / 8; quad++)
 #else
         for (int64_t quad = 0; quad < UNIT / 8; quad++)
-            for (int half = 0; half < 2; half++) {
+            for (int half = 0; half < 2; half++)
 #endif
-                const __m256i *from = (const __m256i *)(b + quad * 4 * PANEL), mask = _mm256_set1_epi8(15);
-                __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
-                low = _mm256_and_si256(half ? _mm256_srli_epi16(low, 4) : low, mask);
-                high = _mm256_and_si256(half ? _mm256_srli_epi16(high, 4) : high, mask);
-                const int8_t *x = a + (half * UNIT / 8 + quad) * R * 4;
-                for (int r = 0; r < R; r++) {
-                    __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(x + 4 * r)));
-                    __m256i part; /* in assembly as above */
-                    __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
-                            "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
-                            : [first] "+x"(sum[r][0]), [second] "+x"(sum[r][1]), [one] "+x"(one), [part] "=&x"(part)
-                            : [low] "x"(low), [high] "x"(high));
+                for (int p = 0; p < P; p++) {
+                    const __m256i *from = (const __m256i *)(b + p * apart + quad * 4 * PANEL), mask = _mm256_set1_epi8(15);
+                    __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
+                    low = _mm256_and_si256(half ? _mm256_srli_epi16(low, 4) : low, mask);
+                    high = _mm256_and_si256(half ? _mm256_srli_epi16(high, 4) : high, mask);
+                    const int8_t *x = a + (half * UNIT / 8 + quad) * R * 4;
+                    for (int r = 0; r < R; r++) {
+                        __m256i one = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(x + 4 * r)));
+                        __m256i part; /* in assembly as above */
+                        __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
+                                "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
+                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "+x"(one), [part] "=&x"(part)
+                                : [low] "x"(low), [high] "x"(high));
+                    }
                 }
-            }
         const __m256i ones = _mm256_set1_epi16(1);
         for (int r = 0; r < R; r++)
-            for (int h = 0; h < 2; h++) {
+            for (int h = 0; h < 2 * P; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
                 float *to = c + r * stride + 8 * h;
                 __m256 whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum[r][h], ones));
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(whole, factor, _mm256_loadu_ps(to)));
             }
 #else
+        (void)apart; /* one panel */
         for (int r = 0; r < R; r++) {
             int16_t start[2];
             memcpy(start, starts + 4 * r, 4);

@@ -144,8 +144,9 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
     memcpy(to + R * UNIT + 4 * r, &sum, 4);
 }
 
-INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t count, const Scales *s, float *c, int64_t stride,
-                            const int R) {
+INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t apart, int64_t count, const Scales *s, float *c,
+                            int64_t stride, const int R, const int P) {
+    (void)apart, (void)P; /* one panel */
     const char *a = (const char *)tile;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;

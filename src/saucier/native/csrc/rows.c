@@ -279,15 +279,21 @@ typedef struct {
     int64_t stride;
 } Sums;
 
+/* Panels that are multiplied together: the first one, how many, and how far it is from one to the next, in panels. */
+typedef struct {
+    int64_t first, count, apart;
+} PanelSet;
+
 /* What shifts give a tile of R tokens, from `first` on: each the sum of its group. */
-static void add_shifts(const WideProduct *p, int64_t panel, int64_t panels, int64_t first, int64_t R, Sums sums) {
+static void add_shifts(const WideProduct *p, PanelSet set, int64_t first, int64_t R, Sums sums) {
     int64_t groups = groups_of(p->panels), stride = sums.stride;
     const Ahead asked = {AHEAD_OF_FLOATS, STEP};
-    const float *shifts = p->panels->shifts + panel * groups * PANEL, *a = sums_of_groups(p, first, R);
-#define ADD_OF(some, ahead) add_numbers(a + r * groups, 1, groups, shifts, PANEL, 0, groups, to, stride, FLOAT32, ahead, 1, some, 1)
-    for (int64_t one = 0; one < panels; one++, shifts += groups * PANEL)
+    const float *shifts = p->panels->shifts + set.first * groups * PANEL, *a = sums_of_groups(p, first, R);
+#define ADD_OF(some, ahead) \
+    add_numbers(a + r * groups, 1, groups, shifts, PANEL, 0, groups, to, stride, PANEL, FLOAT32, ahead, 1, some, 1)
+    for (int64_t one = 0; one < set.count; one++, shifts += set.apart * groups * PANEL)
         for (int64_t r = 0, some; r < R; r += some) {
-            float *to = sums.at + r * stride + one * PANEL;
+            float *to = sums.at + r * stride + one * set.apart * PANEL;
             some = R - r < 4 ? 1 : 4;
             if (some == 1) ADD_OF(1, asked);
             else if (r) ADD_OF(4, NOTHING_AHEAD);
@@ -295,42 +301,47 @@ static void add_shifts(const WideProduct *p, int64_t panel, int64_t panels, int6
         }
 }
 
-/* Inputs k..k + count of `panels` panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of
- * the weights, which may be widened. */
-INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, const void *weights, int format, int64_t k,
-                          int64_t count, int64_t token, int64_t size, const Ahead ahead, Sums sums) {
+/* Inputs k..k + count of some panels for a tile of tokens, `size` from `token` on: what they give is added. `format`: of the
+ * weights, which may be widened. */
+INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weights, int format, int64_t k, int64_t count,
+                          int64_t token, int64_t size, const Ahead ahead, Sums sums) {
     const Panels *m = p->panels;
     const char *x = tile_of(p, token) + size * token_bytes(m, k);
     int64_t to_next = part_bytes(m, k, count);
     float *to = sums.at;
     int64_t groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
-    int64_t apart = format == m->format ? (panel_of(m, 1, 0) - panel_of(m, 0, 0)) / (format == FLOAT32 ? 4 : 2) : DEEP * PANEL;
-    int64_t stride = sums.stride;
+    int64_t bytes_apart = panel_of(m, set.apart, 0) - panel_of(m, 0, 0), stride = sums.stride;
+    int64_t apart = format == m->format ? bytes_apart / (format == FLOAT32 ? 4 : 2) : DEEP * PANEL;
+#ifdef STREAMS
+    const int64_t beyond = set.apart * PANEL;
+#else
+    const int64_t beyond = PANEL;
+#endif
     Scales scales = {
-        .rows = (const char *)m->scales + panel * groups * PANEL * size_of_scale,
-        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = groups,
+        .rows = (const char *)m->scales + set.first * groups * PANEL * size_of_scale,
+        .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = set.apart * groups,
         .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
 #ifdef STREAMS
 #define ON_SIDES(R, DO) \
-    if ((R) == 1 && panels == STREAMS) DO(R, STREAMS); \
-    else if ((R) == 1 && panels == 3) DO(R, 3); \
-    else if ((R) <= TILE / 2 && panels == 2) DO(R, 2); \
+    if ((R) == 1 && set.count == STREAMS) DO(R, STREAMS); \
+    else if ((R) == 1 && set.count == 3) DO(R, 3); \
+    else if ((R) <= TILE / 2 && set.count == 2) DO(R, 2); \
     else DO(R, 1)
 #else
 #define ON_SIDES(R, DO) \
-    if (panels == SIDE_BY_SIDE) DO(R, SIDE_BY_SIDE); \
+    if (set.count == SIDE_BY_SIDE) DO(R, SIDE_BY_SIDE); \
     else DO(R, 1)
 #endif
 #define ADD_CODES_OF(R, P) \
-    add_codes(x, to_next, weights, (m->inputs + 3) / 4 * 4 * PANEL, count, &scales, to, stride, ahead, R, P)
+    add_codes(x, to_next, weights, bytes_apart, count, &scales, to, stride, beyond, ahead, R, P)
 #define ADD_CODES(R) ADD_CODES_OF(R, 1)
 #define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
 #define ADD_SHORT_OF(R, P) \
-    add_short_codes((const int8_t *)x, weights, (m->inputs + UNIT - 1) / UNIT * UNIT * PANEL / 2, count, &scales, to, stride, R, P)
+    add_short_codes((const int8_t *)x, weights, bytes_apart, count, &scales, to, stride, beyond, R, P)
 #define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
 #define ADD_NUMBERS(R, P, format) \
-    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, format, ahead, 1, R, P)
+    add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, beyond, format, ahead, 1, R, P)
 #define ADD_FLOATS_OF(R, P) ADD_NUMBERS(R, P, FLOAT32)
 #define ADD_FLOATS(R) ON_SIDES(R, ADD_FLOATS_OF)
 #ifdef STREAMS
@@ -339,7 +350,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
     if (format == INT8) EACH_SIZE(size, ADD_CODES_ON_SIDES)
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT_ON_SIDES)
 #else
-    if (format == INT8 && panels == 1) EACH_SIZE(size, ADD_CODES)
+    if (format == INT8 && set.count == 1) EACH_SIZE(size, ADD_CODES)
     else if (format == INT8)
         for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
             some = left / ((left + FEW - 1) / FEW);
@@ -356,7 +367,7 @@ INLINE void multiply_tile(const WideProduct *p, int64_t panel, int64_t panels, c
 #endif
 #define ADD_PAIRS(R) ON_SIDES(R, ADD_PAIRS_OF)
     else EACH_SIZE(size, ADD_PAIRS)
-    if (m->shifts && k + count == m->inputs) add_shifts(p, panel, panels, token, size, sums);
+    if (m->shifts && k + count == m->inputs) add_shifts(p, set, token, size, sums);
 }
 
 /* Tokens that meet one panel. Measured on Intel, whose set is AVX-512 without bfloat16: floats of one panel wait for each
@@ -380,9 +391,20 @@ INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
 }
 
 /* Ask the caches for where a tile will be written: stores that miss them are slow, and wait for each other. */
-INLINE void ask_for_room(const WideProduct *p, int64_t token, int64_t size, int64_t panel, int64_t panels) {
+INLINE void ask_for_room(const WideProduct *p, int64_t token, int64_t size, PanelSet set) {
     for (int64_t i = token; i < token + size; i++)
-        for (int64_t one = panel; one < panel + panels; one++) __builtin_prefetch(p->to + i * p->stride + one * PANEL, 1);
+        for (int64_t one = 0; one < set.count; one++)
+            __builtin_prefetch(p->to + i * p->stride + (set.first + one * set.apart) * PANEL, 1);
+}
+
+/* Set i of the panels begin..end, so many `together`. Streams go on from one set to the next. */
+INLINE PanelSet find_set(int64_t begin, int64_t end, int64_t together, int64_t i) {
+#ifdef STREAMS
+    int64_t whole = (end - begin) / together;
+    if (i < whole) return (PanelSet){begin + i, together, whole};
+#endif
+    int64_t first = begin + i * together;
+    return (PanelSet){first, end - first < together ? end - first : together, 1};
 }
 
 /* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
@@ -391,23 +413,25 @@ INLINE void ask_for_room(const WideProduct *p, int64_t token, int64_t size, int6
 static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
     _Alignas(64) float room[SIDE_BY_SIDE * DEEP * PANEL];
-    int64_t together = panels_at_once(m, p->n), groups = (end - begin + together - 1) / together, tile = tile_tokens(p);
+    int64_t together = panels_at_once(m, p->n), sets = (end - begin + together - 1) / together, tile = tile_tokens(p);
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
-    for (int64_t i = 0; i < groups * parts; i++) {
-        int64_t panel = begin + (few ? i / parts : i % groups) * together, k = (few ? i % parts : i / groups) * DEEP;
-        int64_t count = m->inputs - k < DEEP ? m->inputs - k : DEEP, panels = end - panel < together ? end - panel : together;
-        int deeper = few ? k + count < m->inputs : panel + panels == end; /* more inputs come next, of these panels or the first */
-        const char *next = deeper ? panel_of(m, few ? panel : begin, k + count) : panel_of(m, panel + panels, few ? 0 : k);
+    for (int64_t i = 0; i < sets * parts; i++) {
+        PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets);
+        int64_t k = (few ? i % parts : i / sets) * DEEP, count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
+        int64_t after = set.first + set.count; /* or more inputs of these panels, or of the first ones, come next */
+        int deeper = few ? k + count < m->inputs : after == end;
+        const char *next = deeper ? panel_of(m, few ? set.first : begin, k + count) : panel_of(m, after, few ? 0 : k);
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
-        const void *weights = wide ? (const void *)widen_panels(m, panel, panels, k, count, room) : panel_of(m, panel, k);
+        const char *at = panel_of(m, set.first, k);
+        const void *weights = wide ? (const void *)widen_panels(m, set.first, set.count, k, count, room) : at;
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(m, panels, few, t, tiles, count, next - panel_of(m, panel, k));
-            Sums from = {sums.at + t * tile * sums.stride + (panel - begin) * PANEL, sums.stride};
-            if (k + count == m->inputs && !p->next) ask_for_room(p, token, size, panel, panels);
-            if (ahead.bytes) multiply_tile(p, panel, panels, weights, format, k, count, token, size, ahead, from);
-            else multiply_tile(p, panel, panels, weights, format, k, count, token, size, NOTHING_AHEAD, from);
+            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(m, set.count, few, t, tiles, count, next - at);
+            Sums from = {sums.at + t * tile * sums.stride + (set.first - begin) * PANEL, sums.stride};
+            if (k + count == m->inputs && !p->next) ask_for_room(p, token, size, set);
+            if (ahead.bytes) multiply_tile(p, set, weights, format, k, count, token, size, ahead, from);
+            else multiply_tile(p, set, weights, format, k, count, token, size, NOTHING_AHEAD, from);
         }
     }
 }
@@ -433,7 +457,7 @@ static void meet_codes(const WideProduct *p, int64_t panel, int64_t panels, int6
     EACH_MEETING(size, panels, MEET_CODES)
     if (m->shifts && k + count == m->inputs)
         for (int64_t t = 0; t < size; t += REGISTER_ROWS, sums.at += REGISTER_ROWS * sums.stride)
-            add_shifts(p, panel, panels, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS, sums);
+            add_shifts(p, (PanelSet){panel, panels, 1}, token + t, size - t < REGISTER_ROWS ? size - t : REGISTER_ROWS, sums);
 }
 
 /* The same as `multiply_block`, by registers: two panels meet two tiles. What comes next is asked for by each two tiles, a

@@ -108,12 +108,12 @@ INLINE void add_input(Vector (*sum)[MOST_SIDES * PARTS], const float *a, const i
 }
 #endif
 
-/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels side by side, which lie `apart` from
- * each other in numbers. BFLOAT16: pairs of inputs. The caches are asked for what lies `ahead`; 0: for nothing, as where all
+/* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels, which lie `apart` from each other in
+ * numbers, and their sums `beyond` each other. BFLOAT16: pairs of inputs. The caches are asked for what lies `ahead`; 0: for nothing, as where all
  * is in the first cache. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
-                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int format,
-                        const Ahead ahead, const int adds, const int R, const int P) {
+                        const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int64_t beyond,
+                        const int format, const Ahead ahead, const int adds, const int R, const int P) {
     const int together = format == BFLOAT16 ? 2 : 1; /* inputs that lie side by side, in a line of a panel */
 #ifdef WIDTH
     const char *line = b, *next = line + ahead.bytes;
@@ -131,7 +131,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     if (k < count) add_input(sum, a, to_next_token, line, apart, format, 0, R, P); /* the half of a last pair */
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) {
-            float *to = c + r * stride + h * WIDTH;
+            float *to = c + r * stride + h / PARTS * beyond + h % PARTS * WIDTH;
             store(to, adds ? add(load(to), sum[r][h]) : sum[r][h]);
         }
 #else
@@ -149,7 +149,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
                 }
                 for (int i = 0; i < PANEL; i++) sum[i] += part[i];
             }
-            float *to = c + r * stride + h * PANEL;
+            float *to = c + r * stride + h * beyond;
             for (int i = 0; i < PANEL; i++) to[i] = adds ? to[i] + sum[i] : sum[i];
         }
 #endif
@@ -158,7 +158,7 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
 /* c[r, 0..15] = the same sum, where nothing is asked for ahead: attention. */
 INLINE void multiply_numbers(const float *a, const int64_t to_next_token, const void *b, const int64_t step, int64_t apart,
                              int64_t count, float *c, int64_t stride, const int format, const int R, const int P) {
-    add_numbers(a, 1, to_next_token, b, step, apart, count, c, stride, format, NOTHING_AHEAD, 0, R, P);
+    add_numbers(a, 1, to_next_token, b, step, apart, count, c, stride, PANEL, format, NOTHING_AHEAD, 0, R, P);
 }
 
 INLINE void multiply_floats(const float *a, const int64_t to_next_token, const float *b, const int64_t step, int64_t apart,
@@ -217,7 +217,7 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
 typedef struct {
     const void *rows;    /* the scales of a panel: [groups, PANEL] */
     const float *tokens; /* those of a tile: [blocks, stride] */
-    int64_t stride, group, groups, block, begin;
+    int64_t stride, group, groups, block, begin; /* groups: from one panel to the next */
     int format; /* of those of the panel */
 } Scales;
 
@@ -282,7 +282,7 @@ INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
 /* Four inputs at a time, the even ones and the odd ones by themselves, which a shift makes of bytes. vpmaddwd multiplies 16
  * bits and sums pairs in 32, exactly; vpmaddubsw would take 8 bits, but saturates. */
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
-                      float *c, int64_t stride, const Ahead ahead, const int R, const int P) {
+                      float *c, int64_t stride, const int64_t beyond, const Ahead ahead, const int R, const int P) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group; /* blocks are whole parts of groups */
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
     float row_scales[MOST_SIDES * PANEL];
@@ -301,6 +301,7 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
             for (int p = 0; p < P; p++)
                 for (int odd = 0; odd < 2; odd++) {
                     const __m256i *from = (const __m256i *)(b + p * apart), mask = _mm256_set1_epi16(255);
+                    __asm__("" : "+r"(from), "+x"(sum[R - 1][2 * p + 1])); /* Clang would keep both halves, and spill sums */
                     __m256i low = _mm256_loadu_si256(from), high = _mm256_loadu_si256(from + 1);
                     low = odd ? _mm256_srli_epi16(low, 8) : _mm256_and_si256(low, mask);
                     high = odd ? _mm256_srli_epi16(high, 8) : _mm256_and_si256(high, mask);
@@ -317,11 +318,11 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2 * P; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * stride + 8 * h;
+                float *to = c + r * stride + h / 2 * beyond + h % 2 * 8;
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum[r][h]), factor, _mm256_loadu_ps(to)));
             }
 #else
-        (void)apart, (void)ahead; /* one panel */
+        (void)apart, (void)beyond, (void)ahead; /* one panel */
         for (int r = 0; r < R; r++) {
             int32_t sum[PANEL];
             for (int i = 0; i < PANEL; i++) memcpy(sum + i, begin + r * to_next_token, 4);
@@ -353,7 +354,7 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
 /* The same of codes of 4 bits, 8 too large, unit after unit. vpmaddubsw multiplies bytes and sums pairs in 16 bits. A lane
  * begins with what the 8 makes too much; on the way it may wrap, but the sum of its 16 products of -8..7 and -127..127 fits. */
 INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t apart, int64_t count, const Scales *s, float *c,
-                            int64_t stride, const int R, const int P) {
+                            int64_t stride, const int64_t beyond, const int R, const int P) {
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -395,12 +396,12 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t apart, in
         for (int r = 0; r < R; r++)
             for (int h = 0; h < 2 * P; h++) {
                 __m256 factor = _mm256_mul_ps(_mm256_loadu_ps(row_scales + 8 * h), _mm256_broadcast_ss(token_scales + r));
-                float *to = c + r * stride + 8 * h;
+                float *to = c + r * stride + h / 2 * beyond + h % 2 * 8;
                 __m256 whole = _mm256_cvtepi32_ps(_mm256_madd_epi16(sum[r][h], ones));
                 _mm256_storeu_ps(to, _mm256_fmadd_ps(whole, factor, _mm256_loadu_ps(to)));
             }
 #else
-        (void)apart; /* one panel */
+        (void)apart, (void)beyond; /* one panel */
         for (int r = 0; r < R; r++) {
             int16_t start[2];
             memcpy(start, starts + 4 * r, 4);

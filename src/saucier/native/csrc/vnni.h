@@ -95,7 +95,8 @@ INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_tok
 }
 
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
-                      float *c, int64_t stride, const Ahead ahead, const int R, const int P) {
+                      float *c, int64_t stride, const int64_t beyond, const Ahead ahead, const int R, const int P) {
+    (void)beyond; /* panels lie side by side */
     int64_t group = s->begin / s->group, following = (group + 1) * s->group; /* blocks are whole parts of groups */
     const char *next = (const char *)b + ahead.bytes;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
@@ -145,8 +146,8 @@ INLINE void lay_out_unit(const int8_t *codes, int8_t *to, int64_t r, int64_t R) 
 }
 
 INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t apart, int64_t count, const Scales *s, float *c,
-                            int64_t stride, const int R, const int P) {
-    (void)apart, (void)P; /* one panel */
+                            int64_t stride, const int64_t beyond, const int R, const int P) {
+    (void)apart, (void)beyond, (void)P; /* one panel */
     const char *a = (const char *)tile;
     int64_t group = s->begin / s->group, next = (group + 1) * s->group;
     int64_t next_block = s->begin + s->block;

@@ -109,8 +109,8 @@ INLINE void add_input(Vector (*sum)[MOST_SIDES * PARTS], const float *a, const i
 #endif
 
 /* c[r, 0..15] += sum over k of a[r, k] * b[k, 0..15], or = without `adds`; of P panels, which lie `apart` from each other in
- * numbers, and their sums `beyond` each other. BFLOAT16: pairs of inputs. The caches are asked for what lies `ahead`; 0: for nothing, as where all
- * is in the first cache. */
+ * numbers, and their sums `beyond` each other. BFLOAT16: pairs of inputs. The caches are asked for what lies `ahead`; 0: for
+ * nothing, as where all is in the first cache. */
 INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64_t to_next_token, const void *b,
                         const int64_t step, int64_t apart, int64_t count, float *c, int64_t stride, const int64_t beyond,
                         const int format, const Ahead ahead, const int adds, const int R, const int P) {
@@ -310,7 +310,8 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
                         __asm__("vbroadcastss %[x], %[one]\n\t"
                                 "vpmaddwd %[low], %[one], %[part]\n\tvpmaddwd %[high], %[one], %[one]\n\t"
                                 "vpaddd %[part], %[first], %[first]\n\tvpaddd %[one], %[second], %[second]"
-                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "=&x"(one), [part] "=&x"(part)
+                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "=&x"(one),
+                                  [part] "=&x"(part)
                                 : [low] "x"(low), [high] "x"(high), [x] "m"(*(const int32_t *)(a + 4 * odd + r * to_next_token)));
                     }
                 }
@@ -388,7 +389,8 @@ INLINE void add_short_codes(const int8_t *a, const uint8_t *b, int64_t apart, in
                         __m256i part; /* in assembly as above */
                         __asm__("vpmaddubsw %[one], %[low], %[part]\n\tvpmaddubsw %[one], %[high], %[one]\n\t"
                                 "vpaddw %[part], %[first], %[first]\n\tvpaddw %[one], %[second], %[second]"
-                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "+x"(one), [part] "=&x"(part)
+                                : [first] "+x"(sum[r][2 * p]), [second] "+x"(sum[r][2 * p + 1]), [one] "+x"(one),
+                                  [part] "=&x"(part)
                                 : [low] "x"(low), [high] "x"(high));
                     }
                 }

@@ -335,21 +335,20 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
 #endif
 #define ADD_CODES_OF(R, P) \
     add_codes(x, to_next, weights, bytes_apart, count, &scales, to, stride, beyond, ahead, R, P)
-#define ADD_CODES(R) ADD_CODES_OF(R, 1)
-#define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
 #define ADD_SHORT_OF(R, P) \
     add_short_codes((const int8_t *)x, weights, bytes_apart, count, &scales, to, stride, beyond, R, P)
-#define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
 #define ADD_NUMBERS(R, P, format) \
     add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, beyond, format, ahead, 1, R, P)
 #define ADD_FLOATS_OF(R, P) ADD_NUMBERS(R, P, FLOAT32)
 #define ADD_FLOATS(R) ON_SIDES(R, ADD_FLOATS_OF)
 #ifdef STREAMS
-#define ADD_CODES_ON_SIDES(R) ON_SIDES(R, ADD_CODES_OF)
-#define ADD_SHORT_ON_SIDES(R) ON_SIDES(R, ADD_SHORT_OF)
-    if (format == INT8) EACH_SIZE(size, ADD_CODES_ON_SIDES)
-    else if (format == INT4) EACH_SIZE(size, ADD_SHORT_ON_SIDES)
+#define ADD_CODES(R) ON_SIDES(R, ADD_CODES_OF)
+#define ADD_SHORT(R) ON_SIDES(R, ADD_SHORT_OF)
+    if (format == INT8) EACH_SIZE(size, ADD_CODES)
 #else
+#define ADD_CODES(R) ADD_CODES_OF(R, 1)
+#define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
+#define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
     if (format == INT8 && set.count == 1) EACH_SIZE(size, ADD_CODES)
     else if (format == INT8)
         for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
@@ -357,8 +356,8 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
             EACH_FEW(some, ADD_CODES_OF_TWO)
             x += some * to_next, to += some * stride, scales.tokens += some;
         }
-    else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
 #endif
+    else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
 #define ADD_PAIRS_OF(R, P) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, P)
@@ -380,7 +379,8 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
 #define FEW_OF_CODES TILE
 #endif
 
-/* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order. */
+/* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order,
+ * or by AVX2 alone as several streams. */
 INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
 #ifdef STREAMS
     return n == 1 ? STREAMS : n <= TILE / 2 && m->format == FLOAT32 ? 2 : 1;
@@ -419,7 +419,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
     for (int64_t i = 0; i < sets * parts; i++) {
         PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets);
         int64_t k = (few ? i % parts : i / sets) * DEEP, count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
-        int64_t after = set.first + set.count; /* or more inputs of these panels, or of the first ones, come next */
+        int64_t after = set.first + set.count; /* or more inputs of these panels or the first come next, but for streams */
         int deeper = few ? k + count < m->inputs : after == end;
         const char *next = deeper ? panel_of(m, few ? set.first : begin, k + count) : panel_of(m, after, few ? 0 : k);
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;

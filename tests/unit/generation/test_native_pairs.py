@@ -54,13 +54,15 @@ def encode(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor
 
 
 def read_targets(model: saucier.Transformer, sources: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor, *,
-                 at_once: int = 5, form: Format = "float32", path: str | None = None) -> np.ndarray:
-    """Scores after every token of the targets [B, L, V], `at_once` tokens of a row at a time."""
+                 at_once: int = 5, form: Format = "float32", path: str | None = None,
+                 vectors: np.ndarray | None = None) -> np.ndarray:
+    """Scores [B, L, V] after every token of the targets, `at_once` of a row at a time; `vectors`: of the encoder."""
     rows, length = targets.shape
     session = Session(lower_model(model, Native(format=form), length), rows, threads=1, path=path)
     lengths = mask.sum(1).numpy().astype(np.int32)
     with torch.inference_mode():
-        session.read_sources(encode(model, sources, mask, form), lengths, np.arange(rows, dtype=np.int32))
+        read = encode(model, sources, mask, form) if vectors is None else vectors
+        session.read_sources(read, lengths, np.arange(rows, dtype=np.int32))
     found = []
     for start in range(0, length, at_once):
         places = np.arange(start, min(start + at_once, length), dtype=np.int32)
@@ -79,11 +81,16 @@ def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
         both = [saucier.generate(model, ids, mask, engine=engine, **OPTIONS, **options) for engine in (Native(), None)]
         assert torch.equal(*both), options
     targets = draw(3, 7, seed=1)
-    expected = golden(name).double()(ids, mask, decoder_input_ids=targets).logits.detach().float()
-    for path in list_paths():  # in float32 the model itself is as far from this as the kernels are
+    with torch.inference_mode():
+        exact, own = (one(ids, mask, decoder_input_ids=targets) for one in (golden(name).double(), golden(name)))
+    expected, vectors = exact.logits.float(), exact.encoder_last_hidden_state[mask.bool()].float()
+    off = torch.from_numpy(encode(model, ids, mask, "float32")) - vectors
+    off_itself = own.encoder_last_hidden_state[mask.bool()] - vectors  # of Switch by more than PART
+    assert off.abs().max() <= max(PART, 2 * float(off_itself.abs().max())), "the encoder"
+    for path in list_paths():  # the decoder by itself, from the exact vectors
         for at_once in (1, 7):
-            found = torch.from_numpy(read_targets(model, ids, mask, targets, at_once=at_once, path=path))
-            assert_close(found, expected, PART, f"{path}, {at_once} tokens at once")
+            found = read_targets(model, ids, mask, targets, at_once=at_once, path=path, vectors=vectors.numpy())
+            assert_close(torch.from_numpy(found), expected, PART, f"{path}, {at_once} tokens at once")
 
 
 @pytest.mark.slow

@@ -84,12 +84,14 @@ def test_ids_and_scores_are_those_of_the_model(name: str) -> None:
     with torch.inference_mode():
         exact, own = (one(ids, mask, decoder_input_ids=targets) for one in (golden(name).double(), golden(name)))
     expected, vectors = exact.logits.float(), exact.encoder_last_hidden_state[mask.bool()].float()
-    off = torch.from_numpy(encode(model, ids, mask, "float32")) - vectors
-    off_itself = own.encoder_last_hidden_state[mask.bool()] - vectors  # of Switch by more than PART
-    assert off.abs().max() <= max(PART, 2 * float(off_itself.abs().max())), "the encoder"
-    for path in list_paths():  # the decoder by itself, from the exact vectors
+    off_itself = float((own.encoder_last_hidden_state[mask.bool()] - vectors).abs().max())
+    given = None
+    if off_itself > PART:  # the encoder of Switch: float32 itself is no nearer, so each stack is held by itself
+        assert (torch.from_numpy(encode(model, ids, mask, "float32")) - vectors).abs().max() <= 2 * off_itself
+        given = vectors.numpy()
+    for path in list_paths():  # in float32 the model itself is as far from this as the kernels are
         for at_once in (1, 7):
-            found = read_targets(model, ids, mask, targets, at_once=at_once, path=path, vectors=vectors.numpy())
+            found = read_targets(model, ids, mask, targets, at_once=at_once, path=path, vectors=given)
             assert_close(torch.from_numpy(found), expected, PART, f"{path}, {at_once} tokens at once")
 
 

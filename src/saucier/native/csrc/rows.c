@@ -247,7 +247,7 @@ INLINE int64_t count_asking(const Panels *m, int few, int64_t tiles) {
     int whole = m->format == INT8 || m->format == INT4;
 #ifdef ON_INTEL
     return (void)whole, (void)few, tiles < ASKING ? tiles : ASKING;
-#elif defined STREAMS
+#elif defined ON_AVX2_ALONE
     int64_t most = whole ? ASKING / 2 : ASKING;
     return !few || tiles == 1 ? 0 : tiles < most ? tiles : most;
 #else
@@ -258,17 +258,17 @@ INLINE int64_t count_asking(const Panels *m, int few, int64_t tiles) {
 /* What tile t of some asks the caches for while they meet `count` inputs of some panels. For few tokens what comes in memory,
  * by the first tile; for many, and by two panels of whole numbers, the same inputs of the next panels, by the first tile and
  * the last one, since the first cache may have lost them between these; or a share each of what comes `next`, in bytes from
- * here. Streams are asked for by nobody. */
-INLINE Ahead look_ahead(const Panels *m, int64_t panels, int few, int64_t t, int64_t tiles, int64_t count, int64_t next) {
-    int whole = m->format == INT8 || m->format == INT4;
+ * here. */
+INLINE Ahead look_ahead(const WideProduct *p, int64_t panels, int64_t t, int64_t tiles, int64_t count, int64_t next) {
+    const Panels *m = p->panels;
+    int whole = m->format == INT8 || m->format == INT4, few = p->n <= MOST_TOKENS;
     int64_t asking = count_asking(m, few, tiles);
     const int64_t step = STEP;
     if (asking && t >= asking) return NOTHING_AHEAD;
     if (asking > 1) return (Ahead){next + (panel_of(m, 0, count) - panel_of(m, 0, 0)) * t / asking, (step + asking - 1) / asking};
-#ifdef STREAMS
-    if (panels > 1) return NOTHING_AHEAD;
-#endif
-    if (few && !(whole && panels > 1)) return (Ahead){t ? 0 : whole ? AHEAD : AHEAD_OF_FLOATS, step};
+    if (panels > 1 && p->n <= MOST_STREAMED) return (Ahead){AHEAD_OF_STREAMS, step};
+    int64_t far = !whole ? AHEAD_OF_FLOATS : p->n <= 2 ? AHEAD_OF_TWO : AHEAD;
+    if (few && !(whole && panels > 1)) return (Ahead){t ? 0 : far, step};
     return (Ahead){t == 0 || t == tiles - 1 ? panel_of(m, panels, 0) - panel_of(m, 0, 0) : 0, step};
 }
 
@@ -312,27 +312,24 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
     int64_t groups = groups_of(m), size_of_scale = m->scale_format == FLOAT32 ? 4 : 2;
     int64_t bytes_apart = panel_of(m, set.apart, 0) - panel_of(m, 0, 0), stride = sums.stride;
     int64_t apart = format == m->format ? bytes_apart / (format == FLOAT32 ? 4 : 2) : DEEP * PANEL;
-#ifdef STREAMS
-    const int64_t beyond = set.apart * PANEL;
-#else
-    const int64_t beyond = PANEL;
-#endif
+    const int64_t beyond = STREAMS > 1 ? set.apart * PANEL : PANEL;
     Scales scales = {
         .rows = (const char *)m->scales + set.first * groups * PANEL * size_of_scale,
         .tokens = p->token_scales + token, .stride = p->n, .group = m->group, .groups = set.apart * groups,
         .block = rounded_inputs(m), .begin = k,
         .format = m->scale_format};
-#ifdef STREAMS
-#define ON_SIDES(R, DO) \
+#if STREAMS > 1
+#define ON_STREAMS(R, DO) \
     if ((R) == 1 && set.count == STREAMS) DO(R, STREAMS); \
     else if ((R) == 1 && set.count == 3) DO(R, 3); \
-    else if ((R) <= TILE / 2 && set.count == 2) DO(R, 2); \
+    else if ((R) == 1 && set.count == 2) DO(R, 2); \
     else DO(R, 1)
 #else
-#define ON_SIDES(R, DO) \
-    if (set.count == SIDE_BY_SIDE) DO(R, SIDE_BY_SIDE); \
-    else DO(R, 1)
+#define ON_STREAMS(R, DO) DO(R, 1)
 #endif
+#define ON_SIDES(R, DO) \
+    if ((SIDE_BY_SIDE == 2 || (R) <= MOST_STREAMED) && set.count == 2) DO(R, 2); \
+    else ON_STREAMS(R, DO)
 #define ADD_CODES_OF(R, P) \
     add_codes(x, to_next, weights, bytes_apart, count, &scales, to, stride, beyond, ahead, R, P)
 #define ADD_SHORT_OF(R, P) \
@@ -341,26 +338,24 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
     add_numbers((const float *)x, 1, to_next / 4, weights, PANEL, apart, count, to, stride, beyond, format, ahead, 1, R, P)
 #define ADD_FLOATS_OF(R, P) ADD_NUMBERS(R, P, FLOAT32)
 #define ADD_FLOATS(R) ON_SIDES(R, ADD_FLOATS_OF)
-#ifdef STREAMS
-#define ADD_CODES(R) ON_SIDES(R, ADD_CODES_OF)
-#define ADD_SHORT(R) ON_SIDES(R, ADD_SHORT_OF)
-    if (format == INT8) EACH_SIZE(size, ADD_CODES)
-#else
-#define ADD_CODES(R) ADD_CODES_OF(R, 1)
+#define ADD_CODES(R) ON_STREAMS(R, ADD_CODES_OF)
 #define ADD_CODES_OF_TWO(R) ADD_CODES_OF(R, SIDE_BY_SIDE)
+#ifdef ON_AVX2_ALONE
+#define ADD_SHORT(R) ON_STREAMS(R, ADD_SHORT_OF)
+#else
 #define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
-    if (format == INT8 && set.count == 1) EACH_SIZE(size, ADD_CODES)
+#endif
+    if (format == INT8 && (size == 1 || set.count == 1)) EACH_SIZE(size, ADD_CODES)
     else if (format == INT8)
         for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
             some = left / ((left + FEW - 1) / FEW);
             EACH_FEW(some, ADD_CODES_OF_TWO)
             x += some * to_next, to += some * stride, scales.tokens += some;
         }
-#endif
     else if (format == INT4) EACH_SIZE(size, ADD_SHORT)
     else if (format == FLOAT32) EACH_SIZE(size, ADD_FLOATS)
 #ifdef __AVX512BF16__
-#define ADD_PAIRS_OF(R, P) add_pairs(x, to_next, weights, apart, count, to, stride, ahead, R, P)
+#define ADD_PAIRS_OF(R, P) add_pairs(x, to_next, weights, apart, count, to, stride, beyond, ahead, R, P)
 #else
 #define ADD_PAIRS_OF(R, P) ADD_NUMBERS(R, P, BFLOAT16)
 #endif
@@ -375,19 +370,20 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
 #define FEW_OF_FLOATS 0
 #define FEW_OF_CODES 36
 #else
-#define FEW_OF_FLOATS 4
+#define FEW_OF_FLOATS 8
 #define FEW_OF_CODES TILE
 #endif
 
-/* Panels that are multiplied at once; one where there are so few tokens that memory is the limit, and is read in its order,
- * or by AVX2 alone as several streams. */
+/* Panels that are multiplied at once: one where there are so few tokens that memory is the limit, and is read in its order, or
+ * as several streams. */
 INLINE int64_t panels_at_once(const Panels *m, int64_t n) {
-#ifdef STREAMS
-    return n == 1 ? STREAMS : n <= TILE / 2 && m->format == FLOAT32 ? 2 : 1;
-#else
     int64_t few = m->format == INT8 ? FEW_OF_CODES : FEW_OF_FLOATS;
-    return m->format == INT4 || n <= few ? 1 : SIDE_BY_SIDE;
+#ifndef ON_AVX2_ALONE
+    if (m->format == INT4) return 1;
 #endif
+    if (n == 1 && STREAMS > 1) return STREAMS;
+    if (n <= MOST_STREAMED && m->format == FLOAT32) return 2;
+    return m->format == INT4 || n <= few ? 1 : SIDE_BY_SIDE;
 }
 
 /* Ask the caches for where a tile will be written: stores that miss them are slow, and wait for each other. */
@@ -397,13 +393,10 @@ INLINE void ask_for_room(const WideProduct *p, int64_t token, int64_t size, Pane
             __builtin_prefetch(p->to + i * p->stride + (set.first + one * set.apart) * PANEL, 1);
 }
 
-/* Set i of the panels begin..end, so many `together`. Streams go on from one set to the next. */
-INLINE PanelSet find_set(int64_t begin, int64_t end, int64_t together, int64_t i) {
-#ifdef STREAMS
-    int64_t whole = (end - begin) / together;
-    if (i < whole) return (PanelSet){begin + i, together, whole};
-#endif
-    int64_t first = begin + i * together;
+/* Set i of the panels begin..end, so many `together`, for n tokens. Streams go on from one set to the next. */
+INLINE PanelSet find_set(int64_t begin, int64_t end, int64_t together, int64_t i, int64_t n) {
+    int64_t whole = (end - begin) / together, first = begin + i * together;
+    if (n <= MOST_STREAMED && i < whole) return (PanelSet){begin + i, together, whole};
     return (PanelSet){first, end - first < together ? end - first : together, 1};
 }
 
@@ -417,7 +410,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
     int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
     int few = p->n <= MOST_TOKENS;
     for (int64_t i = 0; i < sets * parts; i++) {
-        PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets);
+        PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets, p->n);
         int64_t k = (few ? i % parts : i / sets) * DEEP, count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
         int64_t after = set.first + set.count; /* or more inputs of these panels or the first come next, but for streams */
         int deeper = few ? k + count < m->inputs : after == end;
@@ -427,7 +420,7 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         const void *weights = wide ? (const void *)widen_panels(m, set.first, set.count, k, count, room) : at;
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(m, set.count, few, t, tiles, count, next - at);
+            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(p, set.count, t, tiles, count, next - at);
             Sums from = {sums.at + t * tile * sums.stride + (set.first - begin) * PANEL, sums.stride};
             if (k + count == m->inputs && !p->next) ask_for_room(p, token, size, set);
             if (ahead.bytes) multiply_tile(p, set, weights, format, k, count, token, size, ahead, from);

@@ -8,18 +8,38 @@
 #define PANEL PANEL_ROWS
 #define UNIT SUMMED_INPUTS
 #define STEP (4 * PANEL) /* bytes of a panel that inner loops read in a step */
-#if defined __AVX512F__ && (!defined __AVX512BF16__ || defined __AMX_TILE__) /* Intel's, see README.md */
+/* What will be multiplied is asked for so many bytes early: AHEAD, of floats AHEAD_OF_FLOATS where panels lie side by side, each
+ * a stream of its own, and of codes that two tokens meet AHEAD_OF_TWO. One token meets STREAMS panels at once, up to
+ * MOST_STREAMED tokens of floats two. See README.md. */
+#if defined __AVX512F__ && (!defined __AVX512BF16__ || defined __AMX_TILE__)
 #define ON_INTEL
-#define AHEAD 65536 /* bytes: what will be multiplied is asked for so early */
-#define AHEAD_OF_FLOATS 49152 /* the same where panels lie side by side, of which each is a stream of its own */
+#define AHEAD 65536
+#define AHEAD_OF_FLOATS 49152
+#elif defined __AVX512F__
+#define AHEAD 8192
+#define AHEAD_OF_FLOATS 8192
+#define STREAMS 4
+#define MOST_STREAMED 1
+#define AHEAD_OF_STREAMS 2048
+#define AHEAD_OF_TWO 3072
 #else
 #define AHEAD 16384
 #define AHEAD_OF_FLOATS 8192
 #endif
-#define ASKING 4 /* tiles that ask for a share each, at most: a request takes the place of a load */
 #if defined __AVX2__ && !defined __AVX512F__ && !defined __AVXVNNI__
-#define STREAMS 4 /* panels that one token meets at once, see README.md */
+#define ON_AVX2_ALONE
+#define STREAMS 4
+#define MOST_STREAMED 3
 #endif
+#ifndef STREAMS
+#define STREAMS 1
+#define MOST_STREAMED 0
+#endif
+#ifndef AHEAD_OF_STREAMS
+#define AHEAD_OF_STREAMS 0 /* for nothing */
+#define AHEAD_OF_TWO AHEAD
+#endif
+#define ASKING 4 /* tiles that ask for a share each, at most: a request takes the place of a load */
 #define LONGEST_BLOCK 128 /* inputs that are rounded together, at most; with a step of the panels a part */
 #define DEEP 768          /* inputs at a time, a part: what a panel has of them stays in the first cache */
 
@@ -64,20 +84,22 @@
 #else
 #define SIDE_BY_SIDE 1
 #endif
-#ifdef STREAMS
-#define MOST_SIDES STREAMS
-#else
-#define MOST_SIDES 2
-#endif
+#define MOST_SIDES (STREAMS > 2 ? STREAMS : 2)
 
-/* Ask the caches for what comes `next`. Intel's first cache waits for 16 lines at a time, which is less than memory gives in
- * that time; its second waits for 48. So that one is asked early, and the first one late. */
-INLINE void fetch(const void *weights, const char *next) {
+/* Ask the caches for what comes `next`. A first cache waits for 16 to 24 lines at a time, which is less than memory gives in
+ * that time; Intel's second waits for 48. So that one is asked early, and the first one late. AMD's second is asked by tiles
+ * that memory keeps waiting (`far`), which are not whole; the first one by the others. */
+INLINE void fetch(const void *weights, const char *next, const int far) {
 #ifdef ON_INTEL
+    (void)far;
     __builtin_prefetch((const char *)weights + 2048, 0, 3);
     __builtin_prefetch(next, 0, 2);
-#else
+#elif defined __AVX512F__
     (void)weights;
+    if (far) __builtin_prefetch(next, 0, 2);
+    else __builtin_prefetch(next, 0, 3);
+#else
+    (void)weights, (void)far;
     __builtin_prefetch(next, 0, 3);
 #endif
 }
@@ -124,7 +146,8 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
     for (; k + together <= count; k += together, line += bytes, a += together * to_next_input, next += ahead.step) {
-        for (int h = 0; h < P && !IS_NOTHING(ahead); h++) fetch(line + h * apart, next + h * apart);
+        for (int h = 0; h < P && !IS_NOTHING(ahead); h++)
+            fetch(line + h * apart, next + h * apart, R < TILE && (R > 4 || P > 1)); /* others have been measured */
         for (int odd = 0; odd < together; odd++)
             add_input(sum, a + odd * to_next_input, to_next_token, line, apart, format, odd, R, P);
     }
@@ -180,9 +203,9 @@ INLINE void round_pairs(const float *from, int64_t count, char *to) {
 
 /* As `add_numbers`, of numbers of bfloat16, two at a time: vdpbf16ps. `to_next_token` in bytes. Pairs are whole. */
 INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, int64_t apart, int64_t count, float *c,
-                      int64_t stride, const Ahead ahead, const int R, const int P) {
+                      int64_t stride, const int64_t beyond, const Ahead ahead, const int R, const int P) {
     const char *next = (const char *)b + ahead.bytes;
-    Vector sum[TILE][SIDE_BY_SIDE];
+    Vector sum[TILE][MOST_SIDES];
     const char *third[(TILE + 2) / 3]; /* of the tokens: hidden from GCC, which would keep 12 offsets in vector registers */
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) sum[r][h] = no_numbers();
@@ -191,10 +214,10 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
         __asm__("" : "+r"(third[i]));
     }
     for (int64_t k = 0; k < count; k += 2, b += 2 * PANEL) {
-        __m512i pairs[SIDE_BY_SIDE];
+        __m512i pairs[MOST_SIDES];
         for (int h = 0; h < P; h++) {
             pairs[h] = _mm512_loadu_si512(b + h * apart);
-            if (!IS_NOTHING(ahead)) fetch(b + h * apart, next + 2 * h * apart);
+            if (!IS_NOTHING(ahead)) fetch(b + h * apart, next + 2 * h * apart, R < TILE);
         }
         for (int r = 0; r < R; r++) {
             __m512bh one = (__m512bh)load_one((const float *)(third[r / 3] + r % 3 * to_next_token));
@@ -205,7 +228,7 @@ INLINE void add_pairs(const char *a, int64_t to_next_token, const uint16_t *b, i
     }
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P; h++) {
-            float *to = c + r * stride + h * PANEL;
+            float *to = c + r * stride + h * beyond;
             store(to, add(load(to), sum[r][h]));
         }
 }
@@ -297,7 +320,7 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
             for (int h = 0; h < 2 * P; h++)
                 sum[r][h] = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(begin + r * to_next_token)));
         for (int64_t k = 0; k < quads; k++, a += 8, b += 4 * PANEL) {
-            if (!IS_NOTHING(ahead)) fetch(b, (const char *)b + ahead.bytes);
+            if (!IS_NOTHING(ahead)) fetch(b, (const char *)b + ahead.bytes, 0);
             for (int p = 0; p < P; p++)
                 for (int odd = 0; odd < 2; odd++) {
                     const __m256i *from = (const __m256i *)(b + p * apart), mask = _mm256_set1_epi16(255);

@@ -23,7 +23,8 @@ INLINE void add_quads_of_two(Codes *sum, const Codes *weights, const char *x) { 
     MEET_BOTH(x "(%%r9)", "s3", "t3") MEET_BOTH(x "(%%r9,%[next])", "s4", "t4") MEET_BOTH(x "(%%r9,%[next],2)", "s5", "t5")
 /* Of FEW tokens and two panels what 16 inputs give, `count` times. GCC moves the sums of a loop to other registers and back, and
  * puts half of what was found so far into memory for want of registers; here it cannot. */
-INLINE void add_quads_of_few(Codes (*sum)[2], const char *a, int64_t next, const uint8_t *b, int64_t apart, int64_t count) {
+INLINE void add_quads_of_few(Codes (*sum)[MOST_SIDES], const char *a, int64_t next, const uint8_t *b, int64_t apart,
+                             int64_t count) {
     __asm__("mov %[a], %%r8\n\tlea (%[next],%[next],2), %%r9\n\tadd %[a], %%r9\n\tmov %[b], %%r10\n\tmov %[count], %%rcx\n"
             "1:\n\t" MEET_FEW("0", "0") MEET_FEW("4", "64") MEET_FEW("8", "128") MEET_FEW("12", "192")
             "add $16, %%r8\n\tadd $16, %%r9\n\tadd $256, %%r10\n\tdec %%rcx\n\tjnz 1b"
@@ -70,19 +71,20 @@ INLINE char *lay_out_codes(const int8_t *codes, const int64_t count, char *to) {
 }
 
 /* Add what a tile found, in steps of the scales of its rows, and begin again. */
-INLINE void end_group(Vector (*found)[2 * PARTS], const float *row_scales, float *c, int64_t stride, const int R, const int P) {
+INLINE void end_group(Vector (*found)[MOST_SIDES * PARTS], const float *row_scales, float *c, int64_t stride,
+                      const int64_t beyond, const int R, const int P) {
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) {
-            float *to = c + r * stride + h * WIDTH;
+            float *to = c + r * stride + h / PARTS * beyond + h % PARTS * WIDTH;
             store(to, add_product(found[r][h], load(row_scales + h * WIDTH), load(to)));
             found[r][h] = no_numbers();
         }
 }
 
 /* Add to sums of whole numbers what four inputs give. */
-INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart,
+INLINE void add_quad(Codes (*sum)[MOST_SIDES * PARTS], const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart,
                      const int R, const int P) {
-    Codes quads[2 * PARTS];
+    Codes quads[MOST_SIDES * PARTS];
     for (int p = 0; p < P; p++)
         for (int h = 0; h < PARTS; h++) quads[p * PARTS + h] = load_weights(b + p * apart + h * 4 * WIDTH);
     for (int r = 0; r < R; r++) {
@@ -96,12 +98,11 @@ INLINE void add_quad(Codes (*sum)[2 * PARTS], const char *a, int64_t to_next_tok
 
 INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, int64_t apart, int64_t count, const Scales *s,
                       float *c, int64_t stride, const int64_t beyond, const Ahead ahead, const int R, const int P) {
-    (void)beyond; /* panels lie side by side */
     int64_t group = s->begin / s->group, following = (group + 1) * s->group; /* blocks are whole parts of groups */
     const char *next = (const char *)b + ahead.bytes;
     const float *token_scales = s->tokens + s->begin / s->block * s->stride;
-    float row_scales[2 * PANEL];
-    Vector found[TILE][2 * PARTS];
+    float row_scales[MOST_SIDES * PANEL];
+    Vector found[TILE][MOST_SIDES * PARTS];
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) found[r][h] = no_numbers();
     read_scales(s, group, row_scales, P);
@@ -109,11 +110,11 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
         int64_t inputs = count - start < s->block ? count - start : s->block, quads = (inputs + 3) / 4;
         const char *begin = a + 4 * quads;
         if (s->begin + start == following) {
-            end_group(found, row_scales, c, stride, R, P);
+            end_group(found, row_scales, c, stride, beyond, R, P);
             read_scales(s, ++group, row_scales, P), following += s->group;
         }
         /* One sum each, of one token too: several at once outrun the memory, which then stalls. */
-        Codes sum[TILE][2 * PARTS];
+        Codes sum[TILE][MOST_SIDES * PARTS];
         for (int r = 0; r < R; r++)
             for (int h = 0; h < P * PARTS; h++) sum[r][h] = load_quad(begin + r * to_next_token);
         int64_t k = 0;
@@ -126,7 +127,7 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
 #pragma GCC unroll 4
         for (; k < quads; k++, a += 4, b += 4 * PANEL) {
             if (!IS_NOTHING(ahead))
-                for (int p = 0; p < P; p++) fetch(b + p * apart, next + p * apart);
+                for (int p = 0; p < P; p++) fetch(b + p * apart, next + p * apart, P != 2 || R < FEW);
             next += ahead.step;
             add_quad(sum, a, to_next_token, b, apart, R, P);
         }
@@ -135,7 +136,7 @@ INLINE void add_codes(const char *a, int64_t to_next_token, const uint8_t *b, in
             for (int h = 0; h < P * PARTS; h++)
                 found[r][h] = add_product(as_floats(sum[r][h]), load_one(token_scales + r), found[r][h]);
     }
-    end_group(found, row_scales, c, stride, R, P);
+    end_group(found, row_scales, c, stride, beyond, R, P);
 }
 
 /* Quads of codes, then -8 times their sum. */
@@ -169,7 +170,7 @@ INLINE void add_short_codes(const int8_t *tile, const uint8_t *b, int64_t apart,
                 Codes both = load_codes(b + quad * 4 * PANEL + h * 4 * WIDTH);
                 low[h] = low_halves(both), high[h] = high_halves(both);
             }
-            fetch(b + quad * 4 * PANEL, (const char *)b + quad * 4 * PANEL + AHEAD);
+            fetch(b + quad * 4 * PANEL, (const char *)b + quad * 4 * PANEL + AHEAD, R < TILE);
 #pragma clang loop unroll(full) /* of 11 and 12 tokens it would not, and keep the sums in memory */
             for (int r = 0; r < R; r++)
                 for (int h = 0; h < PARTS; h++) {

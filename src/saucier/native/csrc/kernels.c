@@ -205,19 +205,26 @@ static float weigh_query(const Attention *a, const Queries *q, int64_t r, const 
     return factor;
 }
 
+/* Panels that are met at once where so many are `left`, `side` at most. */
+INLINE int64_t panels_of(int64_t left, int64_t side) { return left >= side ? side : left > 1 && side > 2 ? 2 : 1; }
+
 /* Attention of R queries. `scores`: room for R rows of `capacity` numbers. Each query's sums are the same in any company:
  * keys that it does not see weigh nothing. */
 static void attend_queries(const Attention *a, Queries q, int64_t R, const void *keys, const void *values, float *scores) {
     int64_t head = a->head, last = q.place + (R - 1) * q.next_place, stride = a->capacity;
     int64_t earliest = a->window && q.place >= a->window ? q.place - a->window + 1 : 0;
-    int64_t start = earliest / KEYS_AT_ONCE * KEYS_AT_ONCE, all = last + 1 - start, side = side_by_side(R);
+    int64_t start = earliest / KEYS_AT_ONCE * KEYS_AT_ONCE, all = last + 1 - start;
+    int64_t side = R == 1 ? MOST_SIDES : side_by_side(R); /* sums of one query wait for each other: four panels take turns */
     float factors[TILE];
     for (int64_t t = 0, panels; t < all; t += panels * KEYS_AT_ONCE) {
         const void *block = number_at(keys, (start + t) * head, a->stored);
-        panels = all - t > (side - 1) * KEYS_AT_ONCE ? side : 1;
+        panels = panels_of((all - t + KEYS_AT_ONCE - 1) / KEYS_AT_ONCE, side);
+#define SCORES(R, P, format) \
+    multiply_numbers(q.query, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, format, R, P)
 #define SCORE_OF(R, format) \
-    if (panels == 2) multiply_numbers(q.query, q.next_query, block, PANEL, head * PANEL, head, scores + t, stride, format, R, 2); \
-    else multiply_numbers(q.query, q.next_query, block, PANEL, 0, head, scores + t, stride, format, R, 1)
+    if ((R) == 1 && panels == MOST_SIDES) SCORES(R, MOST_SIDES, format); \
+    else if (panels == 2) SCORES(R, 2, format); \
+    else SCORES(R, 1, format)
 #define SCORE(R) SCORE_OF(R, FLOAT32)
 #define SCORE_PAIRS(R) SCORE_OF(R, BFLOAT16)
         if (a->stored == BFLOAT16) EACH_SIZE(R, SCORE_PAIRS)
@@ -228,12 +235,14 @@ static void attend_queries(const Attention *a, Queries q, int64_t R, const void 
     int64_t e = 0;
     for (int64_t panels; e + PANEL <= head; e += panels * PANEL) {
         float mixed[TILE * 2 * PANEL];
-        panels = e + 2 * PANEL <= head ? side : 1;
+        panels = panels_of((head - e) / PANEL, side);
         const void *from = number_at(values, value_at(0, e, head, a->stored), a->stored);
         const int64_t apart = value_at(0, PANEL, head, a->stored);
+#define MIXED(R, P, format) multiply_numbers(scores, stride, from, head, apart, all, mixed, 2 * PANEL, format, R, P)
 #define MIX_OF(R, format) \
-    if (panels == 2) multiply_numbers(scores, stride, from, head, apart, all, mixed, 2 * PANEL, format, R, 2); \
-    else multiply_numbers(scores, stride, from, head, 0, all, mixed, 2 * PANEL, format, R, 1)
+    if ((R) == 1 && panels == MOST_SIDES) MIXED(R, MOST_SIDES, format); \
+    else if (panels == 2) MIXED(R, 2, format); \
+    else MIXED(R, 1, format)
 #define MIX(R) MIX_OF(R, FLOAT32)
 #define MIX_PAIRS(R) MIX_OF(R, BFLOAT16)
         if (a->stored == BFLOAT16) EACH_SIZE(R, MIX_PAIRS)

@@ -14,9 +14,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from saucier.generation.options import GenerationOptions
+from saucier.generation.processors import without_threads
 from saucier.generation.search import SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
 from saucier.native.library import count_threads
 from saucier.native.session import log_softmax
+from saucier.plain import library_of
 
 OUT = -1.0e9
 """Added to a score that must not win; finite, so that it can be compared."""
@@ -99,8 +101,10 @@ class BeamSearch:
         logs = self.log_softmax(logits)
         scores, vocab = apply_processors(self.rules.processors, so_far, logs), logits.shape[-1]
         # The sums take the place of the log probabilities, which nobody else holds: 32 rows of 58,101 are 7 MB.
-        total = torch.add(scores.view(rows, width, vocab), self.running.scores[..., None],
-                          out=logs.view(rows, width, vocab)).view(rows, -1)
+        total = logs.view(rows, -1)
+        parts = [without_threads(one) for one in (scores.view(rows, width, vocab), self.running.scores[..., None],
+                                                  logs.view(rows, width, vocab))]
+        library_of(parts[0]).add(*parts[:2], out=parts[2])
         picked = self.choice(total, self.candidates)
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)

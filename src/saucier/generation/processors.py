@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from saucier.plain import library_of
 
 NEVER = float("-inf")
@@ -25,9 +27,23 @@ Shapes: ids [R, L] so far, scores [R, V] float32 -> [R, V]; so in all functions 
 """
 
 
+def without_threads(scores: Array) -> Array:
+    """Return rows on the CPU as numpy's array of the same memory, and others as they are.
+
+    torch shares the work on large rows among threads that wait busily when they are done, beside those of the kernels.
+    """
+    return np.asarray(scores) if str(scores.device) == "cpu" else scores
+
+
+def copy_scores(scores: Array) -> Array:
+    """Return scores that may be changed. Shapes: [R, V] -> [R, V]."""
+    held = without_threads(scores)
+    return library_of(scores).asarray(library_of(held).asarray(held, copy=True))
+
+
 def forbid_tokens(scores: Array, tokens: Sequence[int]) -> Array:
     """Give tokens no chance in any row. Shapes: [R, V] -> [R, V]."""
-    changed = library_of(scores).asarray(scores, copy=True)
+    changed = copy_scores(scores)
     changed[:, list(tokens)] = NEVER
     return changed
 
@@ -56,7 +72,7 @@ def forbid_repeated_ngrams(ids: Array, scores: Array, *, size: int) -> Array:
     of, count = library_of(scores), ids.shape[1] - size + 1
     windows = of.stack([ids[:, start:start + count] for start in range(size)], -1)  # [R, W, N]
     rows, places = of.where((windows[..., :-1] == ids[:, None, count:]).all(-1))
-    changed = of.asarray(scores, copy=True)
+    changed = copy_scores(scores)
     changed[rows, windows[rows, places, -1]] = NEVER
     return changed
 
@@ -68,7 +84,7 @@ def forbid_bad_word(ids: Array, scores: Array, *, word: Sequence[int]) -> Array:
         return scores
     of = library_of(scores)
     matches = (ids[:, ids.shape[1] - len(start):] == of.asarray(start, dtype=ids.dtype, device=ids.device)).all(1)
-    changed = of.asarray(scores, copy=True)
+    changed = copy_scores(scores)
     changed[matches, last] = NEVER
     return changed
 

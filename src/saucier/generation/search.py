@@ -13,9 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from saucier.generation.processors import Array, Processor
+from saucier.generation.processors import Array, Processor, without_threads
 from saucier.plain import library_of
 
 if TYPE_CHECKING:
@@ -35,13 +33,14 @@ def pick_likeliest(scores: Array, count: int) -> Array:
     Shapes: scores [R, V] -> [R, count].
     """
     of = library_of(scores)
-    if count == 1:  # numpy takes a tenth of the time of torch: 20 against 225 µs for 8 rows of 50,257
-        return of.asarray((np.asarray(scores) if str(scores.device) == "cpu" else scores).argmax(1))[:, None]
+    if count == 1:  # numpy takes a tenth of the time of torch too: 20 against 225 µs for 8 rows of 50,257
+        return of.asarray(without_threads(scores).argmax(1))[:, None]
     rows, width = scores.shape
     if (blocks := width // BLOCK) <= 2 * count:
         return scores.topk(count).indices
-    best = scores[:, :blocks * BLOCK].view(rows, blocks, BLOCK).amax(-1).topk(count).indices.sort().values
-    inside = (best[..., None] * BLOCK + of.arange(BLOCK, device=scores.device)).flatten(1)
+    whole = without_threads(scores)[:, :blocks * BLOCK].reshape(rows, BLOCK, blocks)  # each column is a block
+    best = of.asarray(library_of(whole).amax(whole, 1)).topk(count).indices.sort().values
+    inside = (of.arange(BLOCK, device=scores.device)[:, None] * blocks + best[:, None]).flatten(1)
     after = of.arange(blocks * BLOCK, width, device=scores.device).expand(rows, -1)
     places = of.cat([inside, after], 1)
     return places.gather(1, scores.gather(1, places).topk(count).indices)

@@ -139,7 +139,7 @@ class BeamSearch:
         if self.options.early_stopping == "never" and self.options.length_penalty > 0:
             eventual = self.rules.limit - self.start
         possible = self.score(self.running.scores[:, :1], eventual)
-        worst = torch.where(self.kept.done, self.kept.scores.min(1, keepdim=True).values, OUT)
+        worst = torch.where(self.kept.done, self.kept.scores.amin(1, keepdim=True), OUT)
         self.hopeful = self.hopeful & (possible > worst).any(1, keepdim=True)
         enough = self.options.early_stopping is True and bool(self.kept.done.all())
         return bool(self.hopeful.any()) and not enough and not all_ended

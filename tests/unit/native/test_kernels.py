@@ -191,10 +191,10 @@ def test_numbers_are_narrowed_to_bfloat16_as_by_torch(path: str) -> None:
 @pytest.mark.parametrize("stored", STORED, ids=str)
 @pytest.mark.parametrize(("heads", "groups", "window", "reach", "head"), [
     (4, 4, 0, 0, 13), (4, 2, 0, 5, 22), (6, 1, 3, 0, 14), (3, 3, 7, 20, 64), (1, 1, 1, 0, 40), (18, 1, 0, 9, 32),
-    (2, 1, 12, 0, 96)])
+    (2, 1, 12, 0, 96), (2, 2, 0, 3, 96), (2, 2, 40, 0, 80)])
 def test_attention(path: str, heads: int, groups: int, window: int, reach: int, head: int, stored: Format) -> None:
     random = np.random.default_rng(5)
-    rows, capacity, tokens = 3, 48, 4
+    rows, capacity, tokens = 3, 128, 4
     if stored == "bfloat16":
         head += head % 2
     keys, values = (random.normal(size=(rows, groups, capacity, head)).astype(np.float32) for _ in range(2))
@@ -202,8 +202,8 @@ def test_attention(path: str, heads: int, groups: int, window: int, reach: int, 
         keys, values = (widen(narrow(one)) for one in (keys, values))
     query = random.normal(size=(tokens, heads * head)).astype(np.float32)
     bias = random.normal(size=(heads, max(reach, 1))).astype(np.float32)
-    at, places = np.array([2, 0, 2, 1], np.int32), np.array([0, 47, 32, 4], np.int32)
-    found, scores = np.zeros_like(query), np.empty(library.TOGETHER * 64, np.float32)
+    at, places = np.array([2, 0, 2, 1], np.int32), np.array([0, 127, 66, 4], np.int32)
+    found, scores = np.zeros_like(query), np.empty(library.TOGETHER * capacity, np.float32)
     stored_keys, stored_values = store_keys(keys, values, stored)
     call = CAttention(address(query), address(found), query.shape[1], found.shape[1], address(stored_keys),
                       address(stored_values), CODES[stored], capacity, address(at), address(places), heads, groups,

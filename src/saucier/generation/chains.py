@@ -24,10 +24,10 @@ from saucier.generation.decoding import (
 )
 from saucier.generation.options import GenerationOptions, resolve_options
 from saucier.generation.packed_weights import inference_view
-from saucier.generation.processors import Processor, forbid_tokens
+from saucier.generation.processors import Processor, forbid_tokens, pick_likeliest
 from saucier.generation.prompt import check_call, check_mask
 from saucier.generation.rules import check_tokens, make_distribution
-from saucier.generation.search import Sample, Step, TokenSelection, apply_processors, decode, pick_likeliest
+from saucier.generation.search import Sample, Step, TokenSelection, apply_processors, decode
 from saucier.model import Transformer
 from saucier.parts.input_checks import expect_tensor
 

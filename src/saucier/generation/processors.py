@@ -9,6 +9,7 @@ Letters: R rows, L tokens so far, V vocab, W windows, N size of an n-gram.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ import numpy as np
 from saucier.plain import library_of
 
 NEVER = float("-inf")
+SMALLEST_BLOCK, LARGEST_BLOCK = 16, 128
+"""Scores that are looked at together when the highest are picked."""
 
 Array = Any
 """Torch's tensor, or numpy's array."""
@@ -33,6 +36,28 @@ def without_threads(scores: Array) -> Array:
     torch shares the work on large rows among threads that wait busily when they are done, beside those of the kernels.
     """
     return np.asarray(scores) if str(scores.device) == "cpu" else scores
+
+
+def pick_likeliest(scores: Array, count: int) -> Array:
+    """Pick the highest scores, the best first; where one is picked, the first of equal ones.
+
+    Several are looked for in the blocks with the highest scores alone: torch copies and orders all that it is given.
+    Shapes: scores [R, V] -> [R, count].
+    """
+    of = library_of(scores)
+    if count == 1:  # numpy takes a tenth of the time of torch too: 20 against 225 µs for 8 rows of 50,257
+        return of.asarray(without_threads(scores).argmax(1))[:, None]
+    rows, width = scores.shape
+    size = min(LARGEST_BLOCK, math.isqrt(width // count))  # as many blocks as scores in those that are picked
+    if size < SMALLEST_BLOCK:
+        return scores.topk(count).indices
+    blocks = width // size
+    whole = without_threads(scores)[:, :blocks * size].reshape(rows, size, blocks)  # each column is a block
+    best = of.asarray(library_of(whole).amax(whole, 1)).topk(count).indices.sort().values
+    inside = (of.arange(size, device=scores.device)[:, None] * blocks + best[:, None]).flatten(1)
+    after = of.arange(blocks * size, width, device=scores.device).expand(rows, -1)
+    places = of.cat([inside, after], 1)
+    return places.gather(1, scores.gather(1, places).topk(count).indices)
 
 
 def copy_scores(scores: Array) -> Array:
@@ -113,7 +138,7 @@ def make_finite(ids: Array, scores: Array) -> Array:
 
 def apply_temperature(ids: Array, scores: Array, *, temperature: float) -> Array:
     """Divide the scores: below 1 sharpens the distribution, above 1 flattens it."""
-    return scores / temperature
+    return library_of(scores).asarray(without_threads(scores) / temperature)
 
 
 def keep_top_k(ids: Array, scores: Array, *, count: int) -> Array:
@@ -121,8 +146,10 @@ def keep_top_k(ids: Array, scores: Array, *, count: int) -> Array:
 
     Source: Fan et al. 2018, §5.1, arXiv:1805.04833.
     """
-    least = scores.topk(min(count, scores.shape[1])).values[:, -1:]
-    return scores.masked_fill(scores < least, NEVER)
+    last = pick_likeliest(scores, min(count, scores.shape[1]))[:, -1:]
+    held, least = without_threads(scores), without_threads(scores.gather(1, last))
+    of = library_of(held)
+    return library_of(scores).asarray(of.where(held < least, of.asarray(NEVER, dtype=held.dtype), held))
 
 
 def keep_top_p(ids: Array, scores: Array, *, share: float, least: int = 1) -> Array:

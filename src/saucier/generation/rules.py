@@ -24,6 +24,7 @@ from saucier.generation.processors import (
     keep_top_p,
     make_finite,
     penalize_repetition,
+    pick_likeliest,
     renormalize,
     suppress,
 )
@@ -36,7 +37,6 @@ from saucier.generation.search import (
     TextDecoder,
     end_at_strings,
     end_at_tokens,
-    pick_likeliest,
     repeat_rows,
 )
 

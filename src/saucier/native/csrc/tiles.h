@@ -140,14 +140,14 @@ INLINE void add_numbers(const float *a, const int64_t to_next_input, const int64
 #ifdef WIDTH
     const char *line = b, *next = line + ahead.bytes;
     const int64_t bytes = step * 4;
+    const int far = R < TILE && (R > 4 || P > 1); /* few tokens of one panel are up to 1.05 times as fast by the first cache */
     int64_t k = 0;
     Vector sum[TILE][MOST_SIDES * PARTS];
     apart *= format == FLOAT32 ? 4 : 2;
     for (int r = 0; r < R; r++)
         for (int h = 0; h < P * PARTS; h++) sum[r][h] = no_numbers();
     for (; k + together <= count; k += together, line += bytes, a += together * to_next_input, next += ahead.step) {
-        for (int h = 0; h < P && !IS_NOTHING(ahead); h++)
-            fetch(line + h * apart, next + h * apart, R < TILE && (R > 4 || P > 1)); /* others have been measured */
+        for (int h = 0; h < P && !IS_NOTHING(ahead); h++) fetch(line + h * apart, next + h * apart, far);
         for (int odd = 0; odd < together; odd++)
             add_input(sum, a + odd * to_next_input, to_next_token, line, apart, format, odd, R, P);
     }

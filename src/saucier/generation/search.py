@@ -29,10 +29,8 @@ TokenSelection = Callable[[Array, int], Array]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Draws without replacement, with the probabilities that the scores' softmax gives.
-
-    One of a row on the CPU by the inverse of the distribution function, which needs one random number: torch draws one
-    for each score, 50,257 for a token of GPT-2.
+    """Draws without replacement, with the probabilities that the scores' softmax gives; what a seed draws is what
+    `torch.multinomial` draws with it.
     """
 
     generator: torch.Generator
@@ -54,12 +52,12 @@ class Sample:
             return torch.multinomial(scores.softmax(1), count, generator=self.generator)
         held = np.asarray(scores)
         with np.errstate(invalid="ignore"):
-            sums = np.exp(held - held.max(1, keepdims=True)).cumsum(1, dtype=np.float64)
-        if not np.isfinite(total := sums[:, -1:]).all():
+            likely = np.exp(held - held.max(1, keepdims=True))
+        if np.isnan(likely).any():
             raise WorkError("the scores of the next token are no numbers", where="do_sample",
                             remedy="look at the model's weights; or give remove_invalid_values=True")
-        drawn = torch.rand(total.shape, generator=self.generator, dtype=torch.float64).numpy() * total
-        return torch.from_numpy((sums <= np.minimum(drawn, np.nextafter(total, 0))).sum(1))[:, None]
+        drawn = torch.empty_like(scores).exponential_(generator=self.generator)
+        return torch.from_numpy((likely / drawn.numpy()).argmax(1))[:, None]
 
     def fork(self) -> Sample:
         """Return one that will draw with the same random numbers."""

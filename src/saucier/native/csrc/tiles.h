@@ -9,8 +9,8 @@
 #define UNIT SUMMED_INPUTS
 #define STEP (4 * PANEL) /* bytes of a panel that inner loops read in a step */
 /* What will be multiplied is asked for so many bytes early: AHEAD, of floats AHEAD_OF_FLOATS where panels lie side by side, each
- * a stream of its own, and of codes that two tokens meet AHEAD_OF_TWO. One token meets STREAMS panels at once, up to
- * MOST_STREAMED tokens of floats two. See README.md. */
+ * a stream of its own, and of codes that two tokens meet AHEAD_OF_TWO. One token meets STREAMS panels at once, which ask
+ * AHEAD_OF_STREAMS, and up to MOST_STREAMED tokens of floats meet two. Each as it was measured, see README.md. */
 #if defined __AVX512F__ && (!defined __AVX512BF16__ || defined __AMX_TILE__)
 #define ON_INTEL
 #define AHEAD 65536

@@ -102,9 +102,9 @@ class BeamSearch:
         scores, vocab = apply_processors(self.rules.processors, so_far, logs), logits.shape[-1]
         # The sums take the place of the log probabilities, which nobody else holds: 32 rows of 58,101 are 7 MB.
         total = logs.view(rows, -1)
-        parts = [without_threads(one) for one in (scores.view(rows, width, vocab), self.running.scores[..., None],
-                                                  logs.view(rows, width, vocab))]
-        library_of(parts[0]).add(*parts[:2], out=parts[2])
+        new, before, sums = (without_threads(one) for one in (
+            scores.view(rows, width, vocab), self.running.scores[..., None], logs.view(rows, width, vocab)))
+        library_of(sums).add(new, before, out=sums)
         picked = self.choice(total, self.candidates)
         beams = picked // vocab
         texts = self.running.ids.take_along_dim(beams[..., None], 1)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from saucier.errors import WorkError
-from saucier.generation.processors import Array, Processor
+from saucier.generation.processors import Array, Processor, without_threads
 from saucier.plain import library_of
 
 if TYPE_CHECKING:
@@ -45,12 +45,15 @@ class Sample:
         return cls(torch.Generator(device).manual_seed(seed))
 
     def __call__(self, scores: Tensor, count: int) -> Tensor:
-        """Shapes: scores [R, V] -> [R, count]. Raises `WorkError` where scores are no numbers."""
+        """Shapes: scores [R, V] -> [R, count].
+
+        Raises `WorkError` where scores are no numbers; of several draws, and on other devices, torch's own error.
+        """
         import torch
 
-        if count > 1 or str(scores.device) != "cpu":
+        held = without_threads(scores)
+        if count > 1 or held is scores:
             return torch.multinomial(scores.softmax(1), count, generator=self.generator)
-        held = np.asarray(scores)
         with np.errstate(invalid="ignore"):
             likely = np.exp(held - held.max(1, keepdims=True))
         if np.isnan(likely).any():

@@ -79,7 +79,7 @@ class StackResult:
 
     def unpacked(self) -> Tensor:
         """The hidden vectors as [B, L, D]."""
-        return self.hidden if self.layout is None else self.layout.unpack(self.hidden)
+        return self.hidden if self.layout is None else self.layout.unpack_alone(self.hidden)
 
 
 class Transformer(nn.Module):

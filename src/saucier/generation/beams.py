@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier.generation.native_model import use_threads
 from saucier.generation.options import GenerationOptions
 from saucier.generation.processors import without_threads
 from saucier.generation.search import SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
-from saucier.native.library import count_threads
 from saucier.native.session import log_softmax
 from saucier.plain import library_of
 
@@ -52,7 +52,7 @@ class Hypotheses:
 
 def log_softmax_by_kernels(scores: Tensor) -> Tensor:
     """Make log probabilities of scores on the CPU, where they are, and return them. Shapes: [R, V] -> [R, V]."""
-    log_softmax(scores.numpy(), min(torch.get_num_threads(), count_threads()))
+    log_softmax(scores.numpy(), use_threads())
     return scores
 
 

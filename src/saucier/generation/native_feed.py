@@ -15,17 +15,24 @@ from torch import Tensor
 
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
-from saucier.generation.native_encoder import find_stack
-from saucier.generation.native_model import Converted, PartTables, as_array, check_lowered, convert_weights
+from saucier.generation.native_encoder import find_embedding, find_stack
+from saucier.generation.native_model import (
+    Converted,
+    PartTables,
+    as_array,
+    check_lowered,
+    convert_weights,
+    use_threads,
+)
 from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.plan_feed import Candidates, PlanFeed, Sources, check_prompt
 from saucier.generation.rules import Prompt
 from saucier.generation.vocabulary_map import load_vocabulary_map
 from saucier.model import PassOptions, StackResult, Transformer
 from saucier.native.decoders import lower
-from saucier.native.library import count_threads
 from saucier.native.plan import Plan
 from saucier.native.session import Session
+from saucier.parts.embedding import Embedding
 from saucier.parts.inputs import Inputs, Side, build_first_side
 from saucier.parts.masks import find_ragged, is_worth_packing
 
@@ -50,7 +57,7 @@ def make_native_feed(model: Transformer, prompt: Prompt, engine: Native, *, copi
     check_prompt(model.config, prompt)
     candidates = None if engine.vocabulary_map is None else Candidates.of_prompt(
         load_vocabulary_map(engine.vocabulary_map), prompt, model.config)
-    return PlanFeed(plan, prompt, copies=copies, threads=min(torch.get_num_threads(), count_threads()),
+    return PlanFeed(plan, prompt, copies=copies, threads=use_threads(),
                     candidates=candidates,
                     encode=None if prompt.source is None else partial(encode_sources, model, prompt, made))
 
@@ -68,7 +75,7 @@ def score_texts(model: Transformer, engine: Native, ids: Tensor, mask: Tensor) -
     real = mask.bool()
     lengths = real.sum(1).numpy()
     session = Session(lower_model(model, engine, ids.shape[1]), len(ids),
-                      threads=min(torch.get_num_threads(), count_threads()))
+                      threads=use_threads())
     check_prompt(model.config, Prompt(ids, mask))
     rows = np.repeat(np.arange(len(ids), dtype=np.int32), lengths)
     places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
@@ -92,19 +99,20 @@ def encode_sources(model: Transformer, prompt: Prompt, made: Converted) -> Sourc
     assert side is not None and model.encoder is not None, "asked of encoder-decoders with a source alone"
     packs = model.packs and model.encoder.packs and side.mask is not None
     try:
-        found = run_encoder(inference_view(model), find_stack(model, made), side, packed=packs)
+        stack, embed = find_stack(model, made), find_embedding(model, made)
+        found = run_encoder(inference_view(model), embed, stack, side, packed=packs)
     except InputError:
         reader = inference_view(use_packed_weights(model))
         packs = packs and side.mask is not None and is_worth_packing(side.mask)
-        found = run_encoder(reader, reader.encoder, side, packed=packs)
+        found = run_encoder(reader, reader.embed, reader.encoder, side, packed=packs)
     real = torch.ones_like(side.ids, dtype=torch.bool) if side.mask is None else side.mask
-    hidden = found.hidden[real] if found.layout is None else found.hidden[0]
+    hidden = as_array(found.hidden.float())
     lengths = real.sum(1).view(-1, prompt.sources).sum(1)  # those of one text are next to each other already
-    return as_array(hidden.float()), lengths.numpy().astype(np.int32)
+    return hidden[as_array(real)] if found.layout is None else hidden[0], lengths.numpy().astype(np.int32)
 
 
-def run_encoder(reader: Transformer, stack: Any, side: Side, *, packed: bool) -> StackResult:
+def run_encoder(reader: Transformer, embed: Embedding, stack: Any, side: Side, *, packed: bool) -> StackResult:
     """Embed sources and send them through a stack, without their padding where they are `packed` and it is behind them.
     """
     side.layout = find_ragged(side.mask) if packed and side.mask is not None else None
-    return reader.run(stack, reader.embed, reader.fed(side), PassOptions())
+    return reader.run(stack, embed, reader.fed(side), PassOptions())

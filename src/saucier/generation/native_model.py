@@ -20,6 +20,7 @@ from saucier.errors import InputError
 from saucier.generation.decoding import Native
 from saucier.generation.packed_weights import MadeFromWeights
 from saucier.model import Transformer
+from saucier.native.library import count_threads
 from saucier.native.matrices import Weights
 from saucier.parts.masks import Span
 from saucier.parts.norms import build_norm
@@ -40,6 +41,8 @@ class Converted:
     weights: Weights
     stack: Any = None
     """The `NativeStack` that reads whole rows, lowered when it is first asked for (`find_stack`)."""
+    embedding: Any = None
+    """What gives tokens the vectors that the stack reads, likewise (`find_embedding`)."""
 
 
 MADE: MadeFromWeights[Converted] = MadeFromWeights()
@@ -113,6 +116,11 @@ def convert_weights(model: Transformer, engine: Native, kept: Mapping[str, Any] 
     """Return a model's weights in a format, converted once; `kept`: what is converted already."""
     return MADE.get(model, engine.format, lambda: Converted(Weights(
         {name: as_array(one) for name, one in model.state_dict().items()}, engine.format, dict(kept))))
+
+
+def use_threads() -> int:
+    """Return how many threads the kernels use: as many as torch is set to, and no more than there are cores."""
+    return min(torch.get_num_threads(), count_threads())
 
 
 def check_lowered(model: Transformer) -> None:

@@ -5,6 +5,8 @@ Every weight must find its place in the plan, so that nothing is left out silent
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from saucier import config as c
@@ -13,8 +15,15 @@ from saucier.native.lowering import Lowering, Tables, first_row, refuse
 from saucier.native.matrices import Weights, store_matrix
 from saucier.native.plan import NORMED, OTHER, SCORES, STREAM, Plan
 
-WIDENED = {"tokens": "embed_tokens", "sum": "add_segment", "normed": "embed_norm", "undropped": "embed_norm"}
-"""Kind of a projection of narrow tables -> after which of the stages of `lower_embedding` it stands."""
+WIDENED = {"tokens": 1, "sum": 3, "normed": 4, "undropped": 4}
+"""Kind of a projection of narrow tables -> after how many of the stages of `lower_embedding` it stands."""
+
+
+class Stage(Protocol):
+    """A part of an embedding, which is appended to a plan."""
+
+    def __call__(self, lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
+        """Append it; its vectors of `width` numbers are in the buffer `to`."""
 
 
 def lower(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
@@ -30,7 +39,7 @@ def lower(config: c.Transformer, weights: Weights, tables: Tables, places: int) 
     lowering = Lowering(config, weights, tables, places)
     name = "embed" if config.decoder_embed is None else "decoder_embed"
     try:
-        lower_embedding(lowering, config.output_embed, name)
+        lower_embedding(lowering, config.output_embed, name, add_first_segment)
         lowering.run_stack(stack)
         lower_head(lowering, head, "head" if head is config.head else "head.language", stack=stack)
     except KeyError as error:
@@ -52,7 +61,7 @@ def is_read_elsewhere(name: str, config: c.Transformer) -> bool:
     return name.startswith(tuple(found)) and not name.startswith("head.language.")
 
 
-def lower_embedding(lowering: Lowering, embed: c.Embedding, name: str) -> None:
+def lower_embedding(lowering: Lowering, embed: c.Embedding, name: str, add_segments: Stage) -> None:
     """Append what makes vectors of tokens: their own, what is added to these, the norm; the map is between."""
     if embed.characters is not None:
         refuse("network that reads characters")
@@ -61,9 +70,9 @@ def lower_embedding(lowering: Lowering, embed: c.Embedding, name: str) -> None:
         if not isinstance(embed.projection, c.ProjectNarrow) or embed.projection.kind not in WIDENED:
             refuse(f"embedding of kind {embed.projection.kind}")
         buffer, width = NORMED, embed.projection.width
-    for stage in (embed_tokens, add_positions, add_segment, embed_norm):
+    for number, stage in enumerate((embed_tokens, add_positions, add_segments, embed_norm), 1):
         stage(lowering, embed, name, to=buffer, width=width)
-        if embed.projection is not None and WIDENED[embed.projection.kind] == stage.__name__:
+        if embed.projection is not None and WIDENED[embed.projection.kind] == number:
             lowering.product(f"{name}.project", (width, lowering.config.dim), NORMED, STREAM)
             buffer, width = STREAM, lowering.config.dim
 
@@ -94,7 +103,7 @@ def add_positions(lowering: Lowering, embed: c.Embedding, name: str, *, to: int,
             lowering.add_places(name, store_matrix(grid, "float32"), places, to)
 
 
-def add_segment(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
+def add_first_segment(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
     """Append the addition of the vector of the first segment, to which all tokens that are written belong."""
     match embed.segments:
         case None | c.TablelessSegments(kind="tokens"):

@@ -1,13 +1,14 @@
 """Stacks that read whole rows, lowered to a plan, and that plan at work: encoders, and decoders without a cache.
 
-It begins with the vectors that the embedding gives and ends with the last hidden ones. Rows lie one after the other
-without padding; products are of all tokens of a pass at once (`csrc/rows.c`), so that reading the weights costs little.
+It begins with the vectors that the embedding gives, which has a plan of its own, and ends with the last hidden ones.
+Rows lie one after the other without padding; products are of all tokens of a pass at once (`csrc/rows.c`), so that
+reading the weights costs little.
 Letters: T tokens, R rows, D dim, H heads, P places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from ctypes import byref
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from saucier import config as c
 from saucier.config.questions import find_shared_positions
+from saucier.native.decoders import lower_embedding
 from saucier.native.library import (
     BUFFERS,
     PANEL_ROWS,
@@ -42,8 +44,10 @@ from saucier.native.plan import (
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
 KINDS = frozenset({"norm", "product", "rotate", "attend_rows", "gate", "activate", "add", "scale", "experts",
-                   "neighbours"})
+                   "neighbours", "embed", "places", "segments"})
 """Steps that `csrc/encode.c` runs."""
+LOOKED_UP = {"embed": "ids", "places": "places", "segments": "segments"}
+"""Step that reads rows of a table -> the field of `Batch` with their numbers."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
 
@@ -64,10 +68,24 @@ def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places:
     used = lowering.used | ({f"{side}.shared.weight"} if find_shared_positions(stack) else set())
     if left := sorted(one for one in weights.arrays.keys() - used if one.startswith(f"{side}.")):
         refuse(f"place for the weight {left[0]}" + (f" and {len(left) - 1} more" if len(left) > 1 else ""))
-    for step in lowering.steps:
-        if step.kind not in KINDS:
-            refuse(f"{step.kind} for whole rows ({step.what})")
-    return Plan(tuple(lowering.steps), tuple(lowering.widths), (), places, 0)
+    return lowering.plan()
+
+
+def lower_tokens(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
+    """Return the plan that gives tokens the vectors that a stack reads, for tables of `places` where they are computed.
+
+    Raises `InputError` for parts that the kernels do not have.
+    """
+    lowering = RowLowering(config.model_copy(update={"dim": config.reader_dim}), weights, tables, places)
+    lower_embedding(lowering, config.embed, "embed", add_segments)
+    return lowering.plan()
+
+
+def add_segments(lowering: Lowering, embed: c.Embedding, name: str, *, to: int, width: int) -> None:
+    """Append the addition of the vector of each token's segment."""
+    if isinstance(embed.segments, c.SegmentTable | c.FirstSegment):
+        lowering.add("segments", f"{name}.segments", source=to, to=to, width=width,
+                     matrix=lowering.table(f"{name}.segments", width, embed.segments.count))
 
 
 class RowLowering(Lowering):
@@ -75,6 +93,13 @@ class RowLowering(Lowering):
 
     side = "encoder"
     """The stack's name in the model."""
+
+    def plan(self) -> Plan:
+        """Return what was made. Raises `InputError` for steps that take no whole rows."""
+        for step in self.steps:
+            if step.kind not in KINDS:
+                refuse(f"{step.kind} for whole rows ({step.what})")
+        return Plan(tuple(self.steps), tuple(self.widths), (), self.places, 0)
 
     def run_stack(self, stack: c.Stack) -> None:
         """Append all blocks, and what follows the last one."""
@@ -206,6 +231,24 @@ def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, thread
     if len(held.buffers[0]) == MOST_TOKENS:
         plan.spare.append(held)
     return found
+
+
+def embed_rows(plan: Plan, rows: Mapping[str, Ints], *, threads: int, path: str | None = None) -> Floats:
+    """Return the vectors of tokens; `rows`: kind of a step -> the rows of its table, of which there are enough.
+
+    Shapes: [T] each -> [T, D].
+    """
+    library, tokens = load_library(), len(rows["embed"])
+    tiles, scales = make_tiles(tokens, count_inputs(plan.steps))
+    batch = CBatch(tokens=tokens, rows=1, **{field: rows[kind].ctypes.data for kind, field in LOOKED_UP.items()
+                                             if kind in rows})
+    batch.tiles[0], batch.token_scales[0] = tiles.ctypes.data, scales.ctypes.data
+    buffers = [np.empty((tokens, width), np.float32) for width in plan.widths]
+    for number, buffer in enumerate(buffers):
+        batch.buffers[number], batch.strides[number] = buffer.ctypes.data, plan.widths[number]
+    library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),
+                           threads)
+    return buffers[STREAM]
 
 
 def take_buffers(plan: Plan, tokens: int) -> PassBuffers:

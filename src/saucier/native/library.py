@@ -143,8 +143,8 @@ class CBatch(Structure):
     """`Batch`."""
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("tokens", c_int64), ("rows", c_int64),
-                ("starts", c_void_p), ("places", c_void_p), ("tiles", c_void_p * 2), ("token_scales", c_void_p * 2),
-                ("room", c_void_p), ("room_stride", c_int64)]
+                ("starts", c_void_p), ("places", c_void_p), ("ids", c_void_p), ("segments", c_void_p),
+                ("tiles", c_void_p * 2), ("token_scales", c_void_p * 2), ("room", c_void_p), ("room_stride", c_int64)]
 
 
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {

@@ -359,10 +359,20 @@ def multiply_vector(matrix: Panels, vector: NDArray[np.float32]) -> NDArray[np.f
     """
     if vector.shape != (matrix.inputs,):
         raise InputError(f"has the shape {list(vector.shape)}", where="vector", remedy=f"give {matrix.inputs} numbers")
-    library, values = load_library(), np.ascontiguousarray(vector, np.float32)
-    found = np.zeros(matrix.rows, np.float32)
-    tiles, scales = make_tiles(1, matrix.inputs)
-    product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, 1, pointer(tiles),
-                           pointer(scales), None, pointer(found), matrix.rows, 0, 0, None)
-    library.saucier_multiply(library.saucier_best_path(), pointer_to(product), count_threads())
+    found: NDArray[np.float32] = multiply_vectors(matrix, vector[None], None, threads=count_threads())[0]
+    return found
+
+
+def multiply_vectors(matrix: Panels, vectors: NDArray[np.float32], bias: Array | None, *, activation: int = 0,
+                     threads: int) -> Array:
+    """Return the products of a matrix and vectors; `activation`: as numbered in `saucier.h`.
+
+    Shapes: matrix [O, I], vectors [T, I], bias [O] -> [T, O].
+    """
+    library, values = load_library(), np.ascontiguousarray(vectors, np.float32)
+    found = np.empty((len(values), matrix.rows), np.float32)
+    tiles, scales = make_tiles(len(values), matrix.inputs)
+    product = CWideProduct(pointer_to(matrix.struct), pointer(values), matrix.inputs, len(values), pointer(tiles),
+                           pointer(scales), pointer(bias), pointer(found), matrix.rows, activation, 0, None)
+    library.saucier_multiply(library.saucier_best_path(), pointer_to(product), threads)
     return found

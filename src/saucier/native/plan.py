@@ -16,7 +16,7 @@ from saucier.native.matrices import Array, Matrix, Panels, pointer
 
 KINDS = {name: number for number, name in enumerate(
     ("embed", "places", "norm", "product", "rotate", "attend", "gate", "activate", "add", "scale", "select", "shift",
-     "keep", "cross", "experts", "attend_rows", "neighbours"))}
+     "keep", "cross", "experts", "attend_rows", "neighbours", "segments"))}
 ACTIVATIONS = {name: number for number, name in enumerate(
     ("identity", "relu", "gelu", "gelu_tanh", "silu", "tanh", "quick_gelu", "squared_relu", "relu6", "leaky_relu",
      "sigmoid"))}

@@ -297,10 +297,11 @@ class EmbeddingHead(nn.Module):
                                   for one, width in zip(config.maps, widths, strict=False))
         self.norm = build_norm(config.norm, widths[-1]) if config.norm else None
         self.language = LanguageHead(config.language, dim, tokens) if config.language else None
+        self.pool = pool_vectors
 
     def forward(self, reading: Reading) -> Tensor:
         """Shapes: hidden [B, L, D], mask [B, L] -> [B, E]."""
-        vector = torch.cat([pool_vectors(one, reading) for one in self.config.pooling], -1)
+        vector = torch.cat([self.pool(one, reading) for one in self.config.pooling], -1)
         for one, map_ in zip(self.config.maps, self.maps, strict=True):
             vector = ACTIVATIONS[one.activation](map_(vector))
         vector = vector if self.norm is None else self.norm(vector)

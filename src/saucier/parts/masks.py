@@ -11,10 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from saucier.devices import is_traced
 from saucier.errors import InputError
 
 MOST_REAL = 0.8
@@ -55,6 +57,17 @@ class Ragged:
         rows, length = self.shape
         full = x.new_zeros(rows * length, *x.shape[2:])
         return full.index_copy_(0, self.index, x[0]).view(rows, length, *x.shape[2:])
+
+    def unpack_alone(self, x: Tensor) -> Tensor:
+        """Do so by the thread that asks, where nothing has gradients: torch's threads wait busily after a large copy,
+        and those of the kernels may be at work next. Shapes: as `unpack`.
+        """
+        if torch.is_grad_enabled() or is_traced() or x.device.type != "cpu" or x.dtype != torch.float32:
+            return self.unpack(x)
+        rows, length = self.shape
+        full = np.zeros((rows * length, *x.shape[2:]), np.float32)
+        full[self.index.numpy()] = x[0].numpy()
+        return torch.from_numpy(full).view(rows, length, *x.shape[2:])
 
     def pack_heads(self, x: Tensor) -> Tensor:
         """Shapes: [B, H, L, E] -> [1, H, T, E]."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +48,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = find_limit(model, tokenizer)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
-    found = torch.empty(len(texts), head.widths(model.config.dim)[-1])
+    found = np.empty((len(texts), head.widths(model.config.dim)[-1]), np.float32)
     device = model.device
     for start in range(0, len(order), batch):
         rows = order[start:start + batch]
@@ -55,9 +56,9 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         cut += encoded.cut
         with torch.inference_mode():
             vectors = model(**encoded.to(device)).embeddings
-        found[rows] = vectors.float().cpu()
+        found[rows] = vectors.float().cpu().numpy()
     warn_of_cuts(cut, limit)
-    return found
+    return torch.from_numpy(found)
 
 
 def require_embedding_head(model: Transformer, where: str) -> c.EmbeddingHead:

@@ -127,10 +127,14 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     (void)thread;
     for (int64_t i = chunk * TOKENS_AT_ONCE; i < end; i++) {
         float *from = b->buffers[op->from] + i * b->strides[op->from], *to = b->buffers[op->to] + i * b->strides[op->to];
-        int64_t place = b->places[i];
         switch (op->kind) {
+            case EMBED: saucier_read_row(kernels, op->matrix, b->ids[i], to, op->scale, 0); break;
+            case PLACES: saucier_read_row(kernels, op->matrix, b->places[i], to, 1.0f, 1); break;
+            case SEGMENTS: saucier_read_row(kernels, op->matrix, b->segments[i], to, 1.0f, 1); break;
             case NORM: kernels->norm(op->norm, from, to, op->width, op->gain, op->bias, op->eps); break;
-            case ROTATE: kernels->rotate(to, op->heads, op->head, op->turned, op->neighbours, op->table + place * op->turned); break;
+            case ROTATE:
+                kernels->rotate(to, op->heads, op->head, op->turned, op->neighbours, op->table + b->places[i] * op->turned);
+                break;
             case GATE: kernels->gate(op->activation, to, op->width); break;
             case ACTIVATE: kernels->activate(op->activation, to, op->width); break;
             case ADD: for (int64_t k = 0; k < op->width; k++) to[k] += from[k]; break;

@@ -142,8 +142,14 @@ static float *row_of(const Pass *pass, int buffer, int64_t i) {
 }
 
 /* Copy, or add, a stored row of any format, times a factor. */
-static void read_row(const Kernels *kernels, const Matrix *m, int64_t row, float *to, float scale, int adds) {
-    for (int64_t k = 0; k < m->inputs; k++) to[k] = (adds ? to[k] : 0) + kernels->weight(m, row, k) * scale;
+void saucier_read_row(const Kernels *kernels, const Matrix *m, int64_t row, float *to, float scale, int adds) {
+    const float *stored = (const float *)m->codes + row * m->inputs;
+    if (m->format == FLOAT32 && adds)
+        for (int64_t k = 0; k < m->inputs; k++) to[k] += stored[k] * scale;
+    else if (m->format == FLOAT32)
+        for (int64_t k = 0; k < m->inputs; k++) to[k] = stored[k] * scale;
+    else
+        for (int64_t k = 0; k < m->inputs; k++) to[k] = (adds ? to[k] : 0) + kernels->weight(m, row, k) * scale;
 }
 
 /* A product of the first n vectors of a buffer. */
@@ -271,10 +277,10 @@ static void run_op(Pass *pass, const Op *op) {
         float *from = row_of(pass, op->from, i), *to = row_of(pass, op->to, i);
         int64_t place = pass->places[i];
         switch (op->kind) {
-            case EMBED: read_row(kernels, op->matrix, pass->tokens[i], to, op->scale, 0); break;
+            case EMBED: saucier_read_row(kernels, op->matrix, pass->tokens[i], to, op->scale, 0); break;
             case PLACES:
                 place = pass->tokens[i] == op->padding ? op->padding : place + op->offset;
-                read_row(kernels, op->matrix, place, to, 1.0f, 1);
+                saucier_read_row(kernels, op->matrix, place, to, 1.0f, 1);
                 break;
             case NORM: kernels->norm(op->norm, from, to, op->width, op->gain, op->bias, op->eps); break;
             case ROTATE: kernels->rotate(to, op->heads, op->head, op->turned, op->neighbours, op->table + place * op->turned); break;

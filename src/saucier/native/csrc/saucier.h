@@ -160,7 +160,7 @@ void saucier_leave(void);
 
 /* One step of a plan; which fields are read depends on the kind. Buffers are numbered, see `Session`. */
 enum OpKind { EMBED, PLACES, NORM, PRODUCT, ROTATE, ATTEND, GATE, ACTIVATE, ADD, SCALE, SELECT, SHIFT, KEEP, CROSS,
-              EXPERTS, ATTEND_ROWS, NEIGHBOURS };
+              EXPERTS, ATTEND_ROWS, NEIGHBOURS, SEGMENTS };
 typedef struct {
     int32_t kind;
     int32_t from, to;   /* buffers */
@@ -219,7 +219,8 @@ typedef struct {
     int64_t strides[BUFFERS];
     int64_t tokens, rows;
     const int32_t *starts; /* [rows + 1] */
-    const int32_t *places; /* [tokens] */
+    const int32_t *places; /* [tokens]; of PLACES rows of its table */
+    const int32_t *ids, *segments; /* [tokens]: rows of the tables of EMBED and SEGMENTS. NULL where no step reads them */
     void *tiles[2];        /* for a WideProduct, and the next one */
     float *token_scales[2];
     float *room; /* [threads, room_stride]: of attention, see rows.c */
@@ -247,6 +248,8 @@ typedef struct {
 } Experts;
 
 void saucier_run_experts(const Experts *experts);
+
+void saucier_read_row(const Kernels *kernels, const Matrix *table, int64_t row, float *to, float scale, int adds);
 
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *product, int threads);
 const Kernels *saucier_kernels(const char *path);

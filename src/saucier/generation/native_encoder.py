@@ -1,9 +1,9 @@
 """Models whose text is read by the native kernels in one go: encoders, and decoders that classify or score a text.
 
-`use_native` gives a view of a model that is called as the model is; only its stack is another one, and its embedding
-and the maps of pooler and head, which give what the model's own give: torch's threads, which wait busily after each
-large operation, would share the cores with those of the kernels. All else stays the model's own, so that every task
-and every head works.
+`use_native` gives a view of a model that is called as the model is; only its stack is another one. Its embedding and
+the maps of its pooler and head are the kernels' too, in the numbers that they are stored in: torch's threads wait
+busily after each large operation, beside those of the kernels. All else stays the model's own, so that every task and
+every head works.
 Letters: B batch, L length, D dim, T real tokens, R rows, P places, I inputs, O outputs.
 """
 
@@ -42,6 +42,8 @@ from saucier.parts.pooling import Pooler, Reading, pool_vectors
 
 VIEWS: MadeFromWeights[Transformer] = MadeFromWeights()
 """Model -> its views, one for each number format."""
+OUTSIDE = ("pooler.", "head.")
+"""What is behind the stack."""
 SMALL = 2**18
 """Numbers of a matrix outside the stack that is widened for good where it is in few bits: decoding it for every pass
 takes longer than its product."""
@@ -55,7 +57,8 @@ def use_native(model: Transformer, engine: Native) -> Transformer:
     Of a model without an encoder it is the decoder, which then reads whole texts without a cache (`generate` has its
     own way: `engine=`). The view is called as the model is and gives the same outputs, except that the vectors of
     padding are zeros; hidden states of single layers, attention weights and gradients it does not give. It shares all
-    weights but the matrices of the stack, which are copied once for each format, and made again when they change.
+    weights but the matrices of the stack, and of the maps behind it, which are copied once for each format, and made
+    again when they change.
 
     Raises `InputError` for a model that the kernels do not run, naming the part that they lack.
     """
@@ -89,7 +92,7 @@ def find_embedding(model: Transformer, made: Converted) -> Embedding:
     """Return the embedding that the kernels read, lowered once; the model's own where they lack a part of it."""
     if made.embedding is None:
         try:
-            made.embedding = NativeEmbedding(model.embed, model.config, made.weights)
+            made.embedding = NativeEmbedding(copy_modules(model.embed), model.config, made.weights)
         except InputError:
             made.embedding = copy_modules(model.embed)
     found: Embedding = made.embedding
@@ -97,18 +100,21 @@ def find_embedding(model: Transformer, made: Converted) -> Embedding:
 
 
 def replace_map(module: nn.Module, name: str, weights: Weights) -> nn.Module | None:
-    """Return what stands in the place of a map outside the stack, with its activation; None for all else."""
+    """Return what stands in the place of a map behind the stack, with its activation, or in few bits; None for others.
+    """
 
     def lay_out(own: Linear, name: str, activation: str = "identity") -> NativeLinear:
         panels = weights.panels(name, own.in_features, weights.stored_format(name))
         return NativeLinear(own, panels, KERNEL_ACTIVATIONS[activation])
 
-    if type(module) is Linear:
-        return lay_out(module, name)
     if isinstance(module, EmbeddingHead):
         head = copy.copy(module)
         head.pool = pool_alone
         return head
+    if not f"{name}.".startswith(OUTSIDE):
+        return widen_small(module)
+    if type(module) is Linear:
+        return lay_out(module, name)
     if isinstance(module, Pooler | Transform) and type(module.dense) is Linear:
         known = [one for one in KERNEL_ACTIVATIONS if ACTIVATIONS.get(cast(Any, one)) is module.activation]
         twin = copy.copy(module)
@@ -197,15 +203,15 @@ class NativeEmbedding(Embedding):
             numbers["segments"] = first_segments(side)
         elif isinstance(kind, c.SegmentTable):
             numbers["segments"] = default_segments(kind.otherwise, side) if segments is None else side.packed(segments)
-        rows = {name: as_array(one.expand(ids.shape).int()).ravel() for name, one in numbers.items()}
+        rows = {name: as_array(one.expand(ids.shape)).ravel() for name, one in numbers.items()}
         plan = self.find_plan(int(rows.get("places", rows["embed"][:0]).max(initial=0)) + 1)
         if not all(is_inside(rows[step.kind], step.matrix) for step in plan.steps if step.kind in rows):
             return super().forward(side)  # it says what is wrong
-        found = embed_rows(plan, rows, threads=use_threads())
+        found = embed_rows(plan, {name: one.astype(np.int32) for name, one in rows.items()}, threads=use_threads())
         return torch.from_numpy(found).view(*ids.shape, -1).to(self.like.dtype)
 
 
-def is_inside(rows: NDArray[np.int32], table: Matrix | Panels | None) -> bool:
+def is_inside(rows: NDArray[Any], table: Matrix | Panels | None) -> bool:
     """Say whether a table has all of these rows."""
     return table is not None and bool(rows.min(initial=0) >= 0) and int(rows.max(initial=0)) < table.rows
 

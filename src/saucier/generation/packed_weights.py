@@ -77,20 +77,20 @@ def inference_view(model: Model) -> Model:
 
 
 def copy_modules(module: Model, change: Callable[[nn.Module], nn.Module | None] = lambda _: None,
-                 made: dict[int, nn.Module] | None = None) -> Model:
+                 made: dict[nn.Module, nn.Module] | None = None) -> Model:
     """Return a copy of a tree of modules in evaluation mode that shares all parameters; no compiled code is copied.
 
-    `change` may give another module in place of one; None: a copy. `made` holds what was copied already, by id: a
-    module that is in several places stays one.
+    `change` may give another module in place of one; None: a copy. `made` holds what was copied already: a module that
+    is in several places stays one.
     """
     made = {} if made is None else made
-    if id(module) not in made:
-        made[id(module)] = twin = change(module) or copy.copy(module)  # `copy` leaves the compiled call out
+    if module not in made:
+        made[module] = twin = change(module) or copy.copy(module)  # `copy` leaves the compiled call out
         for name in ("_parameters", "_buffers"):  # tables of their own: tracing puts other tensors into them
             setattr(twin, name, dict(getattr(twin, name)))
         twin._modules = {name: child and copy_modules(child, change, made) for name, child in twin._modules.items()}
         twin.training = False
-    return made[id(module)]  # type: ignore[return-value]  # of the same class, or in place of it
+    return made[module]  # type: ignore[return-value]  # of the same class, or in place of it
 
 
 class PackedLinear(nn.Module):

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from tests.tolerances import PART, assert_close
-from tests.unit.generation.test_native import draw
+from tests.unit.generation.test_native import draw, golden
 from tests.unit.generation.test_native_encoder import batch, hidden_vectors
 
 import saucier
 from saucier import config as c
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
-from saucier.generation.native_encoder import NativeEmbedding, use_native
+from saucier.generation.native_encoder import NativeEmbedding, NativeLinear, use_native
 from saucier.generation.packed_weights import copy_modules
 from saucier.parts.embedding import Embedding
 from saucier.parts.inputs import Side
@@ -74,6 +74,25 @@ def test_embeddings_in_bfloat16_are_those_of_exact_sums() -> None:
     assert found.dtype == torch.bfloat16
     exact = copy_modules(model).float().embed(Side(ids))
     assert torch.equal(found, exact.bfloat16())
+
+
+def test_a_decoder_beside_the_encoder_keeps_its_maps() -> None:
+    """The kernels take what is behind the stack that they read, and no second copy of a decoder."""
+    view = use_native(golden("bart").eval(), Native())
+    assert view.decoder is not None and view.pooler is None
+    assert not any(isinstance(one, NativeLinear) for one in view.modules())
+    view = use_native(golden("bert-next-sentence").eval(), Native())
+    assert [name for name, one in view.named_modules() if isinstance(one, NativeLinear)] == ["pooler.dense",
+                                                                                           "head.output"]
+
+
+def test_rows_that_no_table_has_are_told() -> None:
+    """Also such that 32 bits would take for others."""
+    view, ids = use_native(build_embedding(EMBEDDINGS["two segments"]), Native()), draw(1, 6)
+    for given in ({"position_ids": torch.full((1, 6), 2**32)}, {"token_type_ids": torch.full((1, 6), 2)},
+                  {"token_type_ids": torch.full((1, 6), -1)}):
+        with pytest.raises((InputError, IndexError)):
+            hidden_vectors(view, torch.ones(1, 6), input_ids=ids, **given)
 
 
 def test_reading_texts_starts_no_threads_of_torch() -> None:

@@ -98,6 +98,29 @@ def test_top_p_is_the_smallest_set_that_holds_the_share(share: float, seed: int)
     assert abs(held - share) < 1e-6 or gone == set(range(VOCAB)) - set(kept)
 
 
+@pytest.mark.parametrize("width", [40, 5000])
+@pytest.mark.parametrize("least", [1, 3])
+def test_top_p_is_what_sorting_all_gives(width: int, least: int) -> None:
+    """Of rows with equal scores, with forbidden ones, peaked and flat, as many and as likely as by sorting in 64 bits;
+    of equal ones the first stay.
+    """
+    generator = torch.Generator().manual_seed(width)
+    before = torch.randn(6, width, generator=generator) * torch.tensor([[0.0, 1, 1, 3, 6, 9]]).T
+    before[2], before[3, 2:] = before[2].round(), -math.inf
+    for share in (0.0531, 0.5031, 0.9031, 0.9931):
+        after = p.keep_top_p(torch.zeros(6, 1), before, share=share, least=least)
+        for row, found in zip(before.double(), after, strict=True):
+            ordered, places = row.sort(descending=True, stable=True)
+            earlier = ordered.softmax(0).cumsum(0) - ordered.softmax(0)
+            kept = places[(earlier < share - 1e-9) | (torch.arange(width) < least)]
+            assert set(kept[row[kept] > -math.inf].tolist()) == set((found > -math.inf).nonzero()[:, 0].tolist())
+
+
+def test_top_p_leaves_what_is_no_number_to_the_draw() -> None:
+    before = torch.tensor([[1.0, math.nan, 2], [-math.inf] * 3])
+    assert torch.equal(p.keep_top_p(torch.zeros(2, 1), before, share=0.5).nan_to_num(9), before.nan_to_num(9))
+
+
 def test_temperature_sharpens() -> None:
     before = scores(5)
     after = p.apply_temperature(torch.zeros(1, 1, dtype=torch.long), before, temperature=0.5)

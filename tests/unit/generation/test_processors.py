@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from saucier.errors import WorkError
 from saucier.generation import processors as p
-from saucier.generation.search import Sample
+from saucier.generation.search import Sample, draw_by_torch, draw_exponential, twists_exponential
 
 VOCAB = 6
 IDS = st.lists(st.integers(0, VOCAB - 1), min_size=1, max_size=9)
@@ -170,6 +171,18 @@ def test_draws_have_the_frequencies_of_the_distribution() -> None:
     wanted = scores(6).softmax(1)[0]
     drawn = Sample.seeded(0, torch.device("cpu"))(scores(6).expand(20000, -1), 1)[:, 0].bincount(minlength=VOCAB)
     assert float(((drawn - 20000 * wanted) ** 2 / (20000 * wanted)).sum()) < 20.5
+
+
+def test_numbers_that_are_drawn_are_those_of_torch() -> None:
+    """Wherever in its key the twister stands, and what torch draws next is the same too."""
+    if not twists_exponential():
+        pytest.skip("torch asks a library for such numbers on this processor")
+    ours, theirs = (torch.Generator().manual_seed(3) for _ in range(2))
+    for shape in ((1, 1), (2, 155), (1, 1), (3, 1000), (1, 311), (8, 5000)):
+        found, expected = draw_exponential(ours, shape), draw_by_torch(theirs, shape)
+        np.testing.assert_allclose(found, expected, rtol=2e-7, atol=0)
+        assert torch.equal(ours.get_state(), theirs.get_state())
+        assert torch.equal(torch.randn(5, generator=ours), torch.randn(5, generator=theirs))
 
 
 def test_a_seed_draws_what_torch_draws_with_it() -> None:

@@ -31,7 +31,7 @@ from saucier.native.encoding import embed_rows, encode, lower_stack, lower_token
 from saucier.native.lowering import refuse
 from saucier.native.matrices import Matrix, Panels, Weights, multiply_vectors
 from saucier.native.plan import ACTIVATIONS as KERNEL_ACTIVATIONS
-from saucier.native.plan import Plan
+from saucier.native.plan import Plan, Step
 from saucier.parts.context import Context
 from saucier.parts.embedding import Embedding, default_segments, first_segments
 from saucier.parts.heads import EmbeddingHead, Transform
@@ -97,6 +97,12 @@ def find_embedding(model: Transformer, made: Converted) -> Embedding:
             made.embedding = copy_modules(model.embed)
     found: Embedding = made.embedding
     return found
+
+
+def list_look_ups(model: Transformer, made: Converted) -> tuple[Step, ...]:
+    """Return the steps that give tokens the vectors that the stack reads; none where the model's own embedding does."""
+    embedding = find_embedding(model, made)
+    return embedding.find_plan(1).steps if isinstance(embedding, NativeEmbedding) else ()
 
 
 def replace_map(module: nn.Module, name: str, weights: Weights) -> nn.Module | None:

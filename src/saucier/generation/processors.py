@@ -155,36 +155,39 @@ def keep_top_k(ids: Array, scores: Array, *, count: int) -> Array:
 def keep_top_p(ids: Array, scores: Array, *, share: float, least: int = 1) -> Array:
     """Keep the smallest set of likeliest tokens whose probability is at least p, and the `least` likeliest in any case.
 
-    On the CPU no more is sorted than what may be kept, and sums are of 64 bits.
+    On the CPU no more is sorted than what may be kept, and sums are of 64 bits. Which of equal scores stay is what
+    torch's order of all of them says, as in transformers.
     Source: Holtzman et al. 2020, §3.1, arXiv:1904.09751.
     """
     held = without_threads(scores)
-    if held is not scores:
-        with np.errstate(invalid="ignore"):  # of scores that are no numbers, which `Sample` tells
-            likely = np.exp(held - held.max(1, keepdims=True))
-        dropped = np.stack([find_unlikely(row, 1 - share, least) for row in likely])
-        return library_of(scores).asarray(np.where(dropped, np.float32(NEVER), held))
+    lasts = [None] if held is scores else [find_last(row, 1 - share, least) for row in held]
+    if None not in lasts:
+        below = held < np.array(lasts, np.float32)[:, None]
+        return library_of(scores).asarray(np.where(below, np.float32(NEVER), held))
     ordered, places = scores.sort(dim=1)
     dropped = ordered.softmax(1).cumsum(1) <= 1 - share
     dropped[:, -least:] = False
     return scores.masked_fill(dropped.scatter(1, places, dropped), NEVER)
 
 
-def find_unlikely(likely: Any, share: float, least: int) -> Any:
-    """Say which tokens, the unlikeliest ones, have no more than a share of a row's probability together.
+def find_last(row: Any, share: float, least: int) -> float | None:
+    """Return the score from which on tokens stay: the others have no more than a share of the probability together, and
+    `least` stay in any case. None where some of equal ones would stay, or a score is no number.
 
-    `least` of the likeliest stay in any case, and of equal ones the first. Shapes: numpy's [V], of any sum -> [V].
+    Shapes: numpy's [V].
     """
+    with np.errstate(invalid="ignore", over="ignore"):  # of scores as `make_finite` leaves them
+        likely = np.exp(row - row.max())
     total = likely.sum(dtype=np.float64)
-    if not total > 0:  # scores that are no numbers
-        return np.zeros(likely.shape, bool)
-    some = np.sort(likely[likely * float(likely.size) > share * total])  # the others have less than the share together
-    sums = total - some.sum(dtype=np.float64) + some.cumsum(dtype=np.float64)
-    count = min(max(int((sums > share * total).sum()), least), likely.size)
-    last = (some if count <= len(some) else np.sort(likely))[-count]
-    kept = likely > last
-    kept[np.flatnonzero(likely == last)[:count - int(kept.sum())]] = True
-    return ~kept
+    if not total > 0:
+        return None
+    some = np.sort(row[likely * float(row.size) > share * total])  # the others have less than the share together
+    chances = np.exp(some - row.max()).astype(np.float64)
+    count = max(int((total - chances.sum() + chances.cumsum() > share * total).sum()), least)
+    if count > len(some):
+        some = np.sort(row)
+    last = some[-min(count, row.size)]
+    return float(last) if int((some >= last).sum()) == count else None
 
 
 def renormalize(ids: Array, scores: Array) -> Array:

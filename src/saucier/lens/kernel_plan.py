@@ -47,7 +47,7 @@ def describe_kernel_plan(what: Path, number_format: str | None = None) -> Kernel
     from saucier.folders.load import load
     from saucier.generation.decoding import Native
     from saucier.generation.formats import check_format, writes_tokens
-    from saucier.generation.native_encoder import find_stack, name_side, use_native
+    from saucier.generation.native_encoder import find_stack, list_look_ups, name_side, use_native
     from saucier.generation.native_feed import lower_model
     from saucier.generation.native_model import convert_weights
 
@@ -55,16 +55,20 @@ def describe_kernel_plan(what: Path, number_format: str | None = None) -> Kernel
     check_format(form)
     model, engine = load(what, dtype="float32", device="cpu"), Native(format="float32" if form == "auto" else form)
     writes, encoder_fault = writes_tokens(model), ""
-    encoder: tuple[Step, ...] = ()
+    first: tuple[Step, ...] = ()
     try:
         plan: Plan = lower_model(model, engine, 1) if writes else getattr(
             use_native(model, engine), name_side(model)).find_plan(1)
     except InputError as error:
         return KernelPlan(str(what), fault=error.what)
-    if writes and model.encoder is not None:
+    if not writes:
+        first = list_look_ups(model, convert_weights(model, engine))
+    elif model.encoder is not None:
+        made = convert_weights(model, engine)
         try:
-            encoder = find_stack(model, convert_weights(model, engine)).find_plan(1).steps
+            first = (*list_look_ups(model, made), *find_stack(model, made).find_plan(1).steps)
         except InputError as error:
             encoder_fault = error.what
-    return KernelPlan(str(what), (*(f"encoder: {step}" for step in encoder), *str(plan).splitlines()), sum(
-        step.read_bytes for step in (*encoder, *plan.source_steps, *plan.steps)), encoder_fault=encoder_fault)
+    told = (f"encoder: {step}" if writes else str(step) for step in first)
+    return KernelPlan(str(what), (*told, *str(plan).splitlines()), sum(
+        step.read_bytes for step in (*first, *plan.source_steps, *plan.steps)), encoder_fault=encoder_fault)

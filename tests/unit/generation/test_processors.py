@@ -102,19 +102,21 @@ def test_top_p_is_the_smallest_set_that_holds_the_share(share: float, seed: int)
 @pytest.mark.parametrize("width", [40, 5000])
 @pytest.mark.parametrize("least", [1, 3])
 def test_top_p_is_what_sorting_all_gives(width: int, least: int) -> None:
-    """Of rows with equal scores, with forbidden ones, peaked and flat, as many and as likely as by sorting in 64 bits;
-    of equal ones the first stay.
+    """Of rows with equal scores, with forbidden ones, with others far below, peaked and flat: as many and as likely as
+    by sorting in 64 bits, whatever rows are beside a row.
     """
     generator = torch.Generator().manual_seed(width)
-    before = torch.randn(6, width, generator=generator) * torch.tensor([[0.0, 1, 1, 3, 6, 9]]).T
-    before[2], before[3, 2:] = before[2].round(), -math.inf
+    before = torch.randn(7, width, generator=generator) * torch.tensor([[0.0, 1, 1, 3, 6, 9, 1]]).T
+    before[2], before[3, 2:], before[6, 2:] = before[2].round(), -math.inf, before[6, 2:] - 3e38
     for share in (0.0531, 0.5031, 0.9031, 0.9931):
-        after = p.keep_top_p(torch.zeros(6, 1), before, share=share, least=least)
-        for row, found in zip(before.double(), after, strict=True):
-            ordered, places = row.sort(descending=True, stable=True)
+        together = p.keep_top_p(torch.zeros(7, 1), before, share=share, least=least)
+        alone = [p.keep_top_p(torch.zeros(1, 1), row[None], share=share, least=least)[0] for row in before]
+        for row, *after in zip(before, together, alone, strict=True):
+            ordered = row.double().sort(descending=True).values
             earlier = ordered.softmax(0).cumsum(0) - ordered.softmax(0)
-            kept = places[(earlier < share - 1e-9) | (torch.arange(width) < least)]
-            assert set(kept[row[kept] > -math.inf].tolist()) == set((found > -math.inf).nonzero()[:, 0].tolist())
+            kept = ordered[((earlier < share - 1e-9) | (torch.arange(width) < least)) & (ordered > -math.inf)]
+            for found in after:
+                assert torch.equal(found[found > -math.inf].double().sort(descending=True).values, kept)
 
 
 def test_top_p_leaves_what_is_no_number_to_the_draw() -> None:

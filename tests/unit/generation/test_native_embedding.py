@@ -95,6 +95,7 @@ def test_rows_that_no_table_has_are_told() -> None:
             hidden_vectors(view, torch.ones(1, 6), input_ids=ids, **given)
 
 
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in Linux's table of processes")
 def test_reading_texts_starts_no_threads_of_torch() -> None:
     """They wait busily, beside those of the kernels. A thread of Python has its own: here they would be new ones."""
     attention = c.SelfAttention(projection=c.Projection(heads=4))
@@ -122,6 +123,6 @@ def test_reading_texts_starts_no_threads_of_torch() -> None:
             with ThreadPoolExecutor(1) as alone:
                 assert alone.submit(count_started, view).result() == 0
             with ThreadPoolExecutor(1) as alone:
-                assert alone.submit(count_started, model).result() == 1
+                assert alone.submit(count_started, model).result() >= 1
     finally:
         torch.set_num_threads(threads)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from saucier.generation.native_model import use_threads
+from saucier.generation.native_model import kernel_threads
 from saucier.generation.options import GenerationOptions
 from saucier.generation.processors import without_threads
 from saucier.generation.search import SearchRules, Step, TokenSelection, apply_processors, find_ended_rows
@@ -52,7 +52,7 @@ class Hypotheses:
 
 def log_softmax_by_kernels(scores: Tensor) -> Tensor:
     """Make log probabilities of scores on the CPU, where they are, and return them. Shapes: [R, V] -> [R, V]."""
-    log_softmax(scores.numpy(), use_threads())
+    log_softmax(scores.numpy(), kernel_threads())
     return scores
 
 

@@ -18,7 +18,7 @@ from saucier.files import write_json
 from saucier.generation.decoding import Native
 from saucier.generation.feeds import prediction_kind
 from saucier.generation.native_encoder import use_native
-from saucier.generation.native_model import PartTables, check_lowered, convert_weights, use_threads
+from saucier.generation.native_model import PartTables, check_lowered, convert_weights, kernel_threads
 from saucier.model import Transformer
 from saucier.native.encoding import lower_stack
 from saucier.native.library import load_library
@@ -176,7 +176,7 @@ def find_packed(model: Transformer, form: Format) -> Path | None:
 def find_choice(model: Transformer) -> Path | None:
     """Return where the choice for a model is kept; None for one that has no files."""
     digest = digest_model(model)
-    threads = use_threads()
+    threads = kernel_threads()
     return None if digest is None else name_choice(digest, model.config.model_dump_json(), threads)
 
 

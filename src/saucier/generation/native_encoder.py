@@ -24,11 +24,18 @@ from saucier import config as c
 from saucier.config.questions import reads_padding
 from saucier.errors import InputError
 from saucier.generation.decoding import Native
-from saucier.generation.native_model import Converted, PartTables, as_array, check_lowered, convert_weights, use_threads
+from saucier.generation.native_model import (
+    Converted,
+    PartTables,
+    as_array,
+    check_lowered,
+    convert_weights,
+    kernel_threads,
+)
 from saucier.generation.packed_weights import MadeFromWeights, copy_modules
 from saucier.model import Transformer
 from saucier.native.encoding import embed_rows, encode, lower_stack, lower_tokens
-from saucier.native.lowering import refuse
+from saucier.native.lowering import first_row, refuse
 from saucier.native.matrices import Matrix, Panels, Weights, multiply_vectors
 from saucier.native.plan import ACTIVATIONS as KERNEL_ACTIVATIONS
 from saucier.native.plan import Plan, Step
@@ -42,7 +49,7 @@ from saucier.parts.pooling import Pooler, Reading, pool_vectors
 
 VIEWS: MadeFromWeights[Transformer] = MadeFromWeights()
 """Model -> its views, one for each number format."""
-OUTSIDE = ("pooler.", "head.")
+BEHIND = ("pooler.", "head.")
 """What is behind the stack."""
 SMALL = 2**18
 """Numbers of a matrix outside the stack that is widened for good where it is in few bits: decoding it for every pass
@@ -117,7 +124,7 @@ def replace_map(module: nn.Module, name: str, weights: Weights) -> nn.Module | N
         head = copy.copy(module)
         head.pool = pool_alone
         return head
-    if not f"{name}.".startswith(OUTSIDE):
+    if not f"{name}.".startswith(BEHIND):
         return widen_small(module)
     if type(module) is Linear:
         return lay_out(module, name)
@@ -162,13 +169,14 @@ class NativeLinear(Linear):
         """Share all weights with the map, whose matrix is also in panels."""
         nn.Module.__init__(self)
         self.__dict__.update(vars(own))
-        self.panels, self.number = panels, activation
-        self.added = None if own.bias is None else as_array(own.bias.float())
+        self.panels, self.activation = panels, activation
+        self.wide_bias = None if own.bias is None else as_array(own.bias.float())
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
         """Shapes: [..., I] -> [..., O]."""
         vectors = as_array(input.reshape(-1, self.panels.inputs).float())
-        found = multiply_vectors(self.panels, vectors, self.added, activation=self.number, threads=use_threads())
+        found = multiply_vectors(self.panels, vectors, self.wide_bias, activation=self.activation,
+                                 threads=kernel_threads())
         return torch.from_numpy(found).view(*input.shape[:-1], -1).to(input.dtype)
 
 
@@ -189,8 +197,9 @@ class NativeEmbedding(Embedding):
 
     def find_plan(self, rows: int) -> Plan:
         """Return the plan whose table of positions, where it is computed, has so many rows, or more."""
-        waves = self.config.positions
-        size = min(count_places(rows), waves.length or MOST_WAVES) if isinstance(waves, c.Sinusoidal) else 1
+        size, waves = 1, self.config.positions
+        if isinstance(waves, c.Sinusoidal):  # the plan adds the rows before the first place to it
+            size = min(count_places(rows), (waves.length or MOST_WAVES) - first_row(waves.places)[0])
         if size not in self.plans:
             self.plans[size] = self.lower(size)
         return self.plans[size]
@@ -213,7 +222,7 @@ class NativeEmbedding(Embedding):
         plan = self.find_plan(int(rows.get("places", rows["embed"][:0]).max(initial=0)) + 1)
         if not all(is_inside(rows[step.kind], step.matrix) for step in plan.steps if step.kind in rows):
             return super().forward(side)  # it says what is wrong
-        found = embed_rows(plan, {name: one.astype(np.int32) for name, one in rows.items()}, threads=use_threads())
+        found = embed_rows(plan, {name: one.astype(np.int32) for name, one in rows.items()}, threads=kernel_threads())
         return torch.from_numpy(found).view(*ids.shape, -1).to(self.like.dtype)
 
 
@@ -274,7 +283,7 @@ class NativeStack(nn.Module):
         flat = as_array(x.flatten(0, 1).float())
         vectors = flat if rows.index is None else flat[rows.index]
         longest = max(np.diff(rows.starts).max(initial=0), rows.positions.max(initial=0) + 1)
-        hidden = encode(self.find_plan(int(longest)), vectors, rows.starts, rows.positions, threads=use_threads())
+        hidden = encode(self.find_plan(int(longest)), vectors, rows.starts, rows.positions, threads=kernel_threads())
         if rows.index is not None:
             real, hidden = hidden, np.zeros((len(flat), hidden.shape[1]), np.float32)
             hidden[rows.index] = real

@@ -22,7 +22,7 @@ from saucier.generation.native_model import (
     as_array,
     check_lowered,
     convert_weights,
-    use_threads,
+    kernel_threads,
 )
 from saucier.generation.packed_weights import inference_view, use_packed_weights
 from saucier.generation.plan_feed import Candidates, PlanFeed, Sources, check_prompt
@@ -57,7 +57,7 @@ def make_native_feed(model: Transformer, prompt: Prompt, engine: Native, *, copi
     check_prompt(model.config, prompt)
     candidates = None if engine.vocabulary_map is None else Candidates.of_prompt(
         load_vocabulary_map(engine.vocabulary_map), prompt, model.config)
-    return PlanFeed(plan, prompt, copies=copies, threads=use_threads(),
+    return PlanFeed(plan, prompt, copies=copies, threads=kernel_threads(),
                     candidates=candidates,
                     encode=None if prompt.source is None else partial(encode_sources, model, prompt, made))
 
@@ -75,7 +75,7 @@ def score_texts(model: Transformer, engine: Native, ids: Tensor, mask: Tensor) -
     real = mask.bool()
     lengths = real.sum(1).numpy()
     session = Session(lower_model(model, engine, ids.shape[1]), len(ids),
-                      threads=use_threads())
+                      threads=kernel_threads())
     check_prompt(model.config, Prompt(ids, mask))
     rows = np.repeat(np.arange(len(ids), dtype=np.int32), lengths)
     places = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])

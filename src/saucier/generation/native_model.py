@@ -118,7 +118,7 @@ def convert_weights(model: Transformer, engine: Native, kept: Mapping[str, Any] 
         {name: as_array(one) for name, one in model.state_dict().items()}, engine.format, dict(kept))))
 
 
-def use_threads() -> int:
+def kernel_threads() -> int:
     """Return how many threads the kernels use: as many as torch is set to, and no more than there are cores."""
     return min(torch.get_num_threads(), count_threads())
 

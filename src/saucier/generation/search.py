@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-KEY, AT_ONCE = 624, 2**13
-"""Words of the key of a Mersenne twister, and numbers that are drawn while all that they are made of is in a cache."""
+STATE_WORDS, AT_ONCE = 624, 2**13
+"""Words of the state of a Mersenne twister; numbers that are drawn together, so few that all stays in a cache."""
 TokenSelection = Callable[[Array, int], Array]
 """Picks candidates of each row: scores [R, V] and a count -> places [R, count]."""
 
@@ -63,7 +63,7 @@ class Sample:
         if np.isnan(likely).any():
             raise WorkError("the scores of the next token are no numbers", where="do_sample",
                             remedy="look at the model's weights; or give remove_invalid_values=True")
-        draw = draw_exponential if twists_exponential() else draw_by_torch
+        draw = draw_exponential if matches_torch() else draw_by_torch
         return torch.from_numpy((likely / draw(self.generator, likely.shape)).argmax(1))[:, None]
 
     def fork(self) -> Sample:
@@ -84,17 +84,17 @@ def draw_by_torch(generator: torch.Generator, shape: tuple[int, ...]) -> NDArray
 
 
 def draw_exponential(generator: torch.Generator, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return what `draw_by_torch` does, and leave the generator as that does, where `twists_exponential`.
+    """Return what `draw_by_torch` does, and leave the generator as that does, on processors where `matches_torch`.
 
     torch makes number after number, 15 ns each: 50,257 scores of eight rows take longer than a step of GPT-2.
     """
     state = generator.get_state()
     memory = state.numpy()  # of a Mersenne twister: how many words are left of its key, the next one, and the key
     left, place = memory[8:12].view(np.int32), memory[16:24].view(np.int64)
-    key = memory[24:24 + 8 * KEY].view(np.uint64)
+    key = memory[24:24 + 8 * STATE_WORDS].view(np.uint64)
     twister = np.random.MT19937(0)
     twister.state = {"bit_generator": "MT19937", "state": {
-        "key": key.astype(np.uint32), "pos": int(place[0]) if left[0] > 1 else KEY}}
+        "key": key.astype(np.uint32), "pos": int(place[0]) if left[0] > 1 else STATE_WORDS}}
     found = np.empty(shape, np.float32)
     flat = found.reshape(-1)
     for start in range(0, len(flat), AT_ONCE):
@@ -103,21 +103,19 @@ def draw_exponential(generator: torch.Generator, shape: tuple[int, ...]) -> NDAr
         whole = (words[::2] << np.uint64(32) | words[1::2]) & np.uint64(2**53 - 1)
         part[:] = -np.log1p(whole * -2.0**-53)
     after: Any = twister.state["state"]
-    key[:], place[0], left[0] = after["key"], after["pos"], KEY + 1 - after["pos"]
+    key[:], place[0], left[0] = after["key"], after["pos"], STATE_WORDS + 1 - after["pos"]
     generator.set_state(state)
     return found
 
 
 @cache
-def twists_exponential() -> bool:
-    """Say whether torch makes exponential numbers of its Mersenne twister's words, as `draw_exponential` takes them: on
-    Intel's processors it asks a library, which has others.
-    """
+def matches_torch() -> bool:
+    """Say whether `draw_exponential` gives what torch draws; on Intel's processors torch asks a library for others."""
     import torch
 
     one, other = (torch.Generator().manual_seed(5) for _ in range(2))
     alike = [np.allclose(draw_by_torch(one, (count,)), draw_exponential(other, (count,)), rtol=1e-6)
-             for count in (3, KEY)]
+             for count in (3, STATE_WORDS)]
     return all(alike) and torch.equal(one.get_state(), other.get_state())
 
 

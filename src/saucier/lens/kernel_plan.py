@@ -61,10 +61,10 @@ def describe_kernel_plan(what: Path, number_format: str | None = None) -> Kernel
             use_native(model, engine), name_side(model)).find_plan(1)
     except InputError as error:
         return KernelPlan(str(what), fault=error.what)
+    made = convert_weights(model, engine)
     if not writes:
-        first = list_look_ups(model, convert_weights(model, engine))
+        first = list_look_ups(model, made)
     elif model.encoder is not None:
-        made = convert_weights(model, engine)
         try:
             first = (*list_look_ups(model, made), *find_stack(model, made).find_plan(1).steps)
         except InputError as error:

@@ -25,6 +25,8 @@ EMBEDDINGS = {
                                 norm=c.LayerNorm()),
     "waves": c.Embedding(vocab=120, positions=c.Sinusoidal(), scale=5.5),
     "waves that end": c.Embedding(vocab=120, positions=c.Sinusoidal(length=30), norm=c.RMSNorm()),
+    "waves that end, behind rows": c.Embedding(vocab=120, positions=c.Sinusoidal(
+        length=150, places=c.CountedPlaces(kind="in_order", offset=2))),
     "after padding": c.Embedding(vocab=120, positions=c.Learned(length=26, places=c.SkipPadding(padding=1))),
     **{f"narrow, {kind}": c.Embedding(vocab=120, positions=c.Learned(length=24), segments=c.SegmentTable(count=2),
                                       norm=c.LayerNorm(), projection=c.ProjectNarrow(kind=kind, width=12))
@@ -54,15 +56,16 @@ def test_embeddings_of_each_kind(case: str) -> None:
     for given in ({}, more, {"inputs_embeds": torch.randn(3, 20, model.embed.tokens.embedding_dim)}):
         inputs = given if "inputs_embeds" in given else {"input_ids": ids, **given}
         assert_close(hidden_vectors(view, mask, **inputs), hidden_vectors(model, mask, **inputs), PART, case)
-    longer = draw(2, 40)
-    if case == "waves":
-        assert_close(hidden_vectors(view, torch.ones(2, 40), input_ids=longer),
-                     hidden_vectors(model, torch.ones(2, 40), input_ids=longer), PART, case)
-    else:
+    for length in {"waves": (40, 300), "waves that end, behind rows": (40, 148)}.get(case, ()):
+        longer, seen = draw(2, length), torch.ones(2, length)
+        assert_close(hidden_vectors(view, seen, input_ids=longer), hidden_vectors(model, seen, input_ids=longer), PART,
+                     case)
+    if case != "waves":
+        longer, seen = draw(2, 160), torch.ones(2, 160)
         told = list[str]()
         for one in (model, view):
             with pytest.raises(InputError) as raised:
-                hidden_vectors(one, torch.ones(2, 40), input_ids=longer)
+                hidden_vectors(one, seen, input_ids=longer)
             told.append(str(raised.value))
         assert told[0] == told[1]
 

@@ -8,9 +8,11 @@ Letters: T tokens, R rows, D dim, H heads, P places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from ctypes import byref
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,7 @@ from saucier.native.library import (
     QUERIES_AT_ONCE,
     TILE_TOKENS,
     CBatch,
+    CRoom,
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
@@ -50,6 +53,21 @@ LOOKED_UP = {"embed": "ids", "places": "places", "segments": "segments"}
 """Step that reads rows of a table -> the field of `Batch` with their numbers."""
 MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
+LEAST_TOKENS = 64
+"""Tokens that each thread must have to run passes of its own."""
+LONGEST_WAIT = 1.1
+"""How many times as long as all threads on average the last one may take then."""
+
+
+class Rows(NamedTuple):
+    """Rows that lie one after the other."""
+
+    vectors: Floats
+    """[T, D]."""
+    starts: Ints
+    """[R + 1]: the first token of each row."""
+    positions: Ints
+    """[T]."""
 
 
 def lower_stack(config: c.Transformer, weights: Weights, tables: Tables, places: int) -> Plan:
@@ -220,16 +238,13 @@ def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, thread
 
     Shapes: vectors [T, D], starts [R + 1] the first token of each row, positions [T] -> [T, width of the stack].
     """
-    last = int(plan.steps[-1].numbers["to"])
     found = np.empty((len(vectors), int(plan.steps[-1].numbers["width"])), np.float32)
-    passes = list(cut_passes(starts))
-    held = take_buffers(plan, max((int(starts[end] - starts[first]) for first, end in passes), default=0))
-    for first, end in passes:
-        part = slice(int(starts[first]), int(starts[end]))
-        run_pass(plan, vectors[part], starts[first:end + 1] - starts[first], positions[part], threads, path, held)
-        found[part] = held.buffers[last][:part.stop - part.start, :found.shape[1]]
-    if len(held.buffers[0]) == MOST_TOKENS:
-        plan.spare.append(held)
+    apart = cut_apart(starts, threads)
+    passes = apart or list(cut_passes(starts))
+    longest = max((int(starts[end] - starts[first]) for first, end in passes), default=0)
+    held = [take_buffers(plan, longest) for _ in range(threads if apart else 1)]
+    run_passes(plan, Rows(vectors, starts, positions), passes, threads, path, held, found)
+    plan.spare.extend(one for one in held if len(one.buffers[0]) == MOST_TOKENS)
     return found
 
 
@@ -238,17 +253,13 @@ def embed_rows(plan: Plan, rows: Mapping[str, Ints], *, threads: int, path: str 
 
     Shapes: [T] each -> [T, D].
     """
-    library, tokens = load_library(), len(rows["embed"])
-    tiles, scales = make_tiles(tokens, count_inputs(plan.steps))
-    batch = CBatch(tokens=tokens, rows=1, **{field: rows[kind].ctypes.data for kind, field in LOOKED_UP.items()
-                                             if kind in rows})
-    batch.tiles[0], batch.token_scales[0] = tiles.ctypes.data, scales.ctypes.data
-    buffers = [np.empty((tokens, width), np.float32) for width in plan.widths]
-    for number, buffer in enumerate(buffers):
-        batch.buffers[number], batch.strides[number] = buffer.ctypes.data, plan.widths[number]
-    library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),
-                           threads)
-    return buffers[STREAM]
+    tokens = len(rows["embed"])
+    held = PassBuffers([np.empty((tokens, width), np.float32) for width in plan.widths],
+                       [make_tiles(tokens, count_inputs(plan.steps))] * 2)
+    batch = CBatch(room=describe_room(plan, held), tokens=tokens, rows=1, **{
+        field: rows[kind].ctypes.data for kind, field in LOOKED_UP.items() if kind in rows})
+    run_batches(plan, [batch], [], threads, path)
+    return held.buffers[STREAM]
 
 
 def take_buffers(plan: Plan, tokens: int) -> PassBuffers:
@@ -271,21 +282,75 @@ def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
         first = end
 
 
+def cut_apart(starts: Ints, threads: int) -> list[tuple[int, int]]:
+    """Cut rows into passes that threads run at once, each by itself; none where some would wait long for the others,
+    or each would read the weights for a few tokens.
+
+    A token's numbers are the same either way.
+    """
+    tokens = int(starts[-1])
+    if threads < 2 or tokens < threads * LEAST_TOKENS:
+        return []
+    rounds, longest = -(-tokens // (threads * MOST_TOKENS)), max(MOST_TOKENS, int(np.diff(starts).max()))
+    while (starts[(ends := cut_evenly(starts, rounds * threads))[1:]] - starts[ends[:-1]]).max() > longest:
+        rounds += 1
+    spent = [0] * threads  # whoever is free takes the next pass
+    for first, end in pairwise(ends.tolist()):
+        spent[spent.index(min(spent))] += int(starts[end] - starts[first])
+    return list(pairwise(ends.tolist())) if max(spent) * threads <= LONGEST_WAIT * tokens else []
+
+
+def cut_evenly(starts: Ints, parts: int) -> NDArray[np.int64]:
+    """Cut rows into parts of about as many tokens; returns the first row of each, and how many rows there are."""
+    shares = int(starts[-1]) * np.arange(1, parts) / parts
+    nearest = np.searchsorted((starts[:-1] + starts[1:]) / 2, shares)  # the row that begins closest to a share
+    return np.unique(np.concatenate([[0], nearest, [len(starts) - 1]]))
+
+
+def run_passes(plan: Plan, rows: Rows, passes: Sequence[tuple[int, int]], threads: int, path: str | None,
+               held: list[PassBuffers], found: Floats | None = None) -> None:
+    """Run a plan for some rows at a time, with several `held` by as many threads at once; `found`: [T, width], or None:
+    what the last pass found stays in its buffer.
+    """
+    vectors, starts, positions = rows
+    vectors, positions = np.ascontiguousarray(vectors, np.float32), np.ascontiguousarray(positions, np.int32)
+    wide = count_attention_room(plan, int(np.diff(starts).max(initial=0)))
+    attention = aligned_zeros((threads, wide), np.float32)
+    rooms = [describe_room(plan, one, attention[number:]) for number, one in enumerate(held)]
+    batches, kept = [], []
+    for first, end in passes:
+        part = slice(int(starts[first]), int(starts[end]))
+        kept.append(np.ascontiguousarray(starts[first:end + 1] - starts[first], np.int32))
+        batches.append(CBatch(
+            room=rooms[0], tokens=part.stop - part.start, rows=end - first, starts=kept[-1].ctypes.data,
+            places=positions[part].ctypes.data, vectors=vectors[part].ctypes.data,
+            found=None if found is None else found[part].ctypes.data))
+    run_batches(plan, batches, rooms if len(rooms) > 1 else [], threads, path)
+
+
 def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int, path: str | None,
              held: PassBuffers) -> None:
-    """Run a plan once; the buffers hold what it found."""
-    library, tokens, (buffers, rooms) = load_library(), len(vectors), held
-    buffers[STREAM][:tokens] = vectors
-    room = aligned_zeros((threads, count_attention_room(plan, int(np.diff(starts).max(initial=0)))), np.float32)
-    starts, positions = (np.ascontiguousarray(one, np.int32) for one in (starts, positions))
-    batch = CBatch(tokens=tokens, rows=len(starts) - 1, starts=starts.ctypes.data, places=positions.ctypes.data,
-                   room=room.ctypes.data, room_stride=room.shape[1])
-    for number, (tiles, scales) in enumerate(rooms):
-        batch.tiles[number], batch.token_scales[number] = tiles.ctypes.data, scales.ctypes.data
+    """Run a plan once for all rows; the buffers hold what it found."""
+    run_passes(plan, Rows(vectors, starts, positions), [(0, len(starts) - 1)], threads, path, [held])
+
+
+def describe_room(plan: Plan, held: PassBuffers, attention: Floats | None = None) -> CRoom:
+    """Return where a pass writes to."""
+    room = CRoom(attention=None if attention is None else attention.ctypes.data,
+                 attention_stride=0 if attention is None else attention.shape[1])
+    for number, (tiles, scales) in enumerate(held.rooms):
+        room.tiles[number], room.token_scales[number] = tiles.ctypes.data, scales.ctypes.data
     for number in range(BUFFERS):
-        batch.buffers[number], batch.strides[number] = buffers[number].ctypes.data, plan.widths[number]
-    library.saucier_encode(path.encode() if path else library.saucier_best_path(), byref(plan.struct), byref(batch),
-                           threads)
+        room.buffers[number], room.strides[number] = held.buffers[number].ctypes.data, plan.widths[number]
+    return room
+
+
+def run_batches(plan: Plan, batches: list[CBatch], rooms: list[CRoom], threads: int, path: str | None) -> None:
+    """Run a plan for each batch, all at once where threads have rooms."""
+    library = load_library()
+    library.saucier_encode(
+        path.encode() if path else library.saucier_best_path(), byref(plan.struct), (CBatch * len(batches))(*batches),
+        len(batches), (CRoom * len(rooms))(*rooms) if rooms else None, threads)
 
 
 def count_attention_room(plan: Plan, longest: int) -> int:

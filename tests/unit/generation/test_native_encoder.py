@@ -24,7 +24,8 @@ from saucier.generation.decoding import Native
 from saucier.generation.native_encoder import use_native
 from saucier.generation.native_model import convert_weights
 from saucier.generation.packed_weights import copy_modules
-from saucier.native.encoding import encode
+from saucier.native import encoding
+from saucier.native.encoding import cut_apart, encode
 from saucier.native.library import list_paths
 from saucier.native.matrices import Format, read_matrix, store_matrix
 from saucier.opened import OpenModel
@@ -177,6 +178,47 @@ def test_threads_and_long_rows_have_buffers_of_their_own() -> None:
     for ids, one in zip(batches, found, strict=True):
         assert torch.equal(one, read(ids))
     assert_close(found[3], hidden_vectors(model, torch.ones(7, 301), input_ids=batches[3]), PART)
+
+
+@pytest.mark.parametrize("form", ["float32", "int8"])
+@pytest.mark.parametrize("name", ["bert", "deberta-v2", "modernbert", "mixtral"])
+def test_threads_that_read_passes_of_their_own_find_the_same(name: str, form: Format,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    view = use_native(golden(name).eval(), Native(format=form))
+    stack = view.decoder if view.encoder is None else view.encoder
+    lengths = np.random.default_rng(0).integers(1, 20, 60)
+    starts = np.cumsum([0, *lengths]).astype(np.int32)
+    places = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
+    plan = stack.find_plan(20)
+    vectors = np.random.default_rng(1).normal(size=(int(starts[-1]), plan.widths[0])).astype(np.float32)
+    monkeypatch.setattr(encoding, "MOST_TOKENS", 70)
+    assert len(cut_apart(starts, 2)) > 4 and len(cut_apart(starts, 3)) > 6 and not cut_apart(starts, 1)
+    for path in list_paths():
+        alone, *others = (encode(plan, vectors, starts, places, threads=threads, path=path) for threads in (1, 2, 3))
+        assert all((alone == one).all() for one in others), path
+    assert np.isfinite(alone).all() and (alone != 0).any()
+
+
+def test_rows_are_shared_out_evenly_or_not_at_all() -> None:
+    random = np.random.default_rng(0)
+    shared = 0
+    for _ in range(300):
+        lengths = random.integers(0, random.integers(2, 400), random.integers(1, 70))
+        starts, threads = np.cumsum([0, *lengths]).astype(np.int32), int(random.integers(2, 9))
+        if not (passes := cut_apart(starts, threads)):
+            continue
+        shared += 1
+        assert [first for first, _ in passes] == [0, *(end for _, end in passes[:-1])] and passes[-1][1] == len(lengths)
+        tokens = [int(lengths[first:end].sum()) for first, end in passes]
+        assert max(tokens) <= max(288, lengths.max()) and sum(tokens) >= 64 * threads
+        spent = [0] * threads
+        for one in tokens:
+            spent[spent.index(min(spent))] += one
+        assert max(spent) <= 1.1 * sum(tokens) / threads
+    assert shared > 50
+    for lengths in ([127], [64, 63], [500, 4, 4], [128] * 3, [], [0, 0]):  # few tokens, one long row, two and one
+        assert cut_apart(np.cumsum([0, *lengths]).astype(np.int32), 2) == []
+    assert cut_apart(np.arange(9, dtype=np.int32) * 128, 2) == [(0, 2), (2, 4), (4, 6), (6, 8)]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta-v2", "roformer", "mpnet-model", "llama"])

@@ -158,7 +158,8 @@ static void test_product(int format, int scale_format, int64_t n, int64_t inputs
 
 static void test_products(void) {
     static const int64_t shapes[][3] = {{1, 1, 1}, {3, 37, 5}, {6, 32, 16}, {7, 33, 17}, {1, 256, 140}, {4, 130, 33},
-                                        {13, 1100, 20}, {48, 96, 7}, {60, 515, 18}, {150, 70, 21}};
+                                        {13, 1100, 20}, {48, 96, 7}, {60, 515, 18}, {150, 70, 21},
+                                        {37, 784, 256}, {145, 64, 512}, {301, 32, 256}};
     static const int64_t groups[] = {32, 64, 96, 128, 192, 256};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int format = FLOAT32; format <= INT4; format++)
@@ -168,6 +169,7 @@ static void test_products(void) {
             test_product(INT8, g % 3, n, 768, 19, groups[g]);
             test_product(INT4, g % 3, n, 768, 19, groups[g]);
         }
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) test_product(INT8, g % 3, 38, 1536, 512, groups[g]);
 }
 
 /* ---- the others ---- */

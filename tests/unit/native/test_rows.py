@@ -104,6 +104,18 @@ def test_a_token_is_the_same_in_any_company(path: str, form: Format) -> None:
         assert (multiply(path, matrix, np.ascontiguousarray(x[first:last])) == together[first:last]).all()
 
 
+@pytest.mark.parametrize("inputs", [160, 784, 70])
+@pytest.mark.parametrize("form", FORMATS)
+def test_whatever_their_number_tokens_give_what_each_gives_alone(path: str, form: Format, inputs: int) -> None:
+    """Where one token is left over by whole tiles, on Intel the second of two panels once missed it."""
+    random = np.random.default_rng(9)
+    panels = lay_out_panels(store_matrix(random.normal(size=(160, inputs)).astype(np.float32), form))
+    x = random.normal(size=(301, inputs)).astype(np.float32)
+    alone = np.concatenate([multiply_panels(path, panels, token[None]) for token in x])
+    for tokens in (*range(2, 62), *range(144, 158), 289, 300, 301):
+        assert (multiply_panels(path, panels, x[:tokens]) == alone[:tokens]).all(), tokens
+
+
 @pytest.mark.parametrize("group", [32, 96, 128, 192, 256])
 @pytest.mark.parametrize("form", ["int8", "int4"])
 def test_a_token_is_the_same_in_any_company_in_groups(path: str, form: Format, group: int) -> None:

@@ -1,4 +1,4 @@
-/* A pass over the plan of an encoder: every step for all tokens of a batch, whose rows lie one after the other without
+/* Passes over the plan of an encoder: every step for all tokens of a batch, whose rows lie one after the other without
  * padding. */
 #include <string.h>
 
@@ -38,6 +38,7 @@ static void multiply_chunk(void *argument, int64_t chunk, int thread) {
  * for the next product are whole blocks of its inputs. */
 void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, int threads) {
     int64_t panels = (p->panels->rows + PANEL_ROWS - 1) / PANEL_ROWS, chunk = panels / (4 * threads);
+    if (chunk > 1 && p->n > TILE_TOKENS) chunk -= chunk % 2; /* many tokens meet two panels at once */
     Multiplying m = {.rows = kernels->rows, .product = p,
                      .panels = chunk < 1 ? 1 : chunk > PANELS_AT_ONCE || p->next ? PANELS_AT_ONCE : chunk};
     if (!p->laid_out) saucier_parallel(threads, (p->n + m.rows->tile - 1) / m.rows->tile, lay_out_tile, &m);
@@ -47,15 +48,16 @@ void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, int thr
 static void attend_chunk(void *argument, int64_t chunk, int thread) {
     const Encoding *e = argument;
     e->kernels->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups,
-                    e->batch->room + thread * e->batch->room_stride);
+                    e->batch->room.attention + thread * e->batch->room.attention_stride);
 }
 
 /* A product of the first n vectors of a buffer. */
 static WideProduct product_of(const Encoding *e, const Panels *panels, int from, int to, int64_t n, const float *bias) {
     const Batch *b = e->batch;
     return (WideProduct){
-        .panels = panels, .values = b->buffers[from], .from_stride = b->strides[from], .n = n, .tiles = b->tiles[e->room],
-        .token_scales = b->token_scales[e->room], .bias = bias, .to = b->buffers[to], .stride = b->strides[to],
+        .panels = panels, .values = b->room.buffers[from], .from_stride = b->room.strides[from], .n = n,
+        .tiles = b->room.tiles[e->room],
+        .token_scales = b->room.token_scales[e->room], .bias = bias, .to = b->room.buffers[to], .stride = b->room.strides[to],
         .activate = e->kernels->activate};
 }
 
@@ -94,8 +96,8 @@ static void run_product(Encoding *e, const Op *op, const Op *end) {
 static void run_attention(Encoding *e, const Op *op) {
     const Batch *b = e->batch;
     RowAttention attention = {
-        .query = b->buffers[op->from], .to = b->buffers[op->to], .stride = b->strides[op->from],
-        .to_stride = b->strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
+        .query = b->room.buffers[op->from], .to = b->room.buffers[op->to], .stride = b->room.strides[op->from],
+        .to_stride = b->room.strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
         .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach,
         .distances = op->distances, .rounded = op->rounded};
     e->attention = &attention;
@@ -110,10 +112,10 @@ static void gather_neighbours(void *argument, int64_t row, int thread) {
     int64_t width = op->width / (op->before + 1 + op->after), first = b->starts[row], last = b->starts[row + 1];
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        float *to = b->buffers[op->to] + i * b->strides[op->to];
+        float *to = b->room.buffers[op->to] + i * b->room.strides[op->to];
         for (int64_t near = i - op->before; near <= i + op->after; near++, to += width)
             if (near < first || near >= last) memset(to, 0, (size_t)width * sizeof(float));
-            else memcpy(to, b->buffers[op->from] + near * b->strides[op->from], (size_t)width * sizeof(float));
+            else memcpy(to, b->room.buffers[op->from] + near * b->room.strides[op->from], (size_t)width * sizeof(float));
     }
 }
 
@@ -126,7 +128,8 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     int64_t end = (chunk + 1) * TOKENS_AT_ONCE < b->tokens ? (chunk + 1) * TOKENS_AT_ONCE : b->tokens;
     (void)thread;
     for (int64_t i = chunk * TOKENS_AT_ONCE; i < end; i++) {
-        float *from = b->buffers[op->from] + i * b->strides[op->from], *to = b->buffers[op->to] + i * b->strides[op->to];
+        float *from = b->room.buffers[op->from] + i * b->room.strides[op->from];
+        float *to = b->room.buffers[op->to] + i * b->room.strides[op->to];
         switch (op->kind) {
             case EMBED: saucier_read_row(kernels, op->matrix, b->ids[i], to, op->scale, 0); break;
             case PLACES: saucier_read_row(kernels, op->matrix, b->places[i], to, 1.0f, 1); break;
@@ -143,23 +146,51 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     }
 }
 
-/* Run a plan whose steps are products, norms, attention among whole rows, experts, neighbours, and what takes tokens one by
- * one. */
-void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads) {
-    const Kernels *kernels = saucier_kernels(path);
-    Encoding encoding = {.kernels = kernels, .batch = batch, .threads = saucier_enter(threads)};
+/* One pass: steps are products, norms, attention among whole rows, experts, neighbours, and what takes tokens one by one. */
+static void encode_batch(const Kernels *kernels, const Plan *plan, const Batch *batch, int threads) {
+    const Room *room = &batch->room;
+    Encoding encoding = {.kernels = kernels, .batch = batch, .threads = threads};
+    if (batch->vectors)
+        memcpy(room->buffers[STREAM], batch->vectors, (size_t)(batch->tokens * room->strides[STREAM]) * sizeof(float));
     for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
         const Op *op = encoding.op = plan->ops + i;
         if (op->kind == PRODUCT) run_product(&encoding, op, plan->ops + plan->count);
         else if (op->kind == ATTEND_ROWS) run_attention(&encoding, op);
-        else if (op->kind == NEIGHBOURS) saucier_parallel(encoding.threads, batch->rows, gather_neighbours, &encoding);
+        else if (op->kind == NEIGHBOURS) saucier_parallel(threads, batch->rows, gather_neighbours, &encoding);
         else if (op->kind == EXPERTS)
             saucier_run_experts(&(Experts){
-                .kernels = kernels, .op = op, .buffers = batch->buffers, .strides = batch->strides, .n = batch->tokens,
+                .kernels = kernels, .op = op, .buffers = room->buffers, .strides = room->strides, .n = batch->tokens,
                 .starts = batch->starts, .multiply = multiply_expert, .pass = &encoding});
-        else
-            saucier_parallel(encoding.threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
+        else saucier_parallel(threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
     }
+    const Op *last = plan->ops + plan->count - 1;
+    for (int64_t i = 0; batch->found && i < batch->tokens; i++)
+        memcpy(batch->found + i * last->width, room->buffers[last->to] + i * room->strides[last->to],
+               (size_t)last->width * sizeof(float));
+}
+
+typedef struct {
+    const Kernels *kernels;
+    const Plan *plan;
+    const Batch *batches;
+    const Room *rooms;
+} Passes;
+
+static void encode_one(void *argument, int64_t number, int thread) {
+    const Passes *p = argument;
+    Batch batch = p->batches[number];
+    batch.room = p->rooms[thread];
+    encode_batch(p->kernels, p->plan, &batch, 1);
+}
+
+/* Some passes: at once, each by one thread, where threads have `rooms`; or one after the other, each by all threads. Threads that
+ * share each step wait for each other, and for what lies in each other's caches. */
+void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count, const Room *rooms, int threads) {
+    Passes passes = {saucier_kernels(path), plan, batches, rooms};
+    threads = saucier_enter(threads);
+    if (rooms) saucier_parallel(threads, count, encode_one, &passes);
+    else
+        for (int64_t i = 0; i < count; i++) encode_batch(passes.kernels, plan, batches + i, threads);
     saucier_leave();
 }
 

@@ -1,9 +1,9 @@
 /* Threads that help with one pass at a time, and sleep between passes.
  *
- * A pass is a row of tasks, each cut into chunks; whoever is free takes the next chunk, so that a thread that the
- * system has put aside delays nobody. Number of the task, chunks and next chunk are one 64-bit word: a claim is one
- * addition, and a late thread cannot mix up two tasks. Helpers wait actively inside a pass only (with yields, so that
- * another process on their core can work); between passes they sleep, beside torch's own threads.
+ * A pass is a row of tasks, each cut into chunks; whoever is free takes the next chunk, so that a thread that the system has
+ * put aside delays nobody. Number of the task, chunks and next chunk are one 64-bit word, which a claim replaces as a whole: a
+ * late thread cannot mix up two tasks, nor take part in a pass that it is not invited to. Helpers wait actively inside a pass
+ * only (with yields, so that another process on their core can work); between passes they sleep, beside torch's own threads.
  * Threads do not survive a fork: the child finds another process id and starts its own. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -28,7 +28,7 @@ static struct {
     pid_t owner;
     int started, invited; /* threads that exist; those that take part in this pass */
     long pass;            /* number of the pass, changed behind the door */
-    _Atomic int running;
+    _Atomic long running; /* the present pass; 0: none */
     _Atomic uint64_t ticket; /* task number << 40 | chunks << 20 | next chunk */
     _Atomic int64_t done;
     Task *task;
@@ -36,15 +36,17 @@ static struct {
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .door = PTHREAD_MUTEX_INITIALIZER, .open = PTHREAD_COND_INITIALIZER};
 static _Thread_local int inside; /* threads of the pass that this thread leads; 0: none */
 
-/* Take chunks of the present task until there is none left; say whether there was one. */
-static int help(int thread) {
+/* Take chunks of the present task of a pass until there is none left; say whether there was one. */
+static int help(int thread, long pass) {
     int found = 0;
     for (;;) {
-        uint64_t seen = atomic_load_explicit(&pool.ticket, memory_order_relaxed);
+        uint64_t seen = atomic_load_explicit(&pool.ticket, memory_order_acquire);
         if ((seen & CHUNK_MASK) >= (seen >> CHUNK_BITS & CHUNK_MASK)) return found;
-        uint64_t mine = atomic_fetch_add_explicit(&pool.ticket, 1, memory_order_acquire);
-        if ((mine & CHUNK_MASK) >= (mine >> CHUNK_BITS & CHUNK_MASK)) return found;
-        pool.task(pool.argument, (int64_t)(mine & CHUNK_MASK), thread);
+        /* A ticket of a later pass was published after its number. */
+        if (atomic_load_explicit(&pool.running, memory_order_acquire) != pass) return found;
+        if (!atomic_compare_exchange_weak_explicit(&pool.ticket, &seen, seen + 1, memory_order_acquire, memory_order_relaxed))
+            continue;
+        pool.task(pool.argument, (int64_t)(seen & CHUNK_MASK), thread);
         atomic_fetch_add_explicit(&pool.done, 1, memory_order_release);
         found = 1;
     }
@@ -61,8 +63,8 @@ static void *serve(void *number) {
         }
         served = pool.pass;
         pthread_mutex_unlock(&pool.door);
-        for (int idle = 0; atomic_load_explicit(&pool.running, memory_order_acquire);) {
-            if (help(thread)) idle = 0;
+        for (int idle = 0; atomic_load_explicit(&pool.running, memory_order_acquire) == served;) {
+            if (help(thread, served)) idle = 0;
             else if (++idle % PATIENCE == 0) sched_yield();
             else PAUSE();
         }
@@ -101,7 +103,7 @@ int saucier_enter(int threads) {
     pthread_mutex_lock(&pool.door);
     pool.pass++;
     pool.invited = inside;
-    atomic_store_explicit(&pool.running, 1, memory_order_release);
+    atomic_store_explicit(&pool.running, pool.pass, memory_order_release);
     pthread_cond_broadcast(&pool.open);
     pthread_mutex_unlock(&pool.door);
     return inside;
@@ -126,7 +128,7 @@ void saucier_parallel(int threads, int64_t chunks, Task *task, void *argument) {
     uint64_t number = atomic_load_explicit(&pool.ticket, memory_order_relaxed) >> (2 * CHUNK_BITS);
     atomic_store_explicit(&pool.ticket, (number + 1) << (2 * CHUNK_BITS) | (uint64_t)chunks << CHUNK_BITS,
                           memory_order_release);
-    help(0);
+    help(0, pool.pass);
     for (int idle = 0; atomic_load_explicit(&pool.done, memory_order_acquire) < chunks;)
         if (++idle % PATIENCE == 0) sched_yield();
         else PAUSE();

@@ -96,11 +96,25 @@ INLINE int by_registers(const WideProduct *p) {
 INLINE int by_registers(const WideProduct *p) { return (void)p, 0; }
 #endif
 
+/* Tokens that meet one panel. Measured on Intel, whose set is AVX-512 without bfloat16: floats of one panel wait for each
+ * other, two are 1.05 to 1.2 times as fast; codes are 1.04 to 1.28 times as fast by one, where two would split a small tile.
+ * On a Zen 4, that asks its second cache, up to eight of floats are 1.03 to 1.1 times as fast by one panel. */
+#ifdef ON_INTEL
+#define FEW_OF_FLOATS 0
+#define FEW_OF_CODES 36
+#else
+#define FEW_OF_FLOATS 8
+#define FEW_OF_CODES TILE
+#endif
+
 /* Tokens of a tile. Few tiles are alike, since a small one leaves registers idle. */
 INLINE int64_t tile_tokens(const WideProduct *p) {
     int64_t tiles = (p->n + TILE - 1) / TILE;
 #ifdef __AMX_TILE__
     if (by_registers(p)) return REGISTER_ROWS;
+#endif
+#ifdef WHOLE_TILES
+    if (p->panels->format == INT8 && p->n > FEW_OF_CODES) return TILE;
 #endif
     return p->n <= MOST_TOKENS ? (p->n + tiles - 1) / tiles : TILE;
 }
@@ -345,7 +359,7 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
 #else
 #define ADD_SHORT(R) ADD_SHORT_OF(R, 1)
 #endif
-    if (format == INT8 && (size == 1 || set.count == 1)) EACH_SIZE(size, ADD_CODES)
+    if (format == INT8 && ((STREAMS > 1 && size == 1) || set.count == 1)) EACH_SIZE(size, ADD_CODES)
     else if (format == INT8)
         for (int64_t left = size, some; left > 0; left -= some) { /* parts of about one size: 4 and 4, not 6 and 2 */
             some = left / ((left + FEW - 1) / FEW);
@@ -363,17 +377,6 @@ INLINE void multiply_tile(const WideProduct *p, PanelSet set, const void *weight
     else EACH_SIZE(size, ADD_PAIRS)
     if (m->shifts && k + count == m->inputs) add_shifts(p, set, token, size, sums);
 }
-
-/* Tokens that meet one panel. Measured on Intel, whose set is AVX-512 without bfloat16: floats of one panel wait for each
- * other, two are 1.05 to 1.2 times as fast; codes are 1.04 to 1.28 times as fast by one, where two would split a small tile.
- * On a Zen 4, that asks its second cache, up to eight of floats are 1.03 to 1.1 times as fast by one panel. */
-#ifdef ON_INTEL
-#define FEW_OF_FLOATS 0
-#define FEW_OF_CODES 36
-#else
-#define FEW_OF_FLOATS 8
-#define FEW_OF_CODES TILE
-#endif
 
 /* Panels that are multiplied at once: one where there are so few tokens that memory is the limit, and is read in its order, or
  * as several streams. */
@@ -401,27 +404,50 @@ INLINE PanelSet find_set(int64_t begin, int64_t end, int64_t together, int64_t i
     return (PanelSet){first, end - first < together ? end - first : together, 1};
 }
 
-/* Panels first..last for some tokens, part after part of the inputs. Sums end with each part, whatever the order of parts
- * is, so that a token gives the same in any company. Where there are few tokens, their tiles stay in the second cache, and
- * panels are read as they lie in memory. */
+/* Some panels that meet inputs k..k + count of all tokens, and what comes next in memory. */
+typedef struct {
+    PanelSet set;
+    int64_t k, count;
+    const char *next;
+} Round;
+
+INLINE int64_t count_parts(const Panels *m) { return (m->inputs + DEEP - 1) / DEEP; }
+
+INLINE int64_t count_rounds(const WideProduct *p, int64_t begin, int64_t end) {
+    int64_t together = panels_at_once(p->panels, p->n);
+    return (end - begin + together - 1) / together * count_parts(p->panels);
+}
+
+/* Round i of the panels begin..end. Sums end with each part of the inputs, whatever the order of parts is, so that a token gives
+ * the same in any company. Where there are few tokens, their tiles stay in the second cache, and panels are read as they lie
+ * in memory. */
+INLINE Round find_round(const WideProduct *p, int64_t begin, int64_t end, int64_t i) {
+    const Panels *m = p->panels;
+    int few = p->n <= MOST_TOKENS;
+    int64_t together = panels_at_once(m, p->n), sets = (end - begin + together - 1) / together, parts = count_parts(m);
+    int64_t k = (few ? i % parts : i / sets) * DEEP, count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
+    PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets, p->n);
+    int64_t after = set.first + set.count; /* or more inputs of these panels or the first come next, but for streams */
+    int deeper = few ? k + count < m->inputs : after == end;
+    return (Round){set, k, count,
+                   deeper ? panel_of(m, few ? set.first : begin, k + count) : panel_of(m, after, few ? 0 : k)};
+}
+
+/* Panels begin..end for tokens first..last. */
 static void multiply_block(const WideProduct *p, int64_t first, int64_t last, int64_t begin, int64_t end, Sums sums) {
     const Panels *m = p->panels;
     _Alignas(64) float room[SIDE_BY_SIDE * DEEP * PANEL];
-    int64_t together = panels_at_once(m, p->n), sets = (end - begin + together - 1) / together, tile = tile_tokens(p);
-    int64_t parts = (m->inputs + DEEP - 1) / DEEP, tiles = (last - first + tile - 1) / tile;
-    int few = p->n <= MOST_TOKENS;
-    for (int64_t i = 0; i < sets * parts; i++) {
-        PanelSet set = find_set(begin, end, together, few ? i / parts : i % sets, p->n);
-        int64_t k = (few ? i % parts : i / sets) * DEEP, count = m->inputs - k < DEEP ? m->inputs - k : DEEP;
-        int64_t after = set.first + set.count; /* or more inputs of these panels or the first come next, but for streams */
-        int deeper = few ? k + count < m->inputs : after == end;
-        const char *next = deeper ? panel_of(m, few ? set.first : begin, k + count) : panel_of(m, after, few ? 0 : k);
+    int64_t tile = tile_tokens(p), tiles = (last - first + tile - 1) / tile, rounds = count_rounds(p, begin, end);
+    for (int64_t i = 0; i < rounds; i++) {
+        const Round round = find_round(p, begin, end, i);
+        const PanelSet set = round.set;
+        const int64_t k = round.k, count = round.count;
         int wide = widens(m, tiles), format = wide ? FLOAT32 : m->format;
         const char *at = panel_of(m, set.first, k);
         const void *weights = wide ? (const void *)widen_panels(m, set.first, set.count, k, count, room) : at;
         for (int64_t t = 0; t < tiles; t++) {
             int64_t token = first + t * tile, size = last - token < tile ? last - token : tile;
-            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(p, set.count, t, tiles, count, next - at);
+            Ahead ahead = wide ? NOTHING_AHEAD : look_ahead(p, set.count, t, tiles, count, round.next - at);
             Sums from = {sums.at + t * tile * sums.stride + (set.first - begin) * PANEL, sums.stride};
             if (k + count == m->inputs && !p->next) ask_for_room(p, token, size, set);
             if (ahead.bytes) multiply_tile(p, set, weights, format, k, count, token, size, ahead, from);
@@ -429,6 +455,10 @@ static void multiply_block(const WideProduct *p, int64_t first, int64_t last, in
         }
     }
 }
+
+#ifdef WHOLE_TILES
+#include "whole.h"
+#endif
 
 #ifdef __AMX_TILE__
 #define EACH_MEETING(size, panels, DO) \
@@ -489,37 +519,48 @@ static void multiply_registers(const WideProduct *p, int64_t first, int64_t last
 }
 #endif
 
+/* What follows the sums of a token, in `width` of its numbers from `start` on. */
+INLINE void finish_token(const WideProduct *p, float *from, int64_t token, int64_t start, int64_t width) {
+    float *to = p->to + token * p->stride + start, *whole = p->next ? from : to;
+    const float *bias = p->bias ? p->bias + start : NULL;
+    if (p->adds && bias)
+#pragma omp simd
+        for (int64_t r = 0; r < width; r++) to[r] += from[r] + bias[r];
+    else if (p->adds)
+#pragma omp simd
+        for (int64_t r = 0; r < width; r++) to[r] += from[r];
+    else if (bias)
+#pragma omp simd
+        for (int64_t r = 0; r < width; r++) whole[r] = from[r] + bias[r];
+    else if (whole != from) memcpy(to, from, (size_t)width * sizeof(float));
+    if (p->activation != IDENTITY) p->activate(p->activation, whole, width);
+    if (p->next) lay_out_inputs(p->next, whole, token, start, width);
+}
+
 /* Panels begin..end of a product for all its tokens, with what follows while it is in the cache. The sums begin at zero: in
  * front of a residual, which may be large, every addition would be rounded to its size. */
 static void multiply_panels(const WideProduct *p, int64_t begin, int64_t end) {
     const Panels *m = p->panels;
     _Alignas(64) float held[MOST_OF_BLOCK * PANELS_AT_ONCE * PANEL];
     int64_t block = tokens_of_block(m), start = begin * PANEL, width = (end * PANEL < m->rows ? end * PANEL : m->rows) - start;
-    Sums sums = {held, (end - begin) * PANEL};
     for (int64_t first = 0; first < p->n; first += block) {
-        int64_t last = p->n - first < block ? p->n : first + block;
-#ifdef __AMX_TILE__
-        if (by_registers(p)) multiply_registers(p, first, last, begin, end, sums);
-        else
+        int64_t last = p->n - first < block ? p->n : first + block, rest = first;
+        Sums sums = {held, (end - begin) * PANEL};
+#ifdef WHOLE_TILES
+        if (last - first >= TILE && by_whole_tiles(p, begin, end)) {
+            rest = first + (last - first) / TILE * TILE;
+            multiply_whole_tiles(p, first, rest, begin, end, sums);
+        }
 #endif
-        {
-            memset(held, 0, (size_t)((last - first) * sums.stride) * sizeof(float));
-            multiply_block(p, first, last, begin, end, sums);
+#ifdef __AMX_TILE__
+        if (by_registers(p)) multiply_registers(p, first, rest = last, begin, end, sums);
+#endif
+        if (rest < last) {
+            sums.at += (rest - first) * sums.stride;
+            memset(sums.at, 0, (size_t)((last - rest) * sums.stride) * sizeof(float));
+            multiply_block(p, rest, last, begin, end, sums);
         }
-        for (int64_t i = first; i < last; i++) {
-            float *from = held + (i - first) * sums.stride, *to = p->to + i * p->stride + start;
-            float *whole = p->adds || p->next ? from : to;
-            const float *bias = p->bias ? p->bias + start : NULL;
-            if (bias)
-#pragma omp simd
-                for (int64_t r = 0; r < width; r++) whole[r] = from[r] + bias[r];
-            else if (whole != from) memcpy(to, from, (size_t)width * sizeof(float));
-            if (p->activation != IDENTITY) p->activate(p->activation, whole, width);
-            if (p->adds)
-#pragma omp simd
-                for (int64_t r = 0; r < width; r++) to[r] += from[r];
-            if (p->next) lay_out_inputs(p->next, whole, i, start, width);
-        }
+        for (int64_t i = first; i < last; i++) finish_token(p, held + (i - first) * sums.stride, i, start, width);
     }
 }
 

@@ -213,18 +213,25 @@ typedef struct {
     int64_t source_places, longest_source;   /* of all together; of the longest, rounded up */
 } Session;
 
-/* What an encoder's pass reads and writes: rows of any lengths one after the other. */
+/* What the steps of an encoder's pass write to. */
 typedef struct {
     float *buffers[BUFFERS];
     int64_t strides[BUFFERS];
+    void *tiles[2]; /* for a WideProduct, and the next one */
+    float *token_scales[2];
+    float *attention; /* [threads, attention_stride]: see rows.c */
+    int64_t attention_stride;
+} Room;
+
+/* What an encoder's pass reads, rows of any lengths one after the other, and what it gives. */
+typedef struct {
+    Room room;
     int64_t tokens, rows;
     const int32_t *starts; /* [rows + 1] */
     const int32_t *places; /* [tokens]; of PLACES rows of its table */
     const int32_t *ids, *segments; /* [tokens]: rows of the tables of EMBED and SEGMENTS. NULL where no step reads them */
-    void *tiles[2];        /* for a WideProduct, and the next one */
-    float *token_scales[2];
-    float *room; /* [threads, room_stride]: of attention, see rows.c */
-    int64_t room_stride;
+    const float *vectors; /* [tokens, strides[STREAM]], or NULL: the first step makes them, or they are in their buffer */
+    float *found;         /* [tokens, width of the last step], or NULL: they stay in its buffer */
 } Batch;
 
 /* A product of the first n vectors of a buffer with a matrix of an expert. */
@@ -256,7 +263,7 @@ const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
-void saucier_encode(const char *path, const Plan *plan, const Batch *batch, int threads);
+void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count, const Room *rooms, int threads);
 void saucier_log_softmax(const char *path, float *scores, int64_t rows, int64_t width, int threads);
 void saucier_multiply(const char *path, const WideProduct *product, int threads);
 #endif

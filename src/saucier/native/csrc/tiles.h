@@ -57,6 +57,9 @@
 #define TILE 6
 #define MORE_SIZES(DO)
 #endif
+#if defined ON_INTEL && !defined __AMX_TILE__
+#define WHOLE_TILES /* of codes: see whole.h */
+#endif
 #define FEW 6 /* tokens whose sums in whole numbers, and in floats, the registers hold */
 #define FIRST_SIZES(DO) \
         case 1: DO(1); break; \
@@ -265,10 +268,14 @@ INLINE void read_scales(const Scales *s, int64_t group, float *to, const int P) 
 /* The sum of the codes of a block, whose last unit is filled up with zeros. */
 INLINE int32_t add_up_codes(const int8_t *codes, const int64_t count) {
 #ifdef __AVX512VNNI__
-    __m256i sum = _mm256_setzero_si256();
-    for (int64_t k = 0; k < count; k += UNIT)
-        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)(codes + k)));
-    return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(sum));
+    if (count <= UNIT) {
+        __m256i few = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), _mm256_loadu_si256((const __m256i *)codes));
+        return _mm512_reduce_add_epi32(_mm512_zextsi256_si512(few));
+    }
+    __m512i sum = _mm512_setzero_si512(); /* codes are filled up with zeros to whole registers */
+    for (int64_t k = 0; k < count; k += 2 * UNIT)
+        sum = _mm512_dpbusd_epi32(sum, _mm512_set1_epi8(1), _mm512_loadu_si512(codes + k));
+    return _mm512_reduce_add_epi32(sum);
 #else
     int32_t sum = 0;
 #pragma omp simd reduction(+ : sum)

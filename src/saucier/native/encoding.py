@@ -55,6 +55,8 @@ MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
 LEAST_TOKENS = 64
 """Tokens that each thread must have to run passes of its own."""
+TOKENS_APART = 192
+"""Tokens of such a pass, on average at most: more of them end at about the same time."""
 LONGEST_WAIT = 1.1
 """How many times as long as all threads on average the last one may take then."""
 
@@ -291,7 +293,7 @@ def cut_apart(starts: Ints, threads: int) -> list[tuple[int, int]]:
     tokens = int(starts[-1])
     if threads < 2 or tokens < threads * LEAST_TOKENS:
         return []
-    rounds, longest = -(-tokens // (threads * MOST_TOKENS)), max(MOST_TOKENS, int(np.diff(starts).max()))
+    rounds, longest = -(-tokens // (threads * TOKENS_APART)), max(MOST_TOKENS, int(np.diff(starts).max()))
     while (starts[(ends := cut_evenly(starts, rounds * threads))[1:]] - starts[ends[:-1]]).max() > longest:
         rounds += 1
     spent = [0] * threads  # whoever is free takes the next pass

@@ -191,7 +191,7 @@ def test_threads_that_read_passes_of_their_own_find_the_same(name: str, form: Fo
     places = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
     plan = stack.find_plan(20)
     vectors = np.random.default_rng(1).normal(size=(int(starts[-1]), plan.widths[0])).astype(np.float32)
-    monkeypatch.setattr(encoding, "MOST_TOKENS", 70)
+    monkeypatch.setattr(encoding, "TOKENS_APART", 50)
     assert len(cut_apart(starts, 2)) > 4 and len(cut_apart(starts, 3)) > 6 and not cut_apart(starts, 1)
     for path in list_paths():
         alone, *others = (encode(plan, vectors, starts, places, threads=threads, path=path) for threads in (1, 2, 3))
@@ -218,7 +218,7 @@ def test_rows_are_shared_out_evenly_or_not_at_all() -> None:
     assert shared > 50
     for lengths in ([127], [64, 63], [500, 4, 4], [128] * 3, [], [0, 0]):  # few tokens, one long row, two and one
         assert cut_apart(np.cumsum([0, *lengths]).astype(np.int32), 2) == []
-    assert cut_apart(np.arange(9, dtype=np.int32) * 128, 2) == [(0, 2), (2, 4), (4, 6), (6, 8)]
+    assert cut_apart(np.arange(9, dtype=np.int32) * 128, 2) == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 7), (7, 8)]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta-v2", "roformer", "mpnet-model", "llama"])

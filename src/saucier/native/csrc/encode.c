@@ -56,9 +56,8 @@ static WideProduct product_of(const Encoding *e, const Panels *panels, int from,
     const Batch *b = e->batch;
     return (WideProduct){
         .panels = panels, .values = b->room.buffers[from], .from_stride = b->room.strides[from], .n = n,
-        .tiles = b->room.tiles[e->room],
-        .token_scales = b->room.token_scales[e->room], .bias = bias, .to = b->room.buffers[to], .stride = b->room.strides[to],
-        .activate = e->kernels->activate};
+        .tiles = b->room.tiles[e->room], .token_scales = b->room.token_scales[e->room], .bias = bias,
+        .to = b->room.buffers[to], .stride = b->room.strides[to], .activate = e->kernels->activate};
 }
 
 static WideProduct product_of_all(const Encoding *e, const Op *op) {

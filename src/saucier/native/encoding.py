@@ -26,7 +26,7 @@ from saucier.native.library import (
     QUERIES_AT_ONCE,
     TILE_TOKENS,
     CBatch,
-    CRoom,
+    CWorkspace,
     load_library,
 )
 from saucier.native.lowering import Lowering, Tables, refuse, refuse_stack
@@ -55,7 +55,7 @@ MOST_TOKENS = 288
 """Tokens of a pass, unless one row alone has more: what the next step reads is still in the third cache."""
 LEAST_TOKENS = 64
 """Tokens that each thread must have to run passes of its own."""
-TOKENS_APART = 192
+THREAD_TOKENS = 192
 """Tokens of such a pass, on average at most: more of them end at about the same time."""
 LONGEST_WAIT = 1.1
 """How many times as long as all threads on average the last one may take then."""
@@ -241,10 +241,10 @@ def encode(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, *, thread
     Shapes: vectors [T, D], starts [R + 1] the first token of each row, positions [T] -> [T, width of the stack].
     """
     found = np.empty((len(vectors), int(plan.steps[-1].numbers["width"])), np.float32)
-    apart = cut_apart(starts, threads)
-    passes = apart or list(cut_passes(starts))
+    split = split_for_threads(starts, threads)
+    passes = split or list(cut_passes(starts))
     longest = max((int(starts[end] - starts[first]) for first, end in passes), default=0)
-    held = [take_buffers(plan, longest) for _ in range(threads if apart else 1)]
+    held = [take_buffers(plan, longest) for _ in range(threads if split else 1)]
     run_passes(plan, Rows(vectors, starts, positions), passes, threads, path, held, found)
     plan.spare.extend(one for one in held if len(one.buffers[0]) == MOST_TOKENS)
     return found
@@ -258,7 +258,7 @@ def embed_rows(plan: Plan, rows: Mapping[str, Ints], *, threads: int, path: str 
     tokens = len(rows["embed"])
     held = PassBuffers([np.empty((tokens, width), np.float32) for width in plan.widths],
                        [make_tiles(tokens, count_inputs(plan.steps))] * 2)
-    batch = CBatch(room=describe_room(plan, held), tokens=tokens, rows=1, **{
+    batch = CBatch(workspace=describe_workspace(plan, held), tokens=tokens, rows=1, **{
         field: rows[kind].ctypes.data for kind, field in LOOKED_UP.items() if kind in rows})
     run_batches(plan, [batch], [], threads, path)
     return held.buffers[STREAM]
@@ -284,7 +284,7 @@ def cut_passes(starts: Ints) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def cut_apart(starts: Ints, threads: int) -> list[tuple[int, int]]:
+def split_for_threads(starts: Ints, threads: int) -> list[tuple[int, int]]:
     """Cut rows into passes that threads run at once, each by itself; none where some would wait long for the others,
     or each would read the weights for a few tokens.
 
@@ -293,8 +293,8 @@ def cut_apart(starts: Ints, threads: int) -> list[tuple[int, int]]:
     tokens = int(starts[-1])
     if threads < 2 or tokens < threads * LEAST_TOKENS:
         return []
-    rounds, longest = -(-tokens // (threads * TOKENS_APART)), max(MOST_TOKENS, int(np.diff(starts).max()))
-    while (starts[(ends := cut_evenly(starts, rounds * threads))[1:]] - starts[ends[:-1]]).max() > longest:
+    rounds, longest = -(-tokens // (threads * THREAD_TOKENS)), max(MOST_TOKENS, int(np.diff(starts).max()))
+    while (starts[(ends := split_evenly(starts, rounds * threads))[1:]] - starts[ends[:-1]]).max() > longest:
         rounds += 1
     spent = [0] * threads  # whoever is free takes the next pass
     for first, end in pairwise(ends.tolist()):
@@ -302,7 +302,7 @@ def cut_apart(starts: Ints, threads: int) -> list[tuple[int, int]]:
     return list(pairwise(ends.tolist())) if max(spent) * threads <= LONGEST_WAIT * tokens else []
 
 
-def cut_evenly(starts: Ints, parts: int) -> NDArray[np.int64]:
+def split_evenly(starts: Ints, parts: int) -> NDArray[np.int64]:
     """Cut rows into parts of about as many tokens; returns the first row of each, and how many rows there are."""
     shares = int(starts[-1]) * np.arange(1, parts) / parts
     nearest = np.searchsorted((starts[:-1] + starts[1:]) / 2, shares)  # the row that begins closest to a share
@@ -315,19 +315,20 @@ def run_passes(plan: Plan, rows: Rows, passes: Sequence[tuple[int, int]], thread
     what the last pass found stays in its buffer.
     """
     vectors, starts, positions = rows
+    assert vectors.shape[1] == plan.widths[STREAM], "the first step reads whole vectors"
     vectors, positions = np.ascontiguousarray(vectors, np.float32), np.ascontiguousarray(positions, np.int32)
     wide = count_attention_room(plan, int(np.diff(starts).max(initial=0)))
     attention = aligned_zeros((threads, wide), np.float32)
-    rooms = [describe_room(plan, one, attention[number:]) for number, one in enumerate(held)]
+    workspaces = [describe_workspace(plan, one, attention[number:]) for number, one in enumerate(held)]
     batches, kept = [], []
     for first, end in passes:
         part = slice(int(starts[first]), int(starts[end]))
         kept.append(np.ascontiguousarray(starts[first:end + 1] - starts[first], np.int32))
         batches.append(CBatch(
-            room=rooms[0], tokens=part.stop - part.start, rows=end - first, starts=kept[-1].ctypes.data,
+            workspace=workspaces[0], tokens=part.stop - part.start, rows=end - first, starts=kept[-1].ctypes.data,
             places=positions[part].ctypes.data, vectors=vectors[part].ctypes.data,
             found=None if found is None else found[part].ctypes.data))
-    run_batches(plan, batches, rooms if len(rooms) > 1 else [], threads, path)
+    run_batches(plan, batches, workspaces if len(workspaces) > 1 else [], threads, path)
 
 
 def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads: int, path: str | None,
@@ -336,23 +337,24 @@ def run_pass(plan: Plan, vectors: Floats, starts: Ints, positions: Ints, threads
     run_passes(plan, Rows(vectors, starts, positions), [(0, len(starts) - 1)], threads, path, [held])
 
 
-def describe_room(plan: Plan, held: PassBuffers, attention: Floats | None = None) -> CRoom:
+def describe_workspace(plan: Plan, held: PassBuffers, attention: Floats | None = None) -> CWorkspace:
     """Return where a pass writes to."""
-    room = CRoom(attention=None if attention is None else attention.ctypes.data,
+    found = CWorkspace(attention=None if attention is None else attention.ctypes.data,
                  attention_stride=0 if attention is None else attention.shape[1])
     for number, (tiles, scales) in enumerate(held.rooms):
-        room.tiles[number], room.token_scales[number] = tiles.ctypes.data, scales.ctypes.data
+        found.tiles[number], found.token_scales[number] = tiles.ctypes.data, scales.ctypes.data
     for number in range(BUFFERS):
-        room.buffers[number], room.strides[number] = held.buffers[number].ctypes.data, plan.widths[number]
-    return room
+        found.buffers[number], found.strides[number] = held.buffers[number].ctypes.data, plan.widths[number]
+    return found
 
 
-def run_batches(plan: Plan, batches: list[CBatch], rooms: list[CRoom], threads: int, path: str | None) -> None:
-    """Run a plan for each batch, all at once where threads have rooms."""
+def run_batches(plan: Plan, batches: list[CBatch], workspaces: list[CWorkspace], threads: int,
+                path: str | None) -> None:
+    """Run a plan for each batch, all at once where threads have workspaces."""
     library = load_library()
     library.saucier_encode(
         path.encode() if path else library.saucier_best_path(), byref(plan.struct), (CBatch * len(batches))(*batches),
-        len(batches), (CRoom * len(rooms))(*rooms) if rooms else None, threads)
+        len(batches), (CWorkspace * len(workspaces))(*workspaces) if workspaces else None, threads)
 
 
 def count_attention_room(plan: Plan, longest: int) -> int:

@@ -139,8 +139,8 @@ class CSession(Structure):
                 ("longest_source", c_int64)]
 
 
-class CRoom(Structure):
-    """`Room`."""
+class CWorkspace(Structure):
+    """`Workspace`."""
 
     _fields_ = [("buffers", c_void_p * BUFFERS), ("strides", c_int64 * BUFFERS), ("tiles", c_void_p * 2),
                 ("token_scales", c_void_p * 2), ("attention", c_void_p), ("attention_stride", c_int64)]
@@ -149,15 +149,16 @@ class CRoom(Structure):
 class CBatch(Structure):
     """`Batch`."""
 
-    _fields_ = [("room", CRoom), ("tokens", c_int64), ("rows", c_int64), ("starts", c_void_p), ("places", c_void_p),
-                ("ids", c_void_p), ("segments", c_void_p), ("vectors", c_void_p), ("found", c_void_p)]
+    _fields_ = [("workspace", CWorkspace), ("tokens", c_int64), ("rows", c_int64), ("starts", c_void_p),
+                ("places", c_void_p), ("ids", c_void_p), ("segments", c_void_p), ("vectors", c_void_p),
+                ("found", c_void_p)]
 
 
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "saucier_kernels": (POINTER(CKernels), [c_char_p]),
     "saucier_best_path": (c_char_p, []),
     "saucier_run": (None, [c_char_p, POINTER(CPlan), POINTER(CSession), c_int64, *[c_void_p] * 4, c_int64, c_int32]),
-    "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int64, POINTER(CRoom), c_int32]),
+    "saucier_encode": (None, [c_char_p, POINTER(CPlan), POINTER(CBatch), c_int64, POINTER(CWorkspace), c_int32]),
     "saucier_log_softmax": (None, [c_char_p, c_void_p, c_int64, c_int64, c_int32]),
     "saucier_multiply": (None, [c_char_p, POINTER(CWideProduct), c_int32])}
 """Function -> what it gives, and its arguments."""

@@ -25,7 +25,7 @@ from saucier.generation.native_encoder import use_native
 from saucier.generation.native_model import convert_weights
 from saucier.generation.packed_weights import copy_modules
 from saucier.native import encoding
-from saucier.native.encoding import cut_apart, encode
+from saucier.native.encoding import encode, split_for_threads
 from saucier.native.library import list_paths
 from saucier.native.matrices import Format, read_matrix, store_matrix
 from saucier.opened import OpenModel
@@ -191,8 +191,9 @@ def test_threads_that_read_passes_of_their_own_find_the_same(name: str, form: Fo
     places = np.concatenate([np.arange(length) for length in lengths]).astype(np.int32)
     plan = stack.find_plan(20)
     vectors = np.random.default_rng(1).normal(size=(int(starts[-1]), plan.widths[0])).astype(np.float32)
-    monkeypatch.setattr(encoding, "TOKENS_APART", 50)
-    assert len(cut_apart(starts, 2)) > 4 and len(cut_apart(starts, 3)) > 6 and not cut_apart(starts, 1)
+    monkeypatch.setattr(encoding, "THREAD_TOKENS", 50)
+    counts = [len(split_for_threads(starts, threads)) for threads in (1, 2, 3)]
+    assert counts[0] == 0 and counts[1] > 4 and counts[2] > 6
     for path in list_paths():
         alone, *others = (encode(plan, vectors, starts, places, threads=threads, path=path) for threads in (1, 2, 3))
         assert all((alone == one).all() for one in others), path
@@ -205,7 +206,7 @@ def test_rows_are_shared_out_evenly_or_not_at_all() -> None:
     for _ in range(300):
         lengths = random.integers(0, random.integers(2, 400), random.integers(1, 70))
         starts, threads = np.cumsum([0, *lengths]).astype(np.int32), int(random.integers(2, 9))
-        if not (passes := cut_apart(starts, threads)):
+        if not (passes := split_for_threads(starts, threads)):
             continue
         shared += 1
         assert [first for first, _ in passes] == [0, *(end for _, end in passes[:-1])] and passes[-1][1] == len(lengths)
@@ -217,8 +218,8 @@ def test_rows_are_shared_out_evenly_or_not_at_all() -> None:
         assert max(spent) <= 1.1 * sum(tokens) / threads
     assert shared > 50
     for lengths in ([127], [64, 63], [500, 4, 4], [128] * 3, [], [0, 0]):  # few tokens, one long row, two and one
-        assert cut_apart(np.cumsum([0, *lengths]).astype(np.int32), 2) == []
-    assert cut_apart(np.arange(9, dtype=np.int32) * 128, 2) == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 7), (7, 8)]
+        assert split_for_threads(np.cumsum([0, *lengths]).astype(np.int32), 2) == []
+    assert split_for_threads(np.arange(9, dtype=np.int32) * 128, 2) == [(0, 1), (1, 3), (3, 4), (4, 5), (5, 7), (7, 8)]
 
 
 @pytest.mark.parametrize("name", ["bert", "deberta-v2", "roformer", "mpnet-model", "llama"])

@@ -83,7 +83,7 @@ def test_the_structs_are_as_large_as_those_of_c(tmp_path: Path) -> None:
     structs = {"Matrix": library.CMatrix, "Op": library.COp, "Attention": library.CAttention,
                "Kernels": library.CKernels, "Plan": library.CPlan, "Session": library.CSession,
                "Panels": library.CPanels, "WideProduct": library.CWideProduct, "Batch": library.CBatch,
-               "Room": library.CRoom}
+               "Workspace": library.CWorkspace}
     source = tmp_path / "sizes.c"
     shown = "".join(f'printf("%d ", (int)sizeof({name}));' for name in structs)
     source.write_text(f'#include <stdio.h>\n#include "saucier.h"\nint main(void) {{ {shown} return 0; }}\n')

@@ -48,16 +48,16 @@ void saucier_multiply_wide(const Kernels *kernels, const WideProduct *p, int thr
 static void attend_chunk(void *argument, int64_t chunk, int thread) {
     const Encoding *e = argument;
     e->kernels->rows->attend(e->attention, chunk / e->attention->groups, chunk % e->attention->groups,
-                    e->batch->room.attention + thread * e->batch->room.attention_stride);
+                    e->batch->workspace.attention + thread * e->batch->workspace.attention_stride);
 }
 
 /* A product of the first n vectors of a buffer. */
 static WideProduct product_of(const Encoding *e, const Panels *panels, int from, int to, int64_t n, const float *bias) {
     const Batch *b = e->batch;
     return (WideProduct){
-        .panels = panels, .values = b->room.buffers[from], .from_stride = b->room.strides[from], .n = n,
-        .tiles = b->room.tiles[e->room], .token_scales = b->room.token_scales[e->room], .bias = bias,
-        .to = b->room.buffers[to], .stride = b->room.strides[to], .activate = e->kernels->activate};
+        .panels = panels, .values = b->workspace.buffers[from], .from_stride = b->workspace.strides[from], .n = n,
+        .tiles = b->workspace.tiles[e->room], .token_scales = b->workspace.token_scales[e->room], .bias = bias,
+        .to = b->workspace.buffers[to], .stride = b->workspace.strides[to], .activate = e->kernels->activate};
 }
 
 static WideProduct product_of_all(const Encoding *e, const Op *op) {
@@ -95,8 +95,8 @@ static void run_product(Encoding *e, const Op *op, const Op *end) {
 static void run_attention(Encoding *e, const Op *op) {
     const Batch *b = e->batch;
     RowAttention attention = {
-        .query = b->room.buffers[op->from], .to = b->room.buffers[op->to], .stride = b->room.strides[op->from],
-        .to_stride = b->room.strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
+        .query = b->workspace.buffers[op->from], .to = b->workspace.buffers[op->to], .stride = b->workspace.strides[op->from],
+        .to_stride = b->workspace.strides[op->to], .starts = b->starts, .heads = op->heads, .groups = op->groups, .head = op->head,
         .before = op->before, .after = op->after, .scale = op->scale, .bias = op->table, .reach = op->reach,
         .distances = op->distances, .rounded = op->rounded};
     e->attention = &attention;
@@ -111,10 +111,10 @@ static void gather_neighbours(void *argument, int64_t row, int thread) {
     int64_t width = op->width / (op->before + 1 + op->after), first = b->starts[row], last = b->starts[row + 1];
     (void)thread;
     for (int64_t i = first; i < last; i++) {
-        float *to = b->room.buffers[op->to] + i * b->room.strides[op->to];
+        float *to = b->workspace.buffers[op->to] + i * b->workspace.strides[op->to];
         for (int64_t near = i - op->before; near <= i + op->after; near++, to += width)
             if (near < first || near >= last) memset(to, 0, (size_t)width * sizeof(float));
-            else memcpy(to, b->room.buffers[op->from] + near * b->room.strides[op->from], (size_t)width * sizeof(float));
+            else memcpy(to, b->workspace.buffers[op->from] + near * b->workspace.strides[op->from], (size_t)width * sizeof(float));
     }
 }
 
@@ -127,8 +127,8 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
     int64_t end = (chunk + 1) * TOKENS_AT_ONCE < b->tokens ? (chunk + 1) * TOKENS_AT_ONCE : b->tokens;
     (void)thread;
     for (int64_t i = chunk * TOKENS_AT_ONCE; i < end; i++) {
-        float *from = b->room.buffers[op->from] + i * b->room.strides[op->from];
-        float *to = b->room.buffers[op->to] + i * b->room.strides[op->to];
+        float *from = b->workspace.buffers[op->from] + i * b->workspace.strides[op->from];
+        float *to = b->workspace.buffers[op->to] + i * b->workspace.strides[op->to];
         switch (op->kind) {
             case EMBED: saucier_read_row(kernels, op->matrix, b->ids[i], to, op->scale, 0); break;
             case PLACES: saucier_read_row(kernels, op->matrix, b->places[i], to, 1.0f, 1); break;
@@ -147,10 +147,10 @@ static void run_tokens(void *argument, int64_t chunk, int thread) {
 
 /* One pass: steps are products, norms, attention among whole rows, experts, neighbours, and what takes tokens one by one. */
 static void encode_batch(const Kernels *kernels, const Plan *plan, const Batch *batch, int threads) {
-    const Room *room = &batch->room;
+    const Workspace *held = &batch->workspace;
     Encoding encoding = {.kernels = kernels, .batch = batch, .threads = threads};
     if (batch->vectors)
-        memcpy(room->buffers[STREAM], batch->vectors, (size_t)(batch->tokens * room->strides[STREAM]) * sizeof(float));
+        memcpy(held->buffers[STREAM], batch->vectors, (size_t)(batch->tokens * held->strides[STREAM]) * sizeof(float));
     for (int32_t i = 0; i < plan->count && batch->tokens; i++) {
         const Op *op = encoding.op = plan->ops + i;
         if (op->kind == PRODUCT) run_product(&encoding, op, plan->ops + plan->count);
@@ -158,13 +158,13 @@ static void encode_batch(const Kernels *kernels, const Plan *plan, const Batch *
         else if (op->kind == NEIGHBOURS) saucier_parallel(threads, batch->rows, gather_neighbours, &encoding);
         else if (op->kind == EXPERTS)
             saucier_run_experts(&(Experts){
-                .kernels = kernels, .op = op, .buffers = room->buffers, .strides = room->strides, .n = batch->tokens,
+                .kernels = kernels, .op = op, .buffers = held->buffers, .strides = held->strides, .n = batch->tokens,
                 .starts = batch->starts, .multiply = multiply_expert, .pass = &encoding});
         else saucier_parallel(threads, (batch->tokens + TOKENS_AT_ONCE - 1) / TOKENS_AT_ONCE, run_tokens, &encoding);
     }
     const Op *last = plan->ops + plan->count - 1;
     for (int64_t i = 0; batch->found && i < batch->tokens; i++)
-        memcpy(batch->found + i * last->width, room->buffers[last->to] + i * room->strides[last->to],
+        memcpy(batch->found + i * last->width, held->buffers[last->to] + i * held->strides[last->to],
                (size_t)last->width * sizeof(float));
 }
 
@@ -172,22 +172,23 @@ typedef struct {
     const Kernels *kernels;
     const Plan *plan;
     const Batch *batches;
-    const Room *rooms;
+    const Workspace *workspaces;
 } Passes;
 
 static void encode_one(void *argument, int64_t number, int thread) {
     const Passes *p = argument;
     Batch batch = p->batches[number];
-    batch.room = p->rooms[thread];
+    batch.workspace = p->workspaces[thread];
     encode_batch(p->kernels, p->plan, &batch, 1);
 }
 
-/* Some passes: at once, each by one thread, where threads have `rooms`; or one after the other, each by all threads. Threads that
- * share each step wait for each other, and for what lies in each other's caches. */
-void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count, const Room *rooms, int threads) {
-    Passes passes = {saucier_kernels(path), plan, batches, rooms};
+/* Some passes: at once, each by one thread, where threads have `workspaces`; or one after the other, each by all threads.
+ * Threads that share each step wait for each other, and for what lies in each other's caches. */
+void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count,
+                    const Workspace *workspaces, int threads) {
+    Passes passes = {saucier_kernels(path), plan, batches, workspaces};
     threads = saucier_enter(threads);
-    if (rooms) saucier_parallel(threads, count, encode_one, &passes);
+    if (workspaces) saucier_parallel(threads, count, encode_one, &passes);
     else
         for (int64_t i = 0; i < count; i++) encode_batch(passes.kernels, plan, batches + i, threads);
     saucier_leave();

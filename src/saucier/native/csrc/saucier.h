@@ -221,11 +221,11 @@ typedef struct {
     float *token_scales[2];
     float *attention; /* [threads, attention_stride]: see rows.c */
     int64_t attention_stride;
-} Room;
+} Workspace;
 
 /* What an encoder's pass reads, rows of any lengths one after the other, and what it gives. */
 typedef struct {
-    Room room;
+    Workspace workspace;
     int64_t tokens, rows;
     const int32_t *starts; /* [rows + 1] */
     const int32_t *places; /* [tokens]; of PLACES rows of its table */
@@ -263,7 +263,8 @@ const Kernels *saucier_kernels(const char *path);
 const char *saucier_best_path(void);
 void saucier_run(const char *path, const Plan *plan, const Session *session, int64_t n, const int32_t *tokens,
                  const int32_t *rows, const int32_t *places, const int32_t *wanted, int64_t wanted_count, int threads);
-void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count, const Room *rooms, int threads);
+void saucier_encode(const char *path, const Plan *plan, const Batch *batches, int64_t count,
+                    const Workspace *workspaces, int threads);
 void saucier_log_softmax(const char *path, float *scores, int64_t rows, int64_t width, int threads);
 void saucier_multiply(const char *path, const WideProduct *product, int threads);
 #endif

@@ -84,7 +84,7 @@ static void meet_whole_tile(const WideProduct *p, PanelSet set, int64_t k, int64
     int64_t group = k / m->group;
     read_scales(&s, group, row_scales, 2);
 #define END_TILE \
-    if (group * m->group > 0 || k > 0) end_group(found, row_scales, sums.at, sums.stride, PANEL, TILE, 2); \
+    if (group > 0 || k > 0) end_group(found, row_scales, sums.at, sums.stride, PANEL, TILE, 2); \
     else begin_sums(found, row_scales, sums)
     for (int64_t done = 0; done < count; done += block, scales += p->n) {
         int64_t inputs = count - done < block ? count - done : block;

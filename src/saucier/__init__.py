@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from saucier.api.app import open as open  # noqa: A004  # its public name: saucier.open
     from saucier.api.inference import augment as augment
     from saucier.api.inference import backtranslate as backtranslate
+    from saucier.api.inference import embed_files as embed_files
     from saucier.api.inference import predict as predict
     from saucier.api.inference import prompt as prompt
     from saucier.api.inference import write as write
@@ -73,7 +74,8 @@ PUBLIC = {
     "register": "saucier.config.registry",
     **dict.fromkeys(("cook", "train", "rerun", "finetune", "fit", "compare", "compress"), "saucier.api.training"),
     **dict.fromkeys(("bench", "evaluate", "score"), "saucier.api.measuring"), "open": "saucier.api.app",
-    **dict.fromkeys(("write", "predict", "prompt", "backtranslate", "augment"), "saucier.api.inference"),
+    **dict.fromkeys(("write", "predict", "embed_files", "prompt", "backtranslate", "augment"),
+                    "saucier.api.inference"),
     **dict.fromkeys(("list_recipes", "list_families", "recipe_schema", "show", "diff", "plan", "diagnose",
                      "scaling", "attention", "attention_map", "number_formats"), "saucier.api.inspection"),
     **dict.fromkeys(("ask", "index", "search"), "saucier.api.knowledge"),

@@ -117,6 +117,12 @@ def refuse_taken(folder: Path) -> None:
         raise InputError("is there already", where=str(folder), remedy="give a new folder")
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise `InputError` for a file that is there."""
+    if path.exists():
+        raise InputError("is there already", where=str(path), remedy="give another name, or remove it")
+
+
 def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file or folder next to `target`, sync it, and rename it into place."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")

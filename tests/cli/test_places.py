@@ -23,7 +23,7 @@ FOLDERS = {"cook": ("cook", "gpt-nano", "--out"), "train": ("train", "gpt-nano",
            "convert": ("convert", "m")}
 FILES = {"predict": ("predict", "m", "x.csv", "--out"), "generate": ("generate", "m", "--file", "x.txt", "--out"),
          "backtranslate": ("backtranslate", "m", "x.txt", "--out"), "attention": ("attention", "gpt-nano", "--out"),
-         "attention-map": ("attention-map", "m", "a", "--out")}
+         "attention-map": ("attention-map", "m", "a", "--out"), "embed": ("embed", "m", "x.csv", "--out")}
 
 
 PLACES, TEXTS = {"m", "a", "b", "adapter", "run"}, {"x.txt", "x.csv"}

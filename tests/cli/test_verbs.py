@@ -13,7 +13,7 @@ from tools.book import published_page
 from saucier.recipes import names
 
 VERBS = ("cook", "train", "evaluate", "generate", "rerun", "recipes", "families", "show", "diff", "plan", "schema",
-         "backtranslate", "tokenizer", "convert", "score", "doctor", "prompt")
+         "backtranslate", "embed", "tokenizer", "convert", "score", "doctor", "prompt")
 
 
 def test_help_names_every_verb(saucier: Saucier) -> None:

@@ -188,7 +188,7 @@ def doors(folder: Path, place: Path) -> dict[str, tuple[Callable[..., Any], Good
         "plan": {"recipe": "gpt-nano", "data": text, "calibrate": False},
         "finetune": {"task": "classification", "model": folder, "data": missing, "quiet": True},
         "evaluate": {"model": folder, "rows": text}, "open": {"model": folder},
-        "predict": {"model": folder, "rows": text},
+        "predict": {"model": folder, "rows": text}, "embed_files": {"model": folder, "files": text},
         "attention": {"model": folder, "text": TEXT}, "push": {"folder": folder, "hub_id": "a/b", "dry_run": True},
         "fit": {"model": model(), "batches": [torch.tensor([[3, 4, 5]])], "loss": mean_logit, "quiet": True,
                 "training": {"steps": 1}, "out": place / "fitted"},

@@ -1,4 +1,4 @@
-"""Public functions that ask a model: `write`, `predict`, `prompt`, `backtranslate`, `augment`."""
+"""Public functions that ask a model: `write`, `predict`, `embed_files`, `prompt`, `backtranslate`, `augment`."""
 
 # Annotations are evaluated here, not postponed: `saucier.arguments` reads them.
 
@@ -30,10 +30,12 @@ from saucier.api.requests import (
 )
 from saucier.arguments import Changes, Files, Help, Place, Rows, public
 from saucier.errors import InputError
+from saucier.files import refuse_existing
 
 if TYPE_CHECKING:
     from saucier.jobs.finetuning.predictions import Predictions
     from saucier.jobs.prompting.evaluation import PromptOutcome
+    from saucier.jobs.vectors import TextVectors
     from saucier.jobs.writing.augmentation import AugmentedRows
     from saucier.jobs.writing.batches import SyntheticPairs
     from saucier.jobs.writing.written import Written
@@ -159,6 +161,44 @@ def predict(
 
 
 @public
+def embed_files(
+    model: Annotated[Place, Help("A model that gives texts vectors, such as a folder of sentence-transformers.",
+                                 metavar="MODEL", check=refuse_missing_model)],
+    files: Annotated[Files, Help("Texts: one a line, or a row of a table; - for standard input.", metavar="FILE",
+                                 check=refuse_missing_files)] = (),
+    *,
+    texts: Annotated[str | Sequence[str], Help("A text. Can be given again.", metavar="TEXT", option="--text")] = (),
+    column: Annotated[str | None, Help("The column of a table that holds the text; `text`, or the only one, without "
+                                       "it.")] = None,
+    bad_rows: BadRows = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    out: Annotated[Place | None, Help(
+        "Write the vectors here: .npy holds them alone, .parquet and .jsonl each row with its vector.", metavar="FILE",
+        check=refuse_file)] = None,
+    batch: Annotated[int, Help("So many texts at a time.", minimum=1)] = 32,
+    format: NumberFormat = None,
+    device: Device = "auto",
+) -> "TextVectors":
+    """Give each row of files, and each text, a vector by which texts are compared.
+
+    Without --out the first texts are shown, each with the one that is nearest to it; --json prints all vectors.
+
+    From Python: returns the vectors, or where they are. `saucier.embed` does the same for texts in memory.
+    """
+    from saucier.jobs.vectors import TextFiles
+    from saucier.jobs.vectors import embed_files as work
+    from saucier.text.reading.guessing import ReadOptions
+
+    given = TextFiles(file_names(files), file_names(texts), column, ReadOptions(delimiter, encoding),
+                      bad_rows == "drop")
+    from saucier.jobs.run.console import show_progress
+
+    return work(str(model), given, optional_path(out), number_format=format, device=device, batch=batch,
+                show=show_progress)
+
+
+@public
 def prompt(
     task: Annotated[Place, Help("The task: files, wording, how answers are taken.", metavar="TASK.yaml")],
     *,
@@ -227,7 +267,7 @@ def backtranslate(
     from saucier.jobs.writing.writer import choose_decoding
     from saucier.opened import open_model
 
-    job.refuse_existing(Path(out))
+    refuse_existing(Path(out))
     opened = open_model(Path(model))
     decoding = choose_decoding(beams=1 if temperature else beams, temperature=temperature, top_k=top_k, seed=seed)
     way = read_direction(opened, source_language, target_language)
@@ -264,7 +304,6 @@ def augment(
         raise InputError("rows are written as JSON lines", where=f"--out: {out}",
                          remedy="give a name such as made.jsonl")
     from saucier.jobs.writing import augmentation as job
-    from saucier.jobs.writing.batches import refuse_existing
     from saucier.opened import open_model
     from saucier.text.reading.guessing import ReadOptions
 

@@ -75,6 +75,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "generate": derive_verb(inference.write, "generate", prepare=read_prompt, show=show_written),
     "finetune": derive_verb(training.finetune, "finetune"),
     "predict": derive_verb(inference.predict, "predict"),
+    "embed": derive_verb(inference.embed_files, "embed"),
     "backtranslate": derive_verb(inference.backtranslate, "backtranslate"),
     "augment": derive_verb(inference.augment, "augment"),
     "rerun": derive_verb(training.rerun, "rerun"),

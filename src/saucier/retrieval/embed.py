@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from saucier.folders.load import load
 from saucier.model import Transformer
 from saucier.text.tokenizer.model_inputs import LengthOptions, check_tokenizer_fits, encode_rows, pad_rows, warn_of_cuts
 from saucier.text.tokenizer.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from saucier.retrieval.store import Floats
 
 
 def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: Tokenizer | None = None,
@@ -37,7 +41,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     elif format is not None:
         raise InputError("a model in memory has the format that it was loaded in", where="format",
                          remedy="give the folder, or saucier.load(folder, format=...)")
-    head = require_embedding_head(model, "model")
+    require_embedding_head(model, "model")
     if tokenizer is None:
         raise InputError("a model brings no tokenizer", where="tokenizer", remedy="give tokenizer=, or the folder")
     expect(tokenizer, Tokenizer, "tokenizer", "give one that saucier.load_tokenizer gives")
@@ -45,11 +49,22 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     if batch < 1:
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
     check_tokenizer_fits(model.config, tokenizer, "tokenizer")
+    found, cut = find_vectors(model, tokenizer, texts, batch)
+    warn_of_cuts(cut, find_limit(model, tokenizer))
+    return torch.from_numpy(found)
+
+
+def find_vectors(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str],
+                 batch: int) -> tuple[Floats, list[int]]:
+    """Return the vectors of texts by a model with an embedding head, and how many tokens of each were left out.
+
+    Texts of similar length go through the model together. The second list is in another order. Shapes: -> [texts, E].
+    """
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = find_limit(model, tokenizer)
     options, cut = LengthOptions(limit, "longest", "longest_first"), list[int]()
-    found = np.empty((len(texts), head.widths(model.config.dim)[-1]), np.float32)
-    device = model.device
+    width, device = require_embedding_head(model, "model").widths(model.config.dim)[-1], model.device
+    found = np.empty((len(texts), width), np.float32)
     for start in range(0, len(order), batch):
         rows = order[start:start + batch]
         encoded = pad_rows(tokenizer, encode_rows(tokenizer, [texts[row] for row in rows], None, options), options)
@@ -57,8 +72,7 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
         with torch.inference_mode():
             vectors = model(**encoded.to(device)).embeddings
         found[rows] = vectors.float().cpu().numpy()
-    warn_of_cuts(cut, limit)
-    return torch.from_numpy(found)
+    return found, cut
 
 
 def require_embedding_head(model: Transformer, where: str) -> c.EmbeddingHead:

@@ -120,7 +120,7 @@ class EmbeddingTask(Task):
         """Two texts that are compared."""
         if len(texts) != 2:
             raise InputError("there is nothing to compare the text with", where="--text",
-                             remedy="give two texts with ||| between; `saucier.embed` gives the vectors themselves")
+                             remedy="give two texts with ||| between; `saucier embed` gives the vectors themselves")
         return TextGroup(example.place, example.name, texts)
 
     def fit_labels(self, examples: Sequence[TextGroup]) -> Self:

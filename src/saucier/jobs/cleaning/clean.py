@@ -39,9 +39,10 @@ from saucier.text.cleaning.config import SETS, BadWords, Cleaning, Contamination
 from saucier.text.cleaning.corpus import REJECTED, REJECTED_FILE, write_corpus
 from saucier.text.cleaning.pieces import Order, clean_piece
 from saucier.text.cleaning.rules import read_forbidden_runs
+from saucier.text.reading.documents import find_text_column
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, is_standard_input
-from saucier.text.reading.tables import describe_form, list_columns, make_missing_column_error
+from saucier.text.reading.tables import describe_form
 
 RULE_KINDS = tuple(rule.model_fields["kind"].default for rule in get_args(LineRule | PageRule | Duplicates))
 RULE_OFF = "off"
@@ -244,7 +245,8 @@ def orders(files: Sequence[str], cleaning: Cleaning, out: Path, wishes: Cleaning
     """Check everything, make the folder ready, and return what is to be done for each file. Errors: as `clean`."""
     sources = find_sources(files, wishes.read)
     for source in sources:
-        check_column(source, cleaning.column)
+        if source.format != "txt":
+            find_text_column(source, cleaning.column, "--column ")  # or says what is missing
         if form := describe_form(source):
             say("read", form)
     Cleaner(cleaning, Tally())  # what a rule lacks is said before any text is read
@@ -256,18 +258,6 @@ def orders(files: Sequence[str], cleaning: Cleaning, out: Path, wishes: Cleaning
             for number, source in enumerate(sources)]
     prepare_cleaning_folder(out, cleaning_fingerprint(sources, cleaning, wishes), work, say)
     return work
-
-
-def check_column(source: SourceFile, column: str | None) -> None:
-    """Raise `InputError` where a table does not have the column of the text, or nobody said which it is."""
-    if source.format == "txt":
-        return
-    known = list_columns(source)
-    if column is None and "text" not in known and len(known) > 1:
-        raise InputError(f"which column holds the text? There are {', '.join(known)}", where=source.name,
-                         remedy=f"say which, for example --column {known[-1]}")
-    if column is not None and column not in known:
-        raise make_missing_column_error(column, known, source.name)
 
 
 def cleaning_fingerprint(sources: Sequence[SourceFile], cleaning: Cleaning, wishes: CleaningOptions) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
+from saucier.files import refuse_existing
 from saucier.jobs.finetuning.predict import AS_TRAINED, RowOptions, TaskAnswers, predict_answers
 from saucier.result import Result
 from saucier.tasks.examples import describe_dropped
@@ -101,8 +102,8 @@ def predict(model: Path | str, files: Sequence[str] = (), texts: Sequence[str] =
     if not files and not texts:
         raise InputError("nothing to answer for", where="command line",
                          remedy="give a FILE, - for standard input, or --text TEXT")
-    if out is not None and out.exists():
-        raise InputError("is there already", where=str(out), remedy="give another name with --out")
+    if out is not None:
+        refuse_existing(out)
     found = make_predictions(predict_answers(model, files, texts, base=base, options=options,
                                              number_format=number_format), out)
     if out is not None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import refuse_existing, write_text
 from saucier.jobs.run.language_pairs import Direction
 from saucier.jobs.writing.writer import Writer
 from saucier.opened import OpenModel, room
 from saucier.result import Result
 from saucier.tasks.written.task import map_in_batches
-from saucier.text.reading.documents import only_text_column
+from saucier.text.reading.documents import find_text_column
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, find_sources, read_lines
 from saucier.text.reading.tables import read_rows, read_text_cell
@@ -46,7 +46,7 @@ def source_texts(files: Sequence[str], column: str | None, options: ReadOptions 
         if source.format == "txt":
             yield from (line.strip() for _, line in read_lines(source))
         else:
-            name = column or only_text_column(source)
+            name = column or find_text_column(source, None, "--column ")
             yield from (read_text_cell(row, name, source) or "" for row in read_rows(source, [name]))
 
 
@@ -73,12 +73,6 @@ def write_in_batches(writer: Writer, sources: Sequence[str], options: Mapping[st
     for number, text in zip(full, map_in_batches([sources[number] for number in full], batch, write_some), strict=True):
         texts[number] = text
     return WrittenTexts(texts, cut)
-
-
-def refuse_existing(path: Path) -> None:
-    """Raise `InputError` for a file that is there."""
-    if path.exists():
-        raise InputError("is there already", where=str(path), remedy="give another name, or remove it")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from saucier.arguments import Help, Place, check_argument
 from saucier.config import LengthHead
 from saucier.errors import InputError
-from saucier.files import write_text
+from saucier.files import refuse_existing, write_text
 from saucier.generation.decoding import ChainStrategy
 from saucier.jobs.writing.writer import choose_decoding, fill_masks, goes_on, read_strategy, write_freely
 from saucier.opened import OpenModel, OpenWriter, open_model
@@ -209,7 +209,7 @@ def count_guesses(ahead: Mapping[str, Speculation]) -> dict[str, int]:
 def write_for_files(opened: OpenModel, sources: Sources, drawing: Drawing, way: Way,
                     ahead: Mapping[str, Speculation] = MappingProxyType({})) -> Written:
     """Write for each line or row of files, into a file where one is named. Raises `InputError`."""
-    from saucier.jobs.writing.batches import make_batch_writer, refuse_existing, source_texts, write_in_batches
+    from saucier.jobs.writing.batches import make_batch_writer, source_texts, write_in_batches
 
     drawing.refuse_steps(opened)
     if sources.out is not None:

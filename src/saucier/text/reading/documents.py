@@ -152,20 +152,25 @@ UNITS: Mapping[Unit, Callable[[SourceFile, Counts], Iterator[Document]]] = {
 
 
 def _table_documents(source: SourceFile, column: str | None, counts: Counts) -> Iterator[Document]:
-    column = column or only_text_column(source)
+    column = column or find_text_column(source, None, "data.column=")
     for row in read_rows(source, [column]):
         text = _clean_cell(row, column, source, counts)
         if text:
             yield from split_parts(text, source.name, row.line)
 
 
-def only_text_column(source: SourceFile) -> str:
-    """Return the column `text`, or the only one. Raises `InputError` where neither is there."""
+def find_text_column(source: SourceFile, column: str | None, said_by: str) -> str:
+    """Return the column of the text: one that is named, or else `text`, or the only one.
+
+    `said_by`: by what a person names one. Raises `InputError` where it is not there, or nobody knows which it is.
+    """
     known = list_columns(source)
-    if "text" in known or len(known) == 1:
-        return "text" if "text" in known else known[0]
-    raise InputError(f"which column holds the text? There are {', '.join(known)}", where=source.name,
-                     remedy=f"say which, for example data.column={known[-1]}")
+    if column is not None and column not in known:
+        raise make_missing_column_error(column, known, source.name)
+    if column is None and "text" not in known and len(known) > 1:
+        raise InputError(f"which column holds the text? There are {', '.join(known)}", where=source.name,
+                         remedy=f"say which, for example {said_by}{known[-1]}")
+    return column or ("text" if "text" in known else known[0])
 
 
 def _clean_cell(row: TableRow, column: str, source: SourceFile, counts: Counts) -> str:

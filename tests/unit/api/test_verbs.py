@@ -15,7 +15,8 @@ from saucier.arguments import Help, split_annotation
 from saucier.cli import VERBS, app
 
 ROOT = Path(__file__).parents[3]
-EXCEPTIONS = {"generate": "write", "doctor": "diagnose", "recipes": "list_recipes", "families": "list_families",
+EXCEPTIONS = {"generate": "write", "embed": "embed_files", "doctor": "diagnose", "recipes": "list_recipes",
+              "families": "list_families",
               "number": "number_formats", "schema": "recipe_schema", "attention-map": "attention_map",
               "tokenizer train": "train_tokenizer", "tokenizer inspect": "inspect_tokenizer",
               "retrieve train": "train_retriever", "retrieve evaluate": "evaluate_retriever",

@@ -125,6 +125,18 @@ def test_rows_without_a_text_are_refused_or_left_out(saucier: Saucier, model: Pa
     assert parquet.read_table(out)["n"].to_pylist() == ["1", "3"]
 
 
+@pytest.mark.parametrize("row", ['{"text": "a \\ud800"}', '{"text": "a", "more": ["\\udfff"]}'])
+def test_half_of_a_surrogate_pair_is_told_with_its_line(saucier: Saucier, model: Path, tmp_path: Path,
+                                                        row: str) -> None:
+    """In any cell: neither a tokenizer nor a file takes it."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"text": "the cook"}\n' + row + "\n", encoding="utf-8")
+    answer = saucier("embed", model, file, "--out", tmp_path / "made.jsonl")
+    assert answer.code == 2
+    assert answer.error.startswith(f"{file}, line 2: holds half of a surrogate pair")
+    assert saucier("embed", model, file, "--bad-rows", "drop").code == 0
+
+
 def test_a_later_row_of_another_kind_leaves_no_file(saucier: Saucier, model: Path, tmp_path: Path,
                                                     monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vectors, "BLOCK", 2)

@@ -24,7 +24,7 @@ from saucier.result import Result
 from saucier.table import Table
 from saucier.tasks.examples import Tally, describe_dropped, make_faults_error, read_each
 from saucier.tasks.prediction_files import plain_value
-from saucier.text.reading.documents import find_text_column
+from saucier.text.reading.documents import SURROGATE, find_text_column
 from saucier.text.reading.guessing import ReadOptions
 from saucier.text.reading.sources import AS_GUESSED, SourceFile, find_sources, read_lines
 from saucier.text.reading.tables import TableRow, describe_form, read_rows, read_text_cell
@@ -99,6 +99,9 @@ def read_texts(source: SourceFile, column: str, counted: Tally) -> Iterator[Text
         if text is None or not text.strip():
             raise InputError("the text is empty", where=f"{source.name}, line {row.line}, column {column!r}",
                              remedy="fill it in")
+        if SURROGATE.search(json.dumps(plain_value(row.cells), ensure_ascii=False)):
+            raise InputError("holds half of a surrogate pair, which is no text",
+                             where=f"{source.name}, line {row.line}", remedy="replace it, for example by U+FFFD")
         return TextRow(text, row.cells)
 
     yield from read_each(read_rows(source, None), read, source)
@@ -289,8 +292,8 @@ def shorten(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Embedding:
-    """Vectors that are being made, block by block."""
+class BlockEmbedder:
+    """Embeds the texts of files block by block, and counts what it cuts."""
 
     files: CheckedFiles
     encoder: ModelEncoder
@@ -300,14 +303,14 @@ class Embedding:
 
     def blocks(self, show: Callable[[Sequence[int], str], Iterable[int]]) -> Iterator[tuple[list[TextRow], Floats]]:
         """Yield some texts at a time, and their vectors. Raises `InputError` where a file is not what it was."""
-        from saucier.retrieval.embed import find_vectors
+        from saucier.retrieval.embed import embed_texts
 
         rows = self.files.read()
         for start in show(range(0, self.files.count, BLOCK), "texts"):
             some = list(islice(rows, BLOCK))
             if len(some) < min(BLOCK, self.files.count - start):
                 raise InputError("changed while it was read", where="data", remedy="try again")
-            found, cut = find_vectors(self.encoder.model, self.encoder.tokenizer, [row.text for row in some],
+            found, cut = embed_texts(self.encoder.model, self.encoder.tokenizer, [row.text for row in some],
                                       self.batch)
             self.cut += cut
             yield some, found
@@ -325,7 +328,7 @@ def embed_files(model: str, given: TextFiles, out: Path | None = None, *, number
     files = check_files(given, keeps_cells=write is not write_array)
     from saucier.retrieval.encoder import open_encoder
 
-    work = Embedding(files, open_encoder(model, number_format, device=device), batch)
+    work = BlockEmbedder(files, open_encoder(model, number_format, device=device), batch)
     width, rows, vectors = work.encoder.passport.width, tuple[TextRow, ...](), None
     blocks = work.blocks(show)
     if out is not None and write is not None:

@@ -49,16 +49,17 @@ def embed(model: Transformer | str | Path, texts: Sequence[str], *, tokenizer: T
     if batch < 1:
         raise InputError(f"is {str(batch)[:40]}", where="batch", remedy="give a number of texts")
     check_tokenizer_fits(model.config, tokenizer, "tokenizer")
-    found, cut = find_vectors(model, tokenizer, texts, batch)
+    found, cut = embed_texts(model, tokenizer, texts, batch)
     warn_of_cuts(cut, find_limit(model, tokenizer))
     return torch.from_numpy(found)
 
 
-def find_vectors(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str],
+def embed_texts(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str],
                  batch: int) -> tuple[Floats, list[int]]:
     """Return the vectors of texts by a model with an embedding head, and how many tokens of each were left out.
 
-    Texts of similar length go through the model together. The second list is in another order. Shapes: -> [texts, E].
+    Texts of similar length go through the model together; the second list is in the order in which they went.
+    Shapes: -> [texts, E].
     """
     order = sorted(range(len(texts)), key=lambda place: -len(texts[place]))
     limit = find_limit(model, tokenizer)
